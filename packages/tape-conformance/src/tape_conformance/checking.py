@@ -79,7 +79,14 @@ def expect(condition: bool, message: str) -> None:
 
 def expect_equal(found: object, expected: object, what: str) -> None:
     """Fail unless two plain values are equal."""
-    expect(found == expected, f"{what} is {found!r}, expected {expected!r}")
+    if found != expected:
+        raise AssertionError(f"{what} is {found!r}, expected {expected!r}")
+
+
+def expect_same_bits(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Fail with both arrays unless they have the same bytes."""
+    if found.tobytes() != expected.tobytes():  # to print arrays takes longer than most checks
+        raise AssertionError(f"{what}: {found} and {expected}")
 
 
 def expect_close(found: ArrayLike, expected: ArrayLike, what: str, rtol: float, atol: float | None = None) -> None:

@@ -22,7 +22,7 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.staging import TracingError
 
 from tape_conformance import calculus
-from tape_conformance.checking import expect, expect_close, expect_equal
+from tape_conformance.checking import expect, expect_close, expect_equal, expect_same_bits
 from tape_conformance.samples import Case, Leaf, Weights
 from tape_conformance.tolerances import REASSOCIATED_RTOL
 
@@ -92,8 +92,8 @@ def check_compiled_derivatives(case: Case, leaf: Leaf) -> None:
         compiled = function(eager)
         for _ in range(2):
             found = compiled(x).numpy() + 0.0
-            same = found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
-            expect(same, f"a compiled {name} has other bits than an eager one: {found} and {expected}")
+            expect_equal(found.dtype, expected.dtype, f"the dtype of a compiled {name}")
+            expect_same_bits(found, expected, f"a compiled {name} has other bits than an eager one")
 
 
 def _expect_same_bits_in_tapes(
@@ -109,8 +109,9 @@ def _expect_same_bits_in_tapes(
         )
         for k, d in expected.items():
             a, b = dense(found[k]).numpy(), dense(d).numpy()
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-            expect(same, f"gradient {k} through a compiled function has other bits than an eager one: {a} and {b}")
+            label = f"gradient {k} through a compiled function"
+            expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {label}")
+            expect_same_bits(a, b, f"{label} has other bits than an eager one")
     expect_equal(compiled.traces, 1, "the number of traces for calls inside tapes")
 
 
@@ -124,8 +125,7 @@ def _expect_same_bits(eager: Callable[..., list[tc.Tensor]], examples: Examples,
                 label = f"{what} {k} of a compiled function"
                 expect_equal(found.dtype, tensor.dtype, f"the dtype of {label}")
                 expect_equal(found.shape, tensor.shape, f"the shape of {label}")
-                a, b = found.numpy(), tensor.numpy()
-                expect(a.tobytes() == b.tobytes(), f"{label} has other bits than an eager one: {a} and {b}")
+                expect_same_bits(found.numpy(), tensor.numpy(), f"{label} has other bits than an eager one")
     expect_equal(compiled.traces, 1, "the number of traces")
     _expect_exact_passes(compiled, examples, expected, what)
 
@@ -152,7 +152,7 @@ def _expect_exact_passes(
                 if label in passes.ON_REQUEST:
                     expect_close(a, b, f"{what} {k} with {label}", rtol=REASSOCIATED_RTOL)
                     continue
-                expect(a.tobytes() == b.tobytes(), f"{what} {k} has other bits with {label}: {a} and {b}")
+                expect_same_bits(a, b, f"{what} {k} has other bits with {label}")
         after = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
         expect(after == before, f"an argument of a compiled function is written to with {label}")
 

@@ -296,6 +296,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         rounds = itertools.count()  # each iteration draws another order
 
         def make() -> Iterator[Any]:
+            # The text combines the seed with the number of the iteration, so that each iteration draws another order.
             draw = stdlib.Random(f"{start} {next(rounds)}")
             going = {k: part._make() for k, part in enumerate(parts) if chances[k] > 0}
             while going:

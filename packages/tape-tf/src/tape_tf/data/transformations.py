@@ -182,6 +182,7 @@ class Transformations:
 
         count = self._cardinality
         if count >= 0:
+            # -(-a // b) is a / b rounded up.
             count = count // size if drop_remainder else -(-count // size)
         return self._new(make, count, spec)
 
@@ -257,6 +258,7 @@ class Transformations:
         def make() -> Iterator[Any]:
             seen = set()
             for element in self._make():
+                # Compared by bits, so -0.0 and 0.0 differ, and NaN equals NaN.
                 key = tuple((leaf.shape, leaf.tobytes()) for leaf in leaves(element))
                 if key not in seen:
                     seen.add(key)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import tape_nn as nn
 
+from tape_tf.keras.saving import Weights
 from tape_tf.names import absent
 from tape_tf.typing import Logs, PathLike
 
@@ -178,8 +179,6 @@ class _NativeCallback(Callback):
     native: Any
 
     def _native_run(self, epoch: int = 0, logs: Logs = None) -> _NativeRun:
-        from tape_tf.keras.saving import Weights
-
         return _NativeRun(Weights(self.model), epoch, logs or {}, self._stop)
 
     def _stop(self) -> None:
@@ -331,6 +330,7 @@ class ReduceLROnPlateau(_NativeCallback):
         self._cooldown_left = 0
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        # As in Keras the rate of an epoch is logged, and so part of the history.
         rate = float(self.model.optimizer.learning_rate)
         if logs is not None:
             logs["learning_rate"] = rate

@@ -14,7 +14,7 @@ from tape_tf.keras.structures import leaves
 from tape_tf.typing import PyTree, TensorLike
 
 
-def _by_output(value: PyTree, y_pred: PyTree, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
+def _by_output(value: PyTree, names: Sequence[str], what: str, for_all: bool = False) -> list[Any]:
     """Distribute an argument of `compile` or `fit` over the outputs of a model; returns a list with a part for each.
 
     Args:
@@ -49,10 +49,10 @@ class _Outputs:
         """Return the names of the outputs, their labels and their predictions; a single output has the name ""."""
         if isinstance(y_pred, dict):
             names = list(y_pred)
-            return names, _by_output(y, y_pred, names, "y"), list(y_pred.values())
+            return names, _by_output(y, names, "y"), list(y_pred.values())
         if isinstance(y_pred, list | tuple):
             names = list(self.names or [f"output_{k}" for k in range(1, len(y_pred) + 1)])
-            return names, _by_output(y, y_pred, names, "y"), list(y_pred)
+            return names, _by_output(y, names, "y"), list(y_pred)
         return [""], [y], [y_pred]
 
 
@@ -87,12 +87,12 @@ class CompiledLoss(_Outputs):
         if self._losses is None:
             # The number of outputs is known only now, at the first batch.
             several = len(names) > 1 or names != [""]
-            given = _by_output(self.loss, y_pred, names, "loss", for_all=True) if several else [self.loss]
+            given = _by_output(self.loss, names, "loss", for_all=True) if several else [self.loss]
             self._losses = [None if loss is None else as_loss(loss) for loss in given]
-            self._loss_weights = _by_output(self.weights, y_pred, names, "loss_weights", for_all=True)
+            self._loss_weights = _by_output(self.weights, names, "loss_weights", for_all=True)
             if several:
                 self.metrics = [Mean(name=f"{name}_loss") for name in names]
-        weights = _by_output(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        weights = _by_output(sample_weight, names, "sample_weight", for_all=True)
         total: Any = None
         rows = zip(self._losses, labels, predictions, weights, self._loss_weights, strict=True)
         for k, (loss, label, prediction, weight, factor) in enumerate(rows):
@@ -146,7 +146,7 @@ class CompiledMetrics(Metric, _Outputs):
         names, labels, predictions = self.split(y_true, y_pred)
         if self._resolved is None:
             self._resolved = self._resolve(names, labels, predictions)
-        weights = _by_output(sample_weight, y_pred, names, "sample_weight", for_all=True)
+        weights = _by_output(sample_weight, names, "sample_weight", for_all=True)
         for k, metric, weighted in self._resolved:
             if labels[k] is None:
                 raise ValueError(f"metric {metric.name!r}: the data have no y to compare predictions with")
@@ -156,13 +156,15 @@ class CompiledMetrics(Metric, _Outputs):
         """Make the metrics, each with the number of its output and with True if weights of examples count for it."""
         found = []
         for given, weighted in zip(self._configured, (False, True), strict=True):
-            parts = [given] if names == [""] else _by_output(given, predictions, names, "metrics")
+            # With a single output the list, or the values of a dict, are the metrics of that output.
+            parts = [given] if names == [""] else _by_output(given, names, "metrics")
             if names == [""] and isinstance(given, dict):
                 parts = list(given.values())
             for k, part in enumerate(parts):
                 for identifier in part if isinstance(part, list | tuple) else [] if part is None else [part]:
                     label, prediction = convert_to_tensor(labels[k]), convert_to_tensor(predictions[k])
                     metric = as_metric(identifier, label, prediction)
+                    # With several outputs the log needs to tell whose metric it is: "output_1_accuracy".
                     if names[k]:
                         metric.name = f"{names[k]}_{metric.name}"
                     found.append((k, metric, weighted))

@@ -84,7 +84,7 @@ class Batches:
             if self._steps is not None and done < self._steps:
                 if isinstance(self._data, Iterator):  # such as a generator: it cannot be started again
                     model.stop_training = True
-                    _warn_short_epoch(done, self._steps, "interrupting training: it is gone")
+                    _warn_short_epoch(done, self._steps, "interrupting training: an iterator cannot start over")
                 else:
                     self._iterator = None
                     _warn_short_epoch(done, self._steps, f"{_STARTS_OVER}; use repeat() to have it go on")
@@ -105,7 +105,9 @@ class Batches:
         if self._steps is None:
             batches = iter(self._data)
         else:
-            first = list(islice(self._iterator or (), 1))  # empty where the open iterator has ended
+            # Take one batch to see whether the iterator of the epoch before has ended: then start over, unless the data
+            # themselves are an iterator, which cannot.
+            first = list(islice(self._iterator or (), 1))
             if not first and not (self._iterator and isinstance(self._data, Iterator)):
                 self._iterator = iter(self._data)
             batches = islice(chain(first, self._iterator or ()), self._steps)
@@ -134,12 +136,14 @@ class ArrayBatches(Batches):
     def epochs(self, model: Trainer, shuffle: bool) -> Any:
         if self._steps is None:
             return self._parts
+        # One seed for the whole run: tape_nn draws the order of a pass from the seed and the number of the pass.
         seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
         arrays = Arrays(self._parts, self._size, seed, {}, "data")
         pass_length, steps = -(-arrays.examples // self._size), self._steps
 
         def epoch(number: int) -> Iterator[Any]:
-            # An epoch continues where the one before ended; the last epoch of a pass may have fewer batches.
+            # An epoch continues where the one before ended, until the arrays are used up: `turn` passes are complete,
+            # and this epoch is number `part` of the current one. The last epoch of a pass may have fewer batches.
             turn, part = divmod(number, -(-pass_length // steps))
             first = part * steps
             if first + steps > pass_length:

@@ -59,8 +59,8 @@ def reserve(shape: Sequence[int]) -> None:
     budget.left -= math.prod(map(int, shape))
     if budget.left < 0:
         raise ValueError(
-            f"a weight of shape {tuple(shape)} is more than there are numbers for; load_model takes safe_mode=False "
-            "where a file may be as large as it says"
+            f"a weight of shape {tuple(shape)} exceeds the limit on the size of all weights; pass "
+            "safe_mode=False to load_model if a file may be this large"
         )
 
 
@@ -73,6 +73,6 @@ def check_size(shape: Sequence[int]) -> None:
     # A length of 0 counts as 1: intermediate values may be made along the other axes before it applies.
     if active() and math.prod([max(int(n), 1) for n in shape]) > MAX_VALUE_ELEMENTS:
         raise ValueError(
-            f"a value of shape {tuple(shape)} has more than {MAX_VALUE_ELEMENTS} numbers; load_model takes "
-            "safe_mode=False where a file may be as large as it says"
+            f"a value of shape {tuple(shape)} has more than {MAX_VALUE_ELEMENTS} numbers; pass safe_mode=False "
+            "to load_model if a file may be this large"
         )

@@ -51,6 +51,7 @@ from tape_tf.typing import DTypeLike, MetricLike, TensorLike
 
 def _mean_of_loss(loss: Callable[..., Any], kind: str) -> type[MeanMetricWrapper]:
     """Make a metric: the mean of a loss over all examples."""
+    # Keyword arguments that the loss does not take are refused here, and not at the first batch.
     options = [p for p in inspect.signature(loss).parameters.values() if p.name not in ("y_true", "y_pred")]
     label = snake_case(kind)
 
@@ -163,6 +164,7 @@ class _CountRatio(NativeMetric):
         if truth.shape != prediction.shape:
             raise ValueError(f"{self.name}: y_true of shape {truth.shape} and y_pred of {prediction.shape} differ")
         counted, among = self._masks(truth > 0.5, prediction > self.thresholds)
+        # The ratio is a mean: of `counted`, weighted by `among`, so that examples outside `among` have weight 0.
         weight = cast(wrap(among), self.dtype)
         if sample_weight is not None:
             given = as_weights(sample_weight)
@@ -269,6 +271,7 @@ def _per_example(metric: type[NativeMetric]) -> Callable[..., Any]:
     label = snake_case(metric.__name__)
 
     def values(y_true: TensorLike, y_pred: TensorLike, **options: Any) -> Any:
+        # The metric itself is only asked for its values; its state stays empty.
         made = metric(**options)
         return wrap(cast(wrap(made.native.values(*made._inputs(native(y_true), native(y_pred)))), made.dtype))
 
@@ -386,6 +389,7 @@ def as_metric(identifier: MetricLike, y_true: Value, y_pred: Value) -> Metric:
     given = get(identifier)
     found: Metric = given if isinstance(given, Metric) else MeanMetricWrapper(given)
     if isinstance(identifier, str):
+        # The log has the name under which the metric was asked for: "mse", not "mean_squared_error".
         found.name = identifier
     return found
 

@@ -160,7 +160,7 @@ def load_model(
         with limits.limited(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
             model = restore(content["model"])
             if not hasattr(model, "load_weights"):
-                raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
+                raise ValueError(f"it describes an object of class {type(model).__name__}, not a model")
             if not model.built:
                 build_by_call(model, content.get("called_on"))
         weights = Weights(model)
@@ -175,7 +175,7 @@ def load_model(
 def _restore_compile(model: Model, arguments: object, state: bytes | None, variables: dict[str, Any]) -> None:
     """Compile a model as it was, and restore the state of its optimizer."""
     if not isinstance(arguments, dict) or not arguments.keys() <= _COMPILE_ARGUMENTS:
-        raise ValueError("what is said of compile are not its arguments")
+        raise ValueError("the arguments of compile are malformed")
     if not isinstance(arguments.get("optimizer"), Optimizer):
         raise ValueError("there is no optimizer")
     if state is None:
@@ -183,6 +183,7 @@ def _restore_compile(model: Model, arguments: object, state: bytes | None, varia
     values, _ = read_tensors(state, f"the member {_OPTIMIZER!r}")
     model.compile(**arguments)
     model.optimizer.native.load_state_dict(values, variables)
+    # The façade keeps the rate in a Variable of its own, which the native state does not know.
     if "learning_rate" in values:
         model.optimizer.learning_rate = model.optimizer.native.learning_rate
 
@@ -203,7 +204,8 @@ def _read_members(stream: BinaryIO) -> dict[str, bytes]:
             if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER):
                 continue
             if member.filename in found:
-                raise ValueError(f"the member {member.filename!r} is there twice")
+                raise ValueError(f"the member {member.filename!r} occurs twice")
+            # A compressed member could expand to any size when it is read.
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
                 raise ValueError(f"the member {member.filename!r} is compressed")
             found[member.filename] = archive.read(member)
@@ -222,7 +224,7 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None =
     with custom_object_scope(custom_objects or {}), report_damage("model_from_json: the text"), limits.limited():
         model = restore(parse_json(json_string))
         if not isinstance(model, Layer):
-            raise ValueError(f"it describes an object of class {type(model).__name__}, and no model")
+            raise ValueError(f"it describes an object of class {type(model).__name__}, not a model")
     return model
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
 from tape_tf.keras.symbolic import Input, KerasTensor, layers_by_depth, run_graph, topological_order
 from tape_tf.keras.training import Trainer
-from tape_tf.names import absent
+from tape_tf.names import absent, published
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Value
 from tape_tf.typing import PathLike, PyTree
@@ -63,6 +64,7 @@ class Model(Trainer, Layer):
     _first_call: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
     def __init__(self, inputs: PyTree = None, outputs: PyTree = None, **kwargs: Any) -> None:
+        # Keras calls a model made of symbolic calls "functional"; a subclass gets its name from its class.
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
             kwargs["name"] = auto_name("functional")
         super().__init__(**kwargs)
@@ -77,8 +79,10 @@ class Model(Trainer, Layer):
                     raise ValueError(f"Model: all {what} must be symbolic, made from tf.keras.Input; got {tensor!r}")
         self._inputs, self._outputs = inputs, outputs
         self._graph = topological_order(sources, targets)
+        # Keras lists an InputLayer for each input among the layers of a model.
         first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
         self._layers = layers_by_depth(sources, first, self._graph)
+        # The names by which dicts of losses, metrics and labels refer to the outputs.
         self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
         self.built = True
         self._output_shape = shapes_of(outputs)
@@ -89,6 +93,7 @@ class Model(Trainer, Layer):
             return super().call(inputs)
         names = [tensor.name for tensor in leaves(self._inputs)]
         wanted = self._inputs
+        # A dict by the names of the inputs is accepted even if the model was made with a list of them.
         if isinstance(inputs, dict) and not isinstance(wanted, dict):
             if missing := [name for name in names if name not in inputs]:
                 raise ValueError(f"{self.name}: the inputs {', '.join(map(repr, missing))} are missing")
@@ -205,8 +210,6 @@ class Model(Trainer, Layer):
             ValueError: a layer has not made its weights yet.
             FileExistsError: the file exists, and `overwrite` is False.
         """
-        import os
-
         if not overwrite and os.path.exists(filepath):
             raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
         Weights(self).save_weights(filepath)
@@ -225,15 +228,12 @@ class Model(Trainer, Layer):
 
     def save(self, filepath: PathLike, overwrite: bool = True, **kwargs: Any) -> None:
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
-        from tape_tf.keras.model_files import save_model
-
-        save_model(self, filepath, overwrite, **kwargs)
+        # By its published name, as below: the modules that read and write models import this one.
+        published()["keras.models.save_model"](self, filepath, overwrite, **kwargs)
 
     def to_json(self, **kwargs: Any) -> str:
         """Describe the model's structure, without its weights, for :func:`tf.keras.models.model_from_json`."""
-        from tape_tf.keras.serialization import serialize_keras_object
-
-        return json.dumps(serialize_keras_object(self), **kwargs)
+        return json.dumps(published()["keras.saving.serialize_keras_object"](self), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in _ABSENT_METHODS:
@@ -289,9 +289,11 @@ class Sequential(Model):
                 raise ValueError("Sequential: an Input must be the first layer")
             self._inputs = self._outputs = layer._symbol
             return
+        # A first layer with `input_shape`, or a model with an input of its own, stands for an Input before it.
         if not self._layers and self._inputs is None and (like := _first_input(layer)) is not None:
             self._inputs = self._outputs = like
         self._layers.append(layer)
+        # With a known input each layer is called symbolically when it is added, and so makes its weights.
         if self._inputs is not None:
             self._outputs = layer(self._outputs)
             self.built = True
@@ -301,6 +303,7 @@ class Sequential(Model):
         """Remove the last layer, and return it."""
         layer = self._layers.pop()
         if self._inputs is not None:
+            # The input of the last symbolic call of the removed layer was the output before.
             self._outputs = layer._nodes[-1].inputs
         return layer
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tape_tf import dtypes
+from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import Operation
@@ -90,7 +91,7 @@ def parse_json(text: str | bytes, size: int | None = limits.MAX_CONFIG_BYTES) ->
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is there twice in one dictionary")
+        raise ValueError("a name occurs twice in one dictionary")
     return found
 
 
@@ -144,6 +145,7 @@ def restore(config: Json) -> Any:
     if config is None or isinstance(config, bool | int | float | str):
         return config
     kind = _entry(config, "class_name", str)
+    # Class names with two underscores stand for values that JSON does not know.
     if kind == "__tuple__":
         return tuple([restore(part) for part in _entry(config, "items", list)])
     if kind == "__dict__":
@@ -163,6 +165,7 @@ def restore(config: Json) -> Any:
     name = _entry(config, "registered_name", str) if space is None else kind
     found = _check_constructible(_look_up(name, space), name)
     inner = _entry(config, "config", dict)
+    # A functional model and a Sequential are described by their layers, not by arguments.
     if found is Model:
         return _restore_functional(inner)
     if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
@@ -206,8 +209,6 @@ def _restore_array(config: dict[str, Any], tensor: bool) -> Any:
     array = np.asarray(_entry(config, "value", list, bool, int, float), name)
     if not tensor:
         return array
-    from tape_tf.conversion import convert_to_tensor
-
     return convert_to_tensor(array)
 
 
@@ -237,12 +238,12 @@ def _restore_layers(config: list[Json]) -> list[Layer]:
     layers = [restore(layer) for layer in config]
     for layer in layers:
         if not isinstance(layer, Layer):
-            raise ValueError(f"among the layers is {_abbreviate(layer)}")
+            raise ValueError(f"one of the layers is {_abbreviate(layer)}")
     return layers
 
 
 def _restore_sequential(kind: type[Sequential], config: dict[str, Any]) -> Any:
-    """Make a Sequential from its description, which is as `serialization` writes it."""
+    """Make a Sequential from the description of its layers."""
     first = [] if _entry(config, "input", dict, type(None)) is None else [_restore_input(config["input"])]
     layers = _restore_layers(_entry(config, "layers", list))
     return kind([*first, *layers], trainable=_entry(config, "trainable", bool), name=_entry(config, "name", str))
@@ -264,7 +265,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
         kind = part.get("class_name") if isinstance(part, dict) else None
         if kind == "__keras_tensor__":
             if number(part) not in known:
-                raise ValueError(f"a layer is called on the value {number(part)}, which is not made before")
+                raise ValueError(f"a layer is called on the value {number(part)}, which no earlier call has made")
             return known[number(part)]
         if kind == "__tuple__":
             return tuple([fill_in(item) for item in _entry(part, "items", list)])
@@ -283,7 +284,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
             items = _entry(part, "items", list, dict)
             yield from numbers(list(items.values()) if isinstance(items, dict) else items)
 
-    symbols = [_restore_input(make_input) for make_input in _entry(config, "symbols", list)]
+    symbols = [_restore_input(entry) for entry in _entry(config, "symbols", list)]
     known.update(zip(numbers(_entry(config, "inputs", list, dict)), symbols, strict=True))
     layers = _restore_layers(_entry(config, "layers", list))
     for call in _entry(config, "calls", list):
@@ -293,6 +294,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
         args, kwargs = fill_in(_entry(call, "args", dict)), fill_in(_entry(call, "kwargs", dict))
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise ValueError("a layer's arguments are neither a tuple nor a dictionary")
+        # Calling a layer computes, on probes: check first what it is called on.
         _check_call(layers[place], args, kwargs)
         outputs = layers[place](*args, **kwargs)
         known.update(zip(numbers(_entry(call, "outputs", list, dict)), leaves(outputs), strict=True))
@@ -311,15 +313,16 @@ def _check_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         ValueError: no argument is symbolic, or an operator gets something else.
     """
     if not any(isinstance(leaf, KerasTensor) for leaf in leaves((args, kwargs))):
-        raise ValueError(f"the layer {layer.name!r} is called, but on nothing that a model is given")
+        raise ValueError(f"the layer {layer.name!r} is called without a symbolic input")
     if isinstance(layer, Operation):
         numbers = (KerasTensor, Value, np.ndarray, bool, int, float)
         indexing = layer.function is OPERATORS["getitem"]
+        # The key of an index may be a slice, a tuple or an int.
         operands = args[:1] if indexing else args
         if kwargs or len(args) > 2 or not all(isinstance(operand, numbers) for operand in operands):
-            raise ValueError(f"the operator {layer.name!r} is called on something else than tensors and numbers")
+            raise ValueError(f"the operator {layer.name!r} is called on something other than tensors and numbers")
         if not any(isinstance(operand, KerasTensor) for operand in operands):
-            raise ValueError(f"the operator {layer.name!r} is called on nothing that a model is given")
+            raise ValueError(f"the operator {layer.name!r} is called without a symbolic input")
 
 
 def build_by_call(model: Layer, structure: Json) -> None:
@@ -339,9 +342,9 @@ def build_by_call(model: Layer, structure: Json) -> None:
 
     found = symbols(restore(structure))
     if not isinstance(found, list | tuple) or len(found) != 2:
-        raise ValueError("what the model was called on is neither arguments nor arguments by name")
+        raise ValueError("the arguments of the first call of the model are malformed")
     args, kwargs = found
     if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
-        raise ValueError("what the model was called on is neither arguments nor arguments by name")
+        raise ValueError("the arguments of the first call of the model are malformed")
     _check_call(model, tuple(args), kwargs)
     model(*args, **kwargs)

@@ -48,6 +48,7 @@ class Weights(nn.Module):
         while waiting:
             path, layer = waiting.pop(0)
             yield path, layer
+            # Depth-first, in the order of attributes: the layers inside come right after their layer.
             inner = []
             for place, found in layer._tracked_parts():
                 if isinstance(found, Layer) and id(found) not in seen:

@@ -129,6 +129,7 @@ def serialize_keras_object(obj: PyTree) -> Any:
         array = obj if isinstance(obj, np.ndarray) else obj.numpy()
         kind = "__tensor__" if isinstance(obj, Value) else "__numpy__"
         return {"class_name": kind, "value": np.asarray(array).tolist(), "dtype": np.asarray(array).dtype.name}
+    # A subclass of Model with a `call` of its own is described by its arguments, like a layer, further down.
     if isinstance(obj, Model) and type(obj).get_config is Layer.get_config:
         if isinstance(obj, Sequential) and type(obj).__init__ is Sequential.__init__:
             return _describe_instance(obj, _describe_sequential(obj))
@@ -175,6 +176,7 @@ def _constructor_arguments(obj: object) -> dict[str, Any]:
             config = {key: value for key, value in config.items() if key in wanted}
         return dict(config)
     names = [name for name, p in wanted.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    # Classes of tape_tf keep each argument in an attribute of its name; of others that is not known.
     if not type(obj).__module__.startswith("tape_tf.") or any(not hasattr(obj, name) for name in names):
         raise TypeError(f"{obj!r} cannot be saved: its class needs get_config(), which returns its arguments by name")
     return {name: getattr(obj, name) for name in names}
@@ -213,6 +215,7 @@ def _describe_functional(model: Model) -> dict[str, Any]:
 
     inputs = describe(model._inputs)
     layers = list({id(node.layer): node.layer for node in model._graph}.values())
+    # A layer that is called several times is described once; its calls refer to it by its place.
     places = {id(layer): place for place, layer in enumerate(layers)}
     return {
         "name": model.name,

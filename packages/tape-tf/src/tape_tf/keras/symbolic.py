@@ -7,8 +7,6 @@ known.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,52 +82,13 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    def __getitem__(self, key: IndexLike) -> Any:
-        return _operator_layer("get_item", operator.getitem)(self, key)
+    # The operators, and indexing, are attached by `tape_tf.keras.layers.core`, where their layer is.
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: IndexLike) -> Any: ...
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
-
-
-def _operator_layer(name: str, function: Callable[..., Any]) -> Any:
-    """Make the layer that an operator between symbolic tensors becomes."""
-    from tape_tf.keras.layers.core import Operation
-
-    return Operation(function, name=auto_name(name))
-
-
-# Keras names the layers of operators after its functions.
-_KERAS_NAMES = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "true_divide",
-    "floordiv": "floor_divide",
-    "pow": "power",
-    "neg": "negative",
-    "abs": "absolute",
-}
-
-
-def _define_operator(name: str, reflected: bool) -> None:
-    """Define an operator of KerasTensor, and its reflected form."""
-    function = getattr(operator, name)
-    label = _KERAS_NAMES.get(name, name)
-
-    def forward(self: KerasTensor, *others: Any) -> Any:
-        return _operator_layer(label, function)(self, *others)
-
-    def backward(self: KerasTensor, other: TensorLike) -> Any:
-        return _operator_layer(label, function)(other, self)
-
-    setattr(KerasTensor, f"__{name}__", forward)
-    if reflected:
-        setattr(KerasTensor, f"__r{name}__", backward)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    _define_operator(_name, reflected=True)
-for _name in ("lt", "le", "gt", "ge", "neg", "abs"):
-    _define_operator(_name, reflected=False)
 
 
 @dataclass(eq=False)
@@ -188,6 +147,7 @@ def Input(
 
 def contains_symbolic(structure: PyTree) -> bool:
     """True if there is a KerasTensor in a structure."""
+    # Lists, not generators, inside any(): this runs in every call of a layer, and short lists are faster.
     if isinstance(structure, list | tuple):
         return any([contains_symbolic(part) for part in structure])
     if isinstance(structure, dict):
@@ -212,6 +172,7 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         for value in found[-1]:
             limits.check_size(getattr(value, "shape", ()))
     made = []
+    # `versions`: one output, as each of the calls gave it.
     for versions in zip(*found, strict=True):
         columns = zip(*[version.shape for version in versions], strict=True)
         lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
@@ -233,6 +194,7 @@ def topological_order(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> 
     """
     known = {id(tensor) for tensor in inputs}
     done: dict[int, Node] = {}
+    # A call is pushed twice: to visit what it depends on, and then, `ready`, to be added after that.
     waiting = [(tensor.node, False) for tensor in reversed(outputs) if id(tensor) not in known]
     while waiting:
         node, ready = waiting.pop()
@@ -256,6 +218,8 @@ def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[N
     Args:
         sources: an InputLayer for each input.
     """
+    # The depth of a call is the length of the longest path from it to an output. In reverse order all calls that use a
+    # call come before it, so one pass suffices. Inputs, which no call makes, have a depth by their own identity.
     depth: dict[int, int] = {}
     for node in reversed(nodes):
         own = depth.setdefault(id(node), 0)

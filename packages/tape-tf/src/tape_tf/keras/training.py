@@ -169,6 +169,7 @@ class Trainer:
         options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
         loss = compute(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
         if self._compiled_mean is not None:
+            # The loss is a mean over examples: weigh it by their number, so that a last, smaller batch counts less.
             examples = tensor_leaves(x)[0].shape
             self._compiled_mean.update_state(loss, sample_weight=examples[0] if examples else 1)
         return loss
@@ -282,6 +283,7 @@ class Trainer:
         # Keras' order: the history first, then the bar, then the user's callbacks.
         run = _FitAdapter(self, CallbackList([history, *shown, *_as_list(callbacks)], self, params), initial_epoch)
         if held_out is not None:
+            # Validation runs inside the epoch's end, before the callbacks of Keras see the logs.
             run.validate = lambda epoch: (
                 self._evaluate(held_out, run.callbacks) if _validates_after(epoch, validation_freq) else {}
             )
@@ -400,6 +402,7 @@ class Trainer:
         """Return logs in the form of `evaluate`: the loss and the metrics, in the order of :attr:`metrics`."""
         if return_dict:
             return logs
+        # A step of the user's may return names that are no metric: they come last.
         order = [name for metric in self.metrics for name in getattr(metric, "metric_names", [metric.name])]
         values = [logs[name] for name in order if name in logs]
         values += [value for name, value in logs.items() if name not in order]
@@ -505,6 +508,7 @@ def _split_validation(
     data = make_batches(x, y, weights, None, None)
     whole = data.as_one_batch()
     length = tensor_leaves(wrap(whole))[0].shape[0]
+    # Keras' rounding, so that the same examples are held out.
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.backends.windows import Axes, Ints, Windows, normal_axes, windows
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
 from tape_core.typing import Array, ArrayLike, Namespace
 
@@ -26,8 +26,8 @@ def _sliding_kernel(
 ) -> Array:
     ndim = len(x.shape)
     axes = normal_axes(axis, ndim)
-    seen = _window_geometry(x.shape, axes, window, stride, dilation)
-    for a, m, k, s, d in zip(axes, seen.counts, seen.window, seen.stride, seen.dilation, strict=True):
+    geometry = _window_geometry(x.shape, axes, window, stride, dilation)
+    for a, m, k, s, d in zip(axes, geometry.counts, geometry.window, geometry.stride, geometry.dilation, strict=True):
         starts, inside = xp.arange_beside(x, m) * s, xp.arange_beside(x, k) * d
         x = xp.take(x, xp.reshape(starts[:, None] + inside, (m * k,)), axis=a)
     # Each windowed axis is now (number of the window, place in it); move the places to the end, in the order of `axes`.
@@ -38,7 +38,7 @@ def _sliding_kernel(
         if a in axes:
             j = axes.index(a)
             inner[j] = len(shape) + 1
-            shape += [seen.counts[j], seen.window[j]]
+            shape += [geometry.counts[j], geometry.window[j]]
         else:
             shape.append(x.shape[a])
     return xp.permute_dims(xp.reshape(x, tuple(shape)), (*outer, *(inner[j] for j in range(len(axes)))))
@@ -54,9 +54,9 @@ def _add_kernel(
             f"parts must have the {len(shape)} axes of shape {shape} and one for each of {len(axes)} windows, "
             f"got shape {tuple(parts.shape)}"
         )
-    seen = _window_geometry(shape, axes, window, stride, dilation)
+    geometry = _window_geometry(shape, axes, window, stride, dilation)
     expected = list(shape)
-    for a, m in zip(axes, seen.counts, strict=True):
+    for a, m in zip(axes, geometry.counts, strict=True):
         expected[a] = m
     if tuple(parts.shape) != (*expected, *window):
         raise ValueError(
@@ -65,7 +65,7 @@ def _add_kernel(
         )
     # Windows overlap, but the elements at one place of all windows do not: one strided addition for each place.
     out = xp.zeros_beside(parts, shape, dtype=parts.dtype)
-    for place, slices in seen.offsets():
+    for place, slices in geometry.offsets():
         key: list[Any] = [slice(None)] * len(shape)
         for a, part in zip(axes, slices, strict=True):
             key[a] = part

@@ -1,20 +1,19 @@
-"""Activations of neural networks, besides those in `nn`."""
+"""Activation functions of neural networks; the most common ones are in `functions`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.engine.op import elementwise, vjp
-from tape_core.engine.samples import Draw, Sample, unary
+from tape_core.engine.samples import Draw, Sample, Samples, unary
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.ops.manipulation import split
 from tape_core.ops.nn.functions import sigmoid
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
-def _bent(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Any:
-    """Samples without and with a parameter."""
+def _samples_with(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Samples:
+    """Samples of an activation, without and with a parameter."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         yield from unary(low, high)(draw)
@@ -27,13 +26,14 @@ def _bent(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Any:
 @elementwise(
     x=vjp(lambda xp, g, x, slope: xp.where(x > 0, g, g * slope)),
     kernel=lambda xp, x, slope=0.01: xp.where(x > 0, x, x * slope),
-    samples=_bent(slope=0.3),
+    samples=_samples_with(slope=0.3),
 )
 def leaky_relu(x: ArrayLike, /, slope: float = 0.01) -> Tensor:
     """`x` where it is positive, `slope * x` elsewhere. At 0 the derivative is `slope`."""
 
 
 def _elu_kernel(xp: Namespace, x: Array, alpha: float = 1.0) -> Array:
+    # The minimum keeps the branch that is not taken from overflowing, in the rule as well.
     return xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0)))
 
 
@@ -41,7 +41,7 @@ def _elu_vjp(xp: Namespace, g: Cotangent, x: Array, alpha: float) -> Cotangent:
     return xp.where(x > 0, g, g * (alpha * xp.exp(xp.minimum(x, 0))))
 
 
-@elementwise(x=vjp(_elu_vjp), kernel=_elu_kernel, samples=_bent(alpha=0.3))
+@elementwise(x=vjp(_elu_vjp), kernel=_elu_kernel, samples=_samples_with(alpha=0.3))
 def elu(x: ArrayLike, /, alpha: float = 1.0) -> Tensor:
     """`x` where it is positive, `alpha * (exp(x) - 1)` elsewhere. At 0 the derivative is `alpha`.
 
@@ -49,8 +49,8 @@ def elu(x: ArrayLike, /, alpha: float = 1.0) -> Tensor:
     """
 
 
-# Klambauer and others, Self-Normalizing Neural Networks, 2017, appendix A1: for these two numbers mean 0 and variance
-# 1 are a fixed point.
+# Klambauer and others, Self-Normalizing Neural Networks, 2017, appendix A1: with these two numbers, mean 0 and variance
+# 1 are a fixed point of a layer.
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
@@ -110,12 +110,12 @@ def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """`log(sigmoid(x))` without overflow."""
 
 
-def _mish_part(xp: Namespace, x: Array) -> Array:
+def _mish_partial(xp: Namespace, x: Array) -> Array:
     t = xp.tanh(xp.softplus(x))
     return t + x * xp.sigmoid(x) * (1 - t * t)
 
 
-@elementwise(x=_mish_part, kernel=lambda xp, x: x * xp.tanh(xp.softplus(x)), samples=unary())
+@elementwise(x=_mish_partial, kernel=lambda xp, x: x * xp.tanh(xp.softplus(x)), samples=unary())
 def mish(x: ArrayLike, /) -> Tensor:
     """`x * tanh(softplus(x))`.
 
@@ -124,7 +124,7 @@ def mish(x: ArrayLike, /) -> Tensor:
 
 
 def glu(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The first half along `axis`, times the sigmoid of the second.
+    """The gated linear unit: the first half of `x` along `axis`, times the sigmoid of the second half.
 
     >>> import tape_core as tc
     >>> tc.glu(tc.asarray([2.0, 4.0, 0.0, 0.0])).tolist()

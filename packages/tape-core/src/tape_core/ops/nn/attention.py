@@ -1,7 +1,7 @@
-"""Attention: one op with one rule for all its inputs, so that a backend can fuse both.
+"""Attention: one op, with one rule for all its inputs, so that a backend can fuse each of the two.
 
-The rule keeps no matrix of weights. It computes them again, from the logarithm of their sums, which the kernel leaves
-it: Dao and others, FlashAttention, 2022, appendix B.
+The matrix of weights is not kept for the rule. It computes the weights again from the logarithms of their sums, which
+the kernel leaves as residuals: Dao and others, FlashAttention, 2022, appendix B.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
 from tape_core.ops.manipulation import sum_to
-from tape_core.typing import Array, ArrayLike, Cotangent, IndexKey, Namespace, Residuals
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, Residuals
 
 
-def _scores(xp: Namespace, query: Array, key: IndexKey, mask: Array, is_causal: bool, scale: float) -> Array:
-    """For each query and each key how much the one attends to the other, -inf for not at all."""
+def _scores(xp: Namespace, query: Array, key: Array, mask: Array | None, is_causal: bool, scale: float) -> Array:
+    """The scores of each query and each key, before the softmax; -inf where a query must not attend to a key."""
     scores = xp.matmul(query * scale, key.mT)
     if mask is not None:
         if xp.isdtype(mask.dtype, "bool"):
@@ -37,7 +37,7 @@ def _scale(scale: float | None, query: Array) -> float:
     return 1 / math.sqrt(max(1, query.shape[-1])) if scale is None else scale
 
 
-def _check(xp: Namespace, arrays: Sequence[Any]) -> None:
+def _check(xp: Namespace, arrays: Sequence[Array]) -> None:
     for name, x in zip(("query", "key", "value", "mask"), arrays, strict=False):
         if type(x) in SCALARS or (name != "mask" and len(x.shape) < 2):
             raise ValueError(f"{name} must be an array of two dimensions or more, got {getattr(x, 'shape', x)}")
@@ -58,9 +58,9 @@ def _check(xp: Namespace, arrays: Sequence[Any]) -> None:
 
 
 def _attend_keeping(
-    xp: Namespace, arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None
-) -> tuple[Any, tuple[Any]]:
-    """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
+    xp: Namespace, arrays: Sequence[Array], *, is_causal: bool = False, scale: float | None = None
+) -> tuple[Array, Residuals]:
+    """The result; and, as residuals, for each query the logarithm of the sum of the exponentials of its scores."""
     _check(xp, arrays)
     query, key, value = arrays[:3]
     mask = arrays[3] if len(arrays) > 3 else None
@@ -81,7 +81,7 @@ def _attend_keeping(
 def _attend_vjp(
     xp: Namespace,
     g: Cotangent,
-    arrays: Sequence[Any],
+    arrays: Sequence[Array],
     out: Array,
     kept: Residuals,
     is_causal: bool,
@@ -95,9 +95,10 @@ def _attend_vjp(
         total = kept[0] if kept else xp.sum(scores, axis=-1, keepdims=True)
     else:
         total = xp.logsumexp(scores, axis=-1, keepdims=True)
-    # Where all scores are -inf, so is their total: the weights are 0 then, too.
+    # Where all scores of a query are -inf, so is their total. With inf in its place, the weights are 0 and not NaN.
     weights = xp.exp(scores - xp.where(total == -math.inf, math.inf, total))
     g_value = xp.matmul(weights.mT, g)
+    # The rule of softmax, weights * (d - sum(weights * d)), where the sum is also that of g * out.
     g_scores = weights * (xp.matmul(g, value.mT) - xp.sum(g * out, axis=-1, keepdims=True))
     g_query = xp.matmul(g_scores, key) * factor
     g_key = xp.matmul(g_scores.mT, query) * factor
@@ -136,8 +137,8 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.stacks(2),
 )
 def attend(arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: float | None = None) -> Tensor:
-    """Attention of `[query, key, value]` or `[query, key, value, mask]`: what :func:`scaled_dot_product_attention` is
-    made of, for backends to fuse."""
+    """Attention of `[query, key, value]` or `[query, key, value, mask]`: the op behind
+    :func:`scaled_dot_product_attention`."""
 
 
 def scaled_dot_product_attention(
@@ -150,7 +151,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """`softmax(scale * query @ key.mT + mask) @ value`, exact where a query may attend to no key: it gets zeros.
+    """`softmax(scale * query @ key.mT + mask) @ value`. A query that may attend to no key gets zeros, not NaN.
 
     >>> import tape_core as tc
     >>> q, k, v = tc.zeros((2, 4)), tc.zeros((3, 4)), tc.asarray([[1.0], [3.0], [8.0]])
@@ -163,16 +164,16 @@ def scaled_dot_product_attention(
     [[2.0], [0.0]]
 
     Args:
-        query, key, value: `(..., queries, features)`, `(..., keys, features)` and `(..., keys, outputs)`. What stands
-            before, such as examples and heads, broadcasts.
-        mask: broadcasts to `(..., queries, keys)`: True where a query may attend to a key; or numbers to be added.
-        is_causal: each query may attend only to the keys up to its own number, counted from the first of both; also
-            with a mask.
-        scale: by default `1 / sqrt(features)`.
+        query, key, value: arrays of shape (..., queries, features), (..., keys, features) and (..., keys, outputs).
+            Leading dimensions, such as examples and heads, broadcast.
+        mask: an array that broadcasts to (..., queries, keys): True where a query may attend to a key; or numbers that
+            are added to the scores.
+        is_causal: whether query i may attend only to keys 0 to i; it may be combined with a mask.
+        scale: a factor of the scores, by default `1 / sqrt(features)`.
 
     Raises:
-        TypeError: an array is of no real floating dtype, or the mask neither of one nor boolean.
-        ValueError: shapes do not go together.
+        TypeError: an array is not of a real floating dtype, or the mask is neither of one nor boolean.
+        ValueError: shapes do not fit.
     """
     arrays = [query, key, value] if mask is None else [query, key, value, mask]
     return attend(arrays, is_causal=is_causal, scale=scale)

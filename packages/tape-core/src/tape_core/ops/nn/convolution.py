@@ -1,10 +1,10 @@
-"""Convolution, and what it is transposed: three ops whose rules are each other.
+"""Convolution and its transposes: three ops, each of which is in the rules of the others.
 
 With T(x, w, g) = sum of g[p, o] * w[k, c, o] * x[p * stride + k * dilation, c], `conv` is dT/dg, `conv_transpose`
-is dT/dx and `conv_weight_vjp` is dT/dw. T is linear in each, so the derivatives of the one are the other two.
+is dT/dx and `conv_weight_vjp` is dT/dw. T is linear in each argument, so the derivatives of any one are the other two.
 
-All kernels have the channels last inside: channels first is another view of the same. A convolution is one matrix
-product, with what is in the windows as the rows.
+All kernels compute with the channels last; arrays with the channels first are permuted views. A convolution is one
+matrix product, whose rows are the elements of the windows ("im2col").
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
-_CHUNK = 1 << 22  # elements: windows are laid out for so many at a time
-_SHORT = 16  # elements: where a row of a window is shorter, windows are laid out as columns
+_MAX_CHUNK_ELEMENTS = 1 << 22  # elements of windows that are laid out at a time, which bounds the memory for copies
+_COLUMNS_BELOW = 16  # elements of a row of a window; shorter rows are slow to copy, and windows become columns instead
 
 
 # -- layouts
@@ -68,24 +68,25 @@ def _kernel_sizes(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 
 def _chunks(n: int, elements: int) -> list[slice]:
-    """The examples in pieces whose windows are not too much memory at a time."""
-    each = max(1, _CHUNK // max(1, elements // max(1, n)))
+    """Slices of n examples, whose windows have `elements` elements, each of at most `_MAX_CHUNK_ELEMENTS`."""
+    each = max(1, _MAX_CHUNK_ELEMENTS // max(1, elements // max(1, n)))
     return [slice(i, min(i + each, n)) for i in range(0, n, each)] if n > each else [slice(0, n)]
 
 
-def _rows(xp: Namespace, x: Array, seen: Windows, groups: int) -> Iterator[tuple[slice, Any]]:
-    """Pieces of the examples, and what is in their windows: (groups, windows, elements of a window)."""
-    n, channels, m = x.shape[0], x.shape[-1], len(seen.window)
-    each, size, count = channels // groups, math.prod(seen.window), math.prod(seen.counts)
-    if seen.padded != seen.sizes:
-        x = xp.pad(x, ((0, 0), *seen.pads, (0, 0)))
+def _window_rows(xp: Namespace, x: Array, geometry: Windows, groups: int) -> Iterator[tuple[slice, Any]]:
+    """Slices of the examples, and the elements of their windows: (groups, windows, elements of a window)."""
+    n, channels, m = x.shape[0], x.shape[-1], len(geometry.window)
+    each, size, count = channels // groups, math.prod(geometry.window), math.prod(geometry.counts)
+    if geometry.padded != geometry.sizes:
+        x = xp.pad(x, ((0, 0), *geometry.pads, (0, 0)))
     space, inside = range(1, m + 1), range(m + 2, 2 * m + 2)
     for piece in _chunks(n, n * count * size * channels):
         part = xp.sliding_windows(
-            x[piece, ...], seen.window, axis=tuple(space), stride=seen.stride, dilation=seen.dilation
+            x[piece, ...], geometry.window, axis=tuple(space), stride=geometry.stride, dilation=geometry.dilation
         )
         rows = part.shape[0] * count
-        if seen.window[-1] * channels < _SHORT:
+        # Copy in an order in which the innermost runs are long: along a window's row, or along the windows.
+        if geometry.window[-1] * channels < _COLUMNS_BELOW:
             part = xp.reshape(xp.permute_dims(part, (*inside, m + 1, 0, *space)), (size, groups, each, rows))
             yield piece, xp.reshape(xp.permute_dims(part, (1, 0, 2, 3)), (groups, size * each, rows)).mT
         else:
@@ -93,14 +94,14 @@ def _rows(xp: Namespace, x: Array, seen: Windows, groups: int) -> Iterator[tuple
             yield piece, xp.reshape(xp.permute_dims(part, (2, 0, 1, 3)), (groups, rows, size * each))
 
 
-def _by_group(xp: Namespace, x: Array, groups: int) -> Array:
-    """Channels last to (groups, everything else, channels of a group)."""
+def _split_groups(xp: Namespace, x: Array, groups: int) -> Array:
+    """Reshape an array with the channels last to (groups, everything else, channels of a group)."""
     channels = x.shape[-1]
     shape = (math.prod(x.shape[:-1]), groups, channels // groups)
     return xp.permute_dims(xp.reshape(x, shape), (1, 0, 2))
 
 
-def _joined(xp: Namespace, pieces: list[Any]) -> Array:
+def _concat(xp: Namespace, pieces: list[Array]) -> Array:
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces, axis=0)
 
 
@@ -117,15 +118,15 @@ def _conv_kernel(
 ) -> Array:
     check_conv(x, w, groups, layout)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
-    seen = windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, name="a kernel")
-    size, each, out = math.prod(seen.window), w.shape[-2], w.shape[-1]
+    geometry = windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, name="a kernel")
+    size, each, out = math.prod(geometry.window), w.shape[-2], w.shape[-1]
     w = xp.permute_dims(xp.reshape(w, (size, each, groups, out // groups)), (2, 0, 1, 3))
     w = xp.reshape(w, (groups, size * each, out // groups))
     pieces = []
-    for piece, rows in _rows(xp, x, seen, groups):
+    for piece, rows in _window_rows(xp, x, geometry, groups):
         product = xp.permute_dims(xp.matmul(rows, w), (1, 0, 2))
-        pieces.append(xp.reshape(product, (piece.stop - piece.start, *seen.counts, out)))
-    return from_last(xp, _joined(xp, pieces), layout)
+        pieces.append(xp.reshape(product, (piece.stop - piece.start, *geometry.counts, out)))
+    return from_last(xp, _concat(xp, pieces), layout)
 
 
 def _conv_transpose_kernel(
@@ -142,28 +143,30 @@ def _conv_transpose_kernel(
 ) -> Array:
     check_conv(x, w, groups, layout, transposed=True)
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
-    seen = transposed_windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, output_padding, name="a kernel")
-    m, size, each, out = len(seen.window), math.prod(seen.window), w.shape[-2], w.shape[-1]
+    geometry = transposed_windows(
+        x.shape[1:-1], w.shape[:-2], stride, padding, dilation, output_padding, name="a kernel"
+    )
+    m, size, each, out = len(geometry.window), math.prod(geometry.window), w.shape[-2], w.shape[-1]
     channels = each * groups
     w = xp.permute_dims(xp.reshape(w, (size, each, groups, out // groups)), (0, 2, 3, 1))
     space = tuple(range(1, m + 1))
     pieces = []
-    for piece in _chunks(x.shape[0], x.shape[0] * math.prod(seen.counts) * size * channels):
+    for piece in _chunks(x.shape[0], x.shape[0] * math.prod(geometry.counts) * size * channels):
         n = piece.stop - piece.start
-        rows = _by_group(xp, x[piece, ...], groups)
+        rows = _split_groups(xp, x[piece, ...], groups)
         if each == 1:
-            # For single channels as columns: one large product in place of many by a vector.
+            # With one channel in a group, one large product replaces many by a vector.
             flat = xp.reshape(xp.permute_dims(w, (1, 0, 3, 2)), (groups, size, out // groups))
             parts = xp.permute_dims(xp.matmul(flat, rows.mT), (1, 2, 0))
         else:
             parts = xp.permute_dims(xp.matmul(rows, w), (0, 2, 1, 3))
-        parts = xp.reshape(parts, (*seen.window, n, *seen.counts, channels))
+        parts = xp.reshape(parts, (*geometry.window, n, *geometry.counts, channels))
         parts = xp.permute_dims(parts, (*range(m, 2 * m + 2), *range(m)))
         whole = xp.add_windows(
-            parts, (n, *seen.padded, channels), axis=space, stride=seen.stride, dilation=seen.dilation
+            parts, (n, *geometry.padded, channels), axis=space, stride=geometry.stride, dilation=geometry.dilation
         )
-        pieces.append(whole[(slice(None), *seen.inside(), slice(None))])
-    return from_last(xp, _joined(xp, pieces), layout)
+        pieces.append(whole[(slice(None), *geometry.inside(), slice(None))])
+    return from_last(xp, _concat(xp, pieces), layout)
 
 
 def _conv_weight_vjp_kernel(
@@ -180,16 +183,16 @@ def _conv_weight_vjp_kernel(
 ) -> Array:
     spatial_axes(x, layout)
     x, cotangent = to_last(xp, x, layout), to_last(xp, cotangent, layout)
-    seen = windows(x.shape[1:-1], size, stride, padding, dilation, name="a kernel")
+    geometry = windows(x.shape[1:-1], size, stride, padding, dilation, name="a kernel")
     channels, out = x.shape[-1], cotangent.shape[-1]
     each = channels // groups
     total: Any = None
-    for piece, rows in _rows(xp, x, seen, groups):
-        product = xp.matmul(rows.mT, _by_group(xp, cotangent[piece, ...], groups))
+    for piece, rows in _window_rows(xp, x, geometry, groups):
+        product = xp.matmul(rows.mT, _split_groups(xp, cotangent[piece, ...], groups))
         total = product if total is None else total + product
-    count = math.prod(seen.window)
+    count = math.prod(geometry.window)
     total = xp.permute_dims(xp.reshape(total, (groups, count, each, out // groups)), (1, 2, 0, 3))
-    return _weights_from_last(xp, xp.reshape(total, (*seen.window, each, out)), layout)
+    return _weights_from_last(xp, xp.reshape(total, (*geometry.window, each, out)), layout)
 
 
 # -- rules
@@ -207,14 +210,14 @@ def _conv_x(
     layout: Layout,
 ) -> Cotangent:
     sizes, kernel = _sizes(x_spec.shape, layout), _kernel_sizes(tuple(w.shape), layout)
-    seen = windows(sizes, kernel, stride, padding, dilation)
+    geometry = windows(sizes, kernel, stride, padding, dilation)
     return xp.conv_transpose(
         g,
         w,
-        stride=seen.stride,
-        padding=seen.pads,
-        output_padding=seen.rest,
-        dilation=seen.dilation,
+        stride=geometry.stride,
+        padding=geometry.pads,
+        output_padding=geometry.rest,
+        dilation=geometry.dilation,
         groups=groups,
         layout=layout,
     )
@@ -237,7 +240,7 @@ def _conv_w(
     )
 
 
-def _transposed(
+def _conv_parameters(
     counts: tuple[int, ...],
     kernel: tuple[int, ...],
     stride: Ints,
@@ -247,12 +250,12 @@ def _transposed(
     groups: int,
     layout: Layout,
 ) -> dict[str, Any]:
-    """The parameters of the `conv` that is transposed."""
-    seen = transposed_windows(counts, kernel, stride, padding, dilation, output_padding)
+    """The parameters of the `conv` of which a `conv_transpose` with these parameters is the transpose."""
+    geometry = transposed_windows(counts, kernel, stride, padding, dilation, output_padding)
     return {
-        "stride": seen.stride,
-        "padding": seen.pads,
-        "dilation": seen.dilation,
+        "stride": geometry.stride,
+        "padding": geometry.pads,
+        "dilation": geometry.dilation,
         "groups": groups,
         "layout": layout,
     }
@@ -271,7 +274,7 @@ def _conv_transpose_x(
     layout: Layout,
 ) -> Cotangent:
     counts, kernel = _sizes(x_spec.shape, layout), _kernel_sizes(tuple(w.shape), layout)
-    return xp.conv(g, w, **_transposed(counts, kernel, stride, padding, output_padding, dilation, groups, layout))
+    return xp.conv(g, w, **_conv_parameters(counts, kernel, stride, padding, output_padding, dilation, groups, layout))
 
 
 def _conv_transpose_w(
@@ -288,13 +291,13 @@ def _conv_transpose_w(
 ) -> Cotangent:
     counts, kernel = _sizes(tuple(x.shape), layout), _kernel_sizes(w_spec.shape, layout)
     return xp.conv_weight_vjp(
-        g, x, kernel, **_transposed(counts, kernel, stride, padding, output_padding, dilation, groups, layout)
+        g, x, kernel, **_conv_parameters(counts, kernel, stride, padding, output_padding, dilation, groups, layout)
     )
 
 
 # -- ops
 
-# Lengths of x, of the kernel, and parameters.
+# The lengths of x and of the kernel, and parameters.
 _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((5,), (3,), {}),
     ((6,), (2,), {"stride": 2, "padding": ((0, 1),), "dilation": 3}),
@@ -306,18 +309,18 @@ _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
 
 
 def _cases(draw: Draw, *, transposed: bool) -> Iterator[tuple[Any, Any, dict[str, Any], Windows]]:
-    """`x`, `w` and parameters of a convolution, or of a transposed one."""
+    """Arguments `x` and `w`, parameters, and the geometry of a convolution, or of a transposed one."""
     for sizes, kernel, parameters in _CASES:
         for groups, layout in ((1, "channels_last"), (2, "channels_first")):
-            seen = windows(sizes, kernel, **parameters)
+            geometry = windows(sizes, kernel, **parameters)
             given = {**parameters, "groups": groups, "layout": layout}
             if transposed:
-                given |= {"output_padding": seen.rest, "padding": seen.pads}
-            outside, channels = (seen.counts, 2 * groups) if transposed else (sizes, 2 * groups)
+                given |= {"output_padding": geometry.rest, "padding": geometry.pads}
+            outside, channels = (geometry.counts, 2 * groups) if transposed else (sizes, 2 * groups)
             last = layout == "channels_last"
             x = draw(2, *outside, channels) if last else draw(2, channels, *outside)
             w = draw(*kernel, 2, 2 * groups) if last else draw(2 * groups, 2, *kernel)
-            yield x, w, given, seen
+            yield x, w, given, geometry
 
 
 def _conv_samples(draw: Draw) -> Iterator[Sample]:
@@ -355,7 +358,7 @@ def conv(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """The convolution of neural networks, over 1, 2 or 3 axes: the kernel is not mirrored.
+    """The convolution of neural networks (a cross-correlation: the kernel is not mirrored) over 1, 2 or 3 axes.
 
     >>> import tape_core as tc
     >>> x, w = tc.ones((1, 5, 5, 2)), tc.ones((3, 3, 2, 4))
@@ -366,18 +369,20 @@ def conv(
     (1, 4, 5, 5)
 
     Args:
-        x: with channels last `(examples, *lengths, in)`, with channels first `(examples, in, *lengths)`.
-        w: with channels last `(*kernel, in / groups, out)`, with channels first `(out, in / groups, *kernel)`.
-        stride: how far the kernel moves; one number, or one for each axis.
-        padding: zeros at the ends: "valid" for none; "same" for lengths that are divided by the stride and rounded up,
-            the odd zero at the end; numbers; or pairs (before, after).
-        dilation: from an element of the kernel to the next.
-        groups: so many convolutions side by side, each of its part of the channels.
+        x: of shape `(examples, *lengths, in)` with the channels last, or `(examples, in, *lengths)` with the
+            channels first.
+        w: of shape `(*kernel, in / groups, out)` with the channels last, or `(out, in / groups, *kernel)` with the
+            channels first.
+        stride: the distance by which the kernel moves; one number, or one for each axis.
+        padding: the zeros at both ends: "valid" for none; "same" for as many as make the lengths of the result those of
+            `x` divided by the stride and rounded up, with an odd zero at the end; numbers; or pairs (before, after).
+        dilation: the distance from an element of the kernel to the next.
+        groups: the number of convolutions side by side, each on its share of the channels.
         layout: "channels_last", as in TensorFlow, or "channels_first", as in PyTorch. The kernels compute with the
-            channels last: a result with the channels first is a view of theirs.
+            channels last; a result with the channels first is a view of theirs.
 
     Raises:
-        ValueError: shapes do not go together, the kernel does not fit, or a parameter is not what it must be.
+        ValueError: shapes do not fit, the kernel is longer than `x`, or a parameter is out of its range.
     """
 
 
@@ -415,7 +420,7 @@ def conv_transpose(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """The transpose of :func:`conv` with the same `w` and parameters: from what it gives to what it is given.
+    """The transpose of :func:`conv` with the same `w` and parameters: it maps arrays like its result to those like `x`.
 
     >>> import tape_core as tc
     >>> x, w = tc.ones((1, 3, 3, 4)), tc.ones((3, 3, 2, 4))
@@ -423,29 +428,29 @@ def conv_transpose(
     ((1, 5, 5, 2), (1, 6, 6, 2))
 
     Args:
-        x: as the result of :func:`conv`: it has the channels that are `out` in `w`.
+        x: an array like the result of :func:`conv`; it has the channels that are `out` in `w`.
         w: as for :func:`conv`. The result has the channels that are `in` there.
         stride, dilation, groups, layout: as for :func:`conv`.
-        padding: as for :func:`conv`: what that pads is cut off here. With "same" the lengths are those of `x` times the
-            stride.
-        output_padding: less than the stride: :func:`conv` gives the same lengths for so many different ones. This much
-            is added at the end.
+        padding: as for :func:`conv`; the elements that it pads are cut off here. With "same" the lengths are those of
+            `x` times the stride.
+        output_padding: the length to add at the end, less than the stride. :func:`conv` gives the same lengths for
+            that many different ones, of which this chooses one.
 
     Raises:
-        ValueError: shapes do not go together, nothing is left, or a parameter is not what it must be.
+        ValueError: shapes do not fit, the result has no elements, or a parameter is out of its range.
     """
 
 
 def _conv_weight_vjp_samples(draw: Draw) -> Iterator[Sample]:
-    for x, w, given, seen in _cases(draw, transposed=False):
+    for x, w, given, geometry in _cases(draw, transposed=False):
         last = given["layout"] == "channels_last"
         out = w.shape[-1] if last else w.shape[0]
-        cotangent = draw(2, *seen.counts, out) if last else draw(2, out, *seen.counts)
-        yield Sample(x, cotangent, seen.window, **given)
+        cotangent = draw(2, *geometry.counts, out) if last else draw(2, out, *geometry.counts)
+        yield Sample(x, cotangent, geometry.window, **given)
     yield Sample(draw.complex(1, 4, 1), draw.complex(1, 3, 2), (2,))
 
 
-def _weight_x(
+def _conv_weight_vjp_x(
     xp: Namespace,
     g: Cotangent,
     cotangent: Cotangent,
@@ -460,7 +465,7 @@ def _weight_x(
 
 
 @op(
-    x=vjp(_weight_x),
+    x=vjp(_conv_weight_vjp_x),
     cotangent=vjp(
         lambda xp, g, x, stride, padding, dilation, groups, layout: xp.conv(
             x, g, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout
@@ -482,4 +487,4 @@ def conv_weight_vjp(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """The cotangent of `w` of :func:`conv`, with a kernel of lengths `size`: an op, so that a backend can fuse it."""
+    """The cotangent of `w` of :func:`conv`, with a kernel of lengths `size`; an op, so that a backend can fuse it."""

@@ -1,9 +1,8 @@
-"""Dropout."""
+"""Dropout: the op `drop`, which applies a mask, and `dropout`, which draws one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.backends.checks import check_inexact
 from tape_core.base.mistakes import real
@@ -15,9 +14,9 @@ from tape_core.random import Generator, global_rng
 from tape_core.typing import Array, ArrayLike, Namespace
 
 
-def _drop_kernel(xp: Namespace, x: Array, keep: Any, *, rate: float) -> Array:
+def _drop_kernel(xp: Namespace, x: Array, keep: Array, *, rate: float) -> Array:
     check_inexact(xp, "x", x)
-    # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.
+    # `where`, not a product with the mask: a dropped element is 0 also where `x` is infinite or NaN.
     return xp.where(keep, x, 0) * (0.0 if rate == 1 else 1 / (1 - rate))
 
 
@@ -49,9 +48,9 @@ def dropout(
     rng: Generator | None = None,
     noise_shape: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """In training each element is 0 with probability `rate`, and divided by `1 - rate` otherwise: the mean stays.
+    """In training, set each element to 0 with probability `rate`, and divide the others by `1 - rate`.
 
-    The numbers drawn are the same on every backend. The gradient has the same elements dropped.
+    The expected value stays the same. The same elements are dropped on every backend, and in the gradient.
 
     >>> import tape_core as tc
     >>> x = tc.ones((2, 3))
@@ -61,14 +60,14 @@ def dropout(
     True
 
     Args:
-        rate: from 0 to 1. With 0 nothing is drawn, and with 1 all is dropped.
-        training: whether to drop at all.
-        rng: draws what is dropped; by default the generator that :func:`set_seed` seeds.
-        noise_shape: the shape of what is drawn, which broadcasts to that of `x`: `(n, 1, 1, c)` drops whole channels of
+        rate: from 0 to 1. With 0 nothing is drawn, and with 1 all elements are dropped.
+        training: whether to drop at all; if not, `x` is returned.
+        rng: the generator that draws the mask; by default the one that :func:`set_seed` seeds.
+        noise_shape: the shape of the mask, which broadcasts to that of `x`: `(n, 1, 1, c)` drops whole channels of
             images.
 
     Raises:
-        TypeError: `x` is of no floating dtype.
+        TypeError: `x` is not of a floating dtype.
         ValueError: `rate` is not between 0 and 1, or `noise_shape` does not broadcast to the shape of `x`.
     """
     rate = real("dropout", "rate", rate)

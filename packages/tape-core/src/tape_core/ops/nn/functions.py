@@ -1,4 +1,7 @@
-"""Functions of neural networks, beyond the standard, with kernels composed from it."""
+"""The common functions of neural networks: activations, softmax and its kin, cross-entropy, one-hot.
+
+They are beyond the standard; their kernels are composed of its functions.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from typing import Any
 
 from tape_core.backends.checks import check_labels
 from tape_core.base import dtypes
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, elementwise, op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, unary
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
 from tape_core.ops.statistical import reductions, restore_axes
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace
@@ -28,13 +31,13 @@ def relu(x: ArrayLike, /) -> Tensor:
 
 
 def _sigmoid_kernel(xp: Namespace, x: Array) -> Array:
-    e = xp.exp(-xp.abs(x))
+    e = xp.exp(-xp.abs(x))  # at most 1: it cannot overflow
     return xp.where(x >= 0, 1, e) / (1 + e)
 
 
 @elementwise(x=lambda xp, out: out * (1 - out), kernel=_sigmoid_kernel, samples=unary())
 def sigmoid(x: ArrayLike, /) -> Tensor:
-    """`1 / (1 + exp(-x))`, exact far out on both sides; also called `expit`."""
+    """`1 / (1 + exp(-x))`, accurate for large positive and negative `x`; also called `expit`."""
 
 
 @elementwise(
@@ -46,29 +49,31 @@ def softplus(x: ArrayLike, /) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
 
 
-def _silu_part(xp: Namespace, x: Array) -> Array:
+def _silu_partial(xp: Namespace, x: Array) -> Array:
     s = xp.sigmoid(x)
     return s + x * s * (1 - s)
 
 
-@elementwise(x=_silu_part, kernel=lambda xp, x: x * xp.sigmoid(x), samples=unary())
+@elementwise(x=_silu_partial, kernel=lambda xp, x: x * xp.sigmoid(x), samples=unary())
 def silu(x: ArrayLike, /) -> Tensor:
     """`x * sigmoid(x)`, also called swish."""
 
 
+# Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, section 2: the approximation by tanh.
 _TANH_SCALE = math.sqrt(2 / math.pi)
+_TANH_CUBIC = 0.044715
 
 
 def _gelu_kernel(xp: Namespace, x: Array, *, approximate: bool = False) -> Array:
     if approximate:
-        return 0.5 * x * (1 + xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x)))
+        return 0.5 * x * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBIC * x * x * x)))
     return 0.5 * x * (1 + xp.erf(x * math.sqrt(0.5)))
 
 
-def _gelu_part(xp: Namespace, x: Array, approximate: bool) -> Array:
+def _gelu_partial(xp: Namespace, x: Array, approximate: bool) -> Array:
     if approximate:
-        t = xp.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (_TANH_SCALE * (1 + 3 * 0.044715 * x * x))
+        t = xp.tanh(_TANH_SCALE * (x + _TANH_CUBIC * x * x * x))
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (_TANH_SCALE * (1 + 3 * _TANH_CUBIC * x * x))
     density = xp.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
     return 0.5 * (1 + xp.erf(x * math.sqrt(0.5))) + x * density
 
@@ -79,15 +84,15 @@ def _gelu_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw())
 
 
-@elementwise(x=_gelu_part, kernel=_gelu_kernel, samples=_gelu_samples)
+@elementwise(x=_gelu_partial, kernel=_gelu_kernel, samples=_gelu_samples)
 def gelu(x: ArrayLike, /, *, approximate: bool = False) -> Tensor:
-    """x times the normal distribution function of x; `approximate` takes the tanh formula.
+    """`x` times the normal distribution function of `x`; `approximate` uses the formula with tanh.
 
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
     """
 
 
-def _along(draw: Draw) -> Iterator[Sample]:
+def _axis_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3))
     yield Sample(draw(2, 3, 2), axis=1)
     yield Sample(draw(4))
@@ -104,7 +109,7 @@ def _softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangen
     return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
 
 
-@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_along, batch=batching.along)
+@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_axis_samples, batch=batching.along)
 def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
@@ -118,7 +123,7 @@ def _log_softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cota
     return g - xp.exp(out) * xp.sum(g, axis=axis, keepdims=True)
 
 
-@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_along, batch=batching.along)
+@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_axis_samples, batch=batching.along)
 def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`log(softmax(x))` without overflow."""
 
@@ -127,14 +132,14 @@ def _logsumexp_kernel(xp: Namespace, x: Array, *, axis: Axis = None, keepdims: b
     top = xp.max(x, axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     total = xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims)
-    nothing = total == 0  # everything is -inf; no warning about log(0) then
+    nothing = total == 0  # all elements are -inf; log(0) would warn
     result = xp.log(xp.where(nothing, 1, total)) + xp.reshape(top, tuple(total.shape))
     return xp.where(nothing, -math.inf, result)
 
 
 def _logsumexp_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis, keepdims: bool) -> Cotangent:
     shape = tuple(x.shape)
-    # Where everything is -inf, so is out, and x - out would be NaN.
+    # Where all elements are -inf, so is out, and x - out would be NaN.
     out = restore_axes(xp, xp.where(out == -math.inf, 0, out), shape, axis, keepdims)
     return restore_axes(xp, g, shape, axis, keepdims) * xp.exp(x - out)
 
@@ -144,7 +149,7 @@ def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> 
     """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
 
 
-def _cross_entropy_kernel(xp: Namespace, logits: Array, labels: Any, *, axis: int = -1) -> Array:
+def _cross_entropy_kernel(xp: Namespace, logits: Array, labels: Array, *, axis: int = -1) -> Array:
     check_labels(logits, labels, axis, xp.isdtype(labels.dtype, "integral"))
     lines = xp.log_softmax(logits, axis=axis)
     return -xp.squeeze(xp.take_along_axis(lines, xp.expand_dims(labels, axis=axis), axis=axis), axis=axis)
@@ -168,26 +173,26 @@ def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
     batch=batching.apart,
 )
 def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The cross-entropy of each example: `-log_softmax(logits)` at its label. Take its mean for a loss.
+    """The cross-entropy of each example: `-log_softmax(logits)` at its label. A loss is usually its mean.
 
     >>> import tape_core as tc
     >>> tc.cross_entropy(tc.asarray([[0.0, 0.0], [9.0, 0.0]]), tc.asarray([1, 0])).shape
     (2,)
 
     Args:
-        logits: scores of the classes along `axis`, not normalised.
-        labels: class numbers, of the shape of `logits` without `axis`.
+        logits: the scores of the classes along `axis`, not normalised.
+        labels: the numbers of the classes, in the shape of `logits` without `axis`.
     """
 
 
 def _cross_entropy_vjp_kernel(
-    xp: Namespace, cotangent: Cotangent, logits: Array, labels: Any, *, axis: int = -1
+    xp: Namespace, cotangent: Cotangent, logits: Array, labels: Array, *, axis: int = -1
 ) -> Array:
     hot = xp.one_hot(labels, logits.shape[axis], dtype=logits.dtype, axis=axis)
     return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(cotangent, axis=axis)
 
 
-def _cross_entropy_vjp_g(xp: Namespace, g: Cotangent, logits: Array, labels: Any, axis: int) -> Cotangent:
+def _cross_entropy_vjp_g(xp: Namespace, g: Cotangent, logits: Array, labels: Array, axis: int) -> Cotangent:
     hot = xp.one_hot(labels, logits.shape[axis], dtype=g.dtype, axis=axis)
     return xp.sum(g * (xp.softmax(logits, axis=axis) - hot), axis=axis)
 
@@ -197,7 +202,7 @@ def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
 
 
-def _cross_entropy_vjp_batch(call: Call, cotangent: Cotangent, logits: BatchInput, labels: BatchInput) -> Any:
+def _cross_entropy_vjp_batch(call: Call, cotangent: BatchInput, logits: BatchInput, labels: BatchInput) -> Any:
     size = batching.size_of((cotangent, logits, labels))
     axis = batching.from_end(call.params["axis"], logits.ndim)
     return call(*[batching.spread(x, size) for x in (cotangent, logits, labels)], axis=axis)
@@ -216,10 +221,12 @@ def _cross_entropy_vjp_batch(call: Call, cotangent: Cotangent, logits: BatchInpu
     batch=_cross_entropy_vjp_batch,
 )
 def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
-    """The cotangent of the logits of :func:`cross_entropy`: an op, so that a backend can fuse it."""
+    """The cotangent of the logits of :func:`cross_entropy`. It is an op, so that a backend can fuse it."""
 
 
-def _one_hot_kernel(xp: Namespace, labels: Any, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1) -> Array:
+def _one_hot_kernel(
+    xp: Namespace, labels: Array, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1
+) -> Array:
     classes = xp.arange_beside(labels, num_classes)
     n = len(labels.shape) + 1
     classes = xp.reshape(classes, tuple(num_classes if k == axis % n else 1 for k in range(n)))
@@ -246,4 +253,7 @@ def _one_hot_batch(call: Call, labels: BatchedArray) -> Any:
     batch=_one_hot_batch,
 )
 def one_hot(labels: ArrayLike, /, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1) -> Tensor:
-    """1 at each label and 0 elsewhere along a new `axis`; float32 by default. A label outside is all zeros."""
+    """1 at each label and 0 elsewhere, along a new `axis`; float32 by default.
+
+    A label that is not in [0, `num_classes`) gives zeros only.
+    """

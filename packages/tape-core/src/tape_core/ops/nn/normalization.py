@@ -1,8 +1,12 @@
-"""Normalisation: over features, examples, groups and instances. Each rule is one formula, not a chain of records."""
+"""Normalisation over features, examples, groups and instances.
+
+`layer_norm`, `batch_norm`, `group_norm` and `instance_norm` are all made of one op, `normalize`, whose rules are one
+formula each, in place of a chain of records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tape_core.backends.checks import check_inexact
@@ -15,11 +19,11 @@ from tape_core.modes import batching
 from tape_core.ops.elementwise import sqrt
 from tape_core.ops.manipulation import reshape, sum_to
 from tape_core.ops.statistical import count, normal_axes, restore_axes
-from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, Residuals
+from tape_core.typing import Array, ArrayLike, Axis, Cotangent, Namespace, Residuals
 
 
-def _check(xp: Namespace, x: Array, **parameters: Any) -> None:
-    """Raise for dtypes that are not real, and for parameters that do not broadcast to `x`."""
+def _check(xp: Namespace, x: Array, **parameters: Array | None) -> None:
+    """Raise TypeError for a dtype that is not real floating, ValueError for parameters that do not broadcast to `x`."""
     check_inexact(xp, "x", x, real=True)
     shape = tuple(x.shape)
     for name, value in parameters.items():
@@ -30,13 +34,19 @@ def _check(xp: Namespace, x: Array, **parameters: Any) -> None:
             raise ValueError(f"{name} must broadcast to the shape of x, {shape}; it has shape {own}")
 
 
-# -- the mean taken away, divided by the standard deviation
+# -- minus the mean, divided by the standard deviation
 
 
 def _normalize_keeping(
-    xp: Namespace, x: Array, scale: Array = None, offset: Array = None, *, axis: tuple[int, ...], epsilon: float
-) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
-    """The results, and once more the mean and the variance, with `axis` of length 1."""
+    xp: Namespace,
+    x: Array,
+    scale: Array | None = None,
+    offset: Array | None = None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> tuple[tuple[Array, Array, Array], Residuals]:
+    """The results; and, as residuals, the mean and the variance with `axis` of length 1."""
     _check(xp, x, scale=scale, offset=offset)
     mean = xp.mean(x, axis=axis, keepdims=True)
     out = x - mean
@@ -47,8 +57,8 @@ def _normalize_keeping(
     return (out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)), (mean, variance)
 
 
-def _moments(xp: Namespace, x: Array, kept: Residuals, axis: tuple[int, ...]) -> tuple[Any, Any]:
-    """The mean and the variance: what the kernel left, or of `x`."""
+def _mean_and_variance(xp: Namespace, x: Array, kept: Residuals, axis: tuple[int, ...]) -> tuple[Array, Array]:
+    """The mean and the variance: the residuals, or computed again where a recorded sweep has none."""
     if kept:
         return kept[0], kept[1]
     mean = xp.mean(x, axis=axis, keepdims=True)
@@ -66,10 +76,11 @@ def _normalize_x(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Cotangent:
-    mean, variance = _moments(xp, x, kept, axis)
+    mean, variance = _mean_and_variance(xp, x, kept, axis)
     g_mean, g_variance = (None if d is None else restore_axes(xp, d, x_spec.shape, axis, False) for d in g[1:])
     n = count(x_spec.shape, axis)
-    # Ioffe and Szegedy, Batch Normalization, 2015, section 3, with the cotangents of mean and variance besides.
+    # Ioffe and Szegedy, Batch Normalization, 2015, section 3, and in addition the cotangents of the mean and of the
+    # variance, which are results as well. The cotangent is d * r + (x - mean) * slope + level.
     slope = 0 if g_variance is None else g_variance * (2 / n)
     level = 0 if g_mean is None else g_mean / n
     centred = x - mean
@@ -93,17 +104,17 @@ def _normalize_scale(
     epsilon: float,
 ) -> Cotangent:
     if g[0] is None:
-        return _no_cotangent(xp, g, scale_spec)
-    mean, variance = _moments(xp, x, kept, axis)
+        return _zero_cotangent(xp, g, scale_spec)
+    mean, variance = _mean_and_variance(xp, x, kept, axis)
     return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
 
 
 def _normalize_offset(xp: Namespace, g: Cotangent, offset_spec: Spec) -> Cotangent:
-    return _no_cotangent(xp, g, offset_spec) if g[0] is None else sum_to(xp, g[0], offset_spec.shape)
+    return _zero_cotangent(xp, g, offset_spec) if g[0] is None else sum_to(xp, g[0], offset_spec.shape)
 
 
-def _no_cotangent(xp: Namespace, g: Cotangent, spec: Spec) -> Cotangent:
-    """Zeros for what only the first result depends on, which nothing used."""
+def _zero_cotangent(xp: Namespace, g: Sequence[Cotangent], spec: Spec) -> Cotangent:
+    """Zeros, for `scale` and `offset` where the first result, the only one that depends on them, was not used."""
     one = next(d for d in g if d is not None)
     return xp.zeros_beside(one, spec.shape, dtype=one.dtype)
 
@@ -150,7 +161,7 @@ def layer_norm(
     axis: int | tuple[int, ...] = -1,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """`x` less its mean, divided by its standard deviation, over `axis`; times `scale`, plus `offset`.
+    """Subtract the mean of `x` over `axis`, divide by the standard deviation, multiply by `scale`, add `offset`.
 
     >>> import tape_core as tc
     >>> tc.layer_norm(tc.asarray([[1.0, 3.0], [2.0, 8.0]]), epsilon=0.0).tolist()
@@ -160,11 +171,11 @@ def layer_norm(
 
     Args:
         scale, offset: arrays that broadcast to the shape of `x`, or numbers.
-        axis: over which axes.
-        epsilon: is added to the variance.
+        axis: the axes of mean and standard deviation.
+        epsilon: a number that is added to the variance.
 
     Raises:
-        TypeError: `x` is of no real floating dtype.
+        TypeError: `x` is not of a real floating dtype.
         ValueError: `scale` or `offset` does not broadcast to the shape of `x`.
     """
     x = read_array(x, "layer_norm: x")
@@ -183,15 +194,15 @@ def _axes(name: str, x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 class BatchNormResult(NamedTuple):
-    """What :func:`batch_norm` gives."""
+    """The result of :func:`batch_norm`."""
 
     output: Tensor
     mean: Tensor
     variance: Tensor
 
 
-def _spatial(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[Any, tuple[int, ...]]:
-    """`x` as an array, and its axes but that of the examples and that of the channels."""
+def _spatial_axes(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[Any, tuple[int, ...]]:
+    """Read `x`, of at least `least` dimensions; return it and its axes without those of examples and channels."""
     x = read(x, f"{name}: x")
     ndim = len(getattr(x, "shape", ()))
     if layout not in ("channels_last", "channels_first"):
@@ -201,8 +212,10 @@ def _spatial(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[Any, 
     return x, tuple(range(1, ndim - 1) if layout == "channels_last" else range(2, ndim))
 
 
-def _by_channel(value: Any, name: str, channels: tuple[int, ...], spatial: int, layout: Layout) -> Any:
-    """An array with a number for each channel, in a shape that broadcasts."""
+def _channel_parameter(
+    value: ArrayLike | None, name: str, channels: tuple[int, ...], spatial: int, layout: Layout
+) -> Any:
+    """Read a parameter with a number for each channel, and reshape it so that it broadcasts against `x`."""
     if value is None:
         return None
     value = read(value, name)
@@ -228,10 +241,10 @@ def batch_norm(
     epsilon: float = 1e-5,
     layout: Layout = "channels_last",
 ) -> BatchNormResult:
-    """Each channel less its mean, divided by its standard deviation; times `scale`, plus `offset`.
+    """Subtract the mean of each channel, divide by the standard deviation, multiply by `scale`, add `offset`.
 
-    In training leave `mean` and `variance` out: they are those of the batch, and returned for whoever keeps running
-    averages. Otherwise they are taken as they are given. All of it is differentiable.
+    In training, leave `mean` and `variance` out: those of the batch are used, and returned for running averages.
+    Otherwise, pass the ones to use. All inputs are differentiable.
 
     >>> import tape_core as tc
     >>> x = tc.asarray([[1.0, 4.0], [3.0, 8.0]])
@@ -242,21 +255,21 @@ def batch_norm(
     [[-1.0, -1.0], [1.0, 1.0]]
 
     Args:
-        x: `(examples, ..., channels)`, or with channels first `(examples, channels, ...)`.
+        x: of shape (examples, ..., channels), or (examples, channels, ...) with the channels first.
         scale, offset: a number for each channel, or one for all.
-        mean, variance: a number for each channel. That of a batch is divided by the number of its elements, not by one
-            less.
-        epsilon: is added to the variance.
+        mean, variance: a number for each channel. The variance of a batch is the biased one: the sum of squares divided
+            by n, not n - 1.
+        epsilon: a number that is added to the variance.
 
     Raises:
-        TypeError: `x` is of no real floating dtype.
-        ValueError: only one of `mean` and `variance` is given, or a shape is not that of the channels.
+        TypeError: `x` is not of a real floating dtype.
+        ValueError: only one of `mean` and `variance` is given, or a parameter does not have a number for each channel.
     """
-    x, spatial = _spatial("batch_norm", x, layout, 2)
+    x, spatial = _spatial_axes("batch_norm", x, layout, 2)
     channels = (x.shape[-1 if layout == "channels_last" else 1],)
 
-    def parameter(value: Any, name: str) -> Any:
-        return _by_channel(value, f"batch_norm: {name}", channels, len(spatial), layout)
+    def parameter(value: ArrayLike | None, name: str) -> Any:
+        return _channel_parameter(value, f"batch_norm: {name}", channels, len(spatial), layout)
 
     scale, offset = parameter(scale, "scale"), parameter(offset, "offset")
     if mean is None and variance is None:
@@ -264,6 +277,7 @@ def batch_norm(
     if mean is None or variance is None:
         raise ValueError("batch_norm: give both mean and variance, or neither")
     check_inexact(x.backend.xp, "batch_norm: x", x._array, real=True)
+    # With given statistics this is an affine function of x: its two factors are as small as the channels.
     factor = (1 if scale is None else scale) / sqrt(parameter(variance, "variance") + epsilon)
     level = (0 if offset is None else offset) - parameter(mean, "mean") * factor
     return BatchNormResult(x * factor + level, read(mean, "batch_norm: mean"), read(variance, "batch_norm: variance"))
@@ -279,23 +293,26 @@ def group_norm(
     epsilon: float = 1e-5,
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """Each group of channels of each example less its mean, divided by its standard deviation.
+    """Normalise each group of channels of each example: subtract its mean, divide by its standard deviation.
+
+    Then multiply by `scale` and add `offset`.
 
     >>> import tape_core as tc
     >>> tc.group_norm(tc.asarray([[1.0, 3.0, 10.0, 30.0]]), groups=2, epsilon=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
 
     Args:
-        x: `(examples, ..., channels)`, or with channels first `(examples, channels, ...)`.
+        x: of shape (examples, ..., channels), or (examples, channels, ...) with the channels first.
         scale, offset: a number for each channel, or one for all.
-        groups: how many there are, of so many channels each that stand together.
-        epsilon: is added to the variance.
+        groups: the number of groups of neighbouring channels.
+        epsilon: a number that is added to the variance.
 
     Raises:
-        TypeError: `x` is of no real floating dtype.
-        ValueError: `groups` does not divide the number of channels, or a shape is not that of the channels.
+        TypeError: `x` is not of a real floating dtype.
+        ValueError: `groups` does not divide the number of channels, or a parameter does not have a number for each
+            channel.
     """
-    x, spatial = _spatial("group_norm", x, layout, 2)
+    x, spatial = _spatial_axes("group_norm", x, layout, 2)
     shape = x.shape
     last = layout == "channels_last"
     n = shape[-1] if last else shape[1]
@@ -303,7 +320,7 @@ def group_norm(
         raise ValueError(f"group_norm: groups must be a positive integer that divides the {n} channels, got {groups!r}")
     channels = (groups, n // groups)
     scale, offset = (
-        _by_channel(value, f"group_norm: {name}", channels, len(spatial), layout)
+        _channel_parameter(value, f"group_norm: {name}", channels, len(spatial), layout)
         for name, value in (("scale", scale), ("offset", offset))
     )
     if last:
@@ -322,25 +339,27 @@ def instance_norm(
     epsilon: float = 1e-5,
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """Each channel of each example less its mean, divided by its standard deviation.
+    """Normalise each channel of each example: subtract its mean, divide by its standard deviation.
+
+    Then multiply by `scale` and add `offset`.
 
     >>> import tape_core as tc
     >>> tc.instance_norm(tc.asarray([[[1.0, 4.0], [3.0, 8.0]]]), epsilon=0.0).tolist()
     [[[-1.0, -1.0], [1.0, 1.0]]]
 
     Args:
-        x: `(examples, *lengths, channels)`, or with channels first `(examples, channels, *lengths)`.
+        x: of shape `(examples, *lengths, channels)`, or `(examples, channels, *lengths)` with the channels first.
         scale, offset: a number for each channel, or one for all.
-        epsilon: is added to the variance.
+        epsilon: a number that is added to the variance.
 
     Raises:
-        TypeError: `x` is of no real floating dtype.
-        ValueError: there are less than three dimensions, or a shape is not that of the channels.
+        TypeError: `x` is not of a real floating dtype.
+        ValueError: there are fewer than three dimensions, or a parameter does not have a number for each channel.
     """
-    x, spatial = _spatial("instance_norm", x, layout, 3)
+    x, spatial = _spatial_axes("instance_norm", x, layout, 3)
     channels = (x.shape[-1 if layout == "channels_last" else 1],)
     scale, offset = (
-        _by_channel(value, f"instance_norm: {name}", channels, len(spatial), layout)
+        _channel_parameter(value, f"instance_norm: {name}", channels, len(spatial), layout)
         for name, value in (("scale", scale), ("offset", offset))
     )
     return normalize(x, scale, offset, axis=spatial, epsilon=epsilon)[0]
@@ -349,19 +368,20 @@ def instance_norm(
 # -- divided by the root of the mean square
 
 
-def _inverse_root(xp: Namespace, x: Array, axis: Any, epsilon: float) -> Array:
+def _inverse_root(xp: Namespace, x: Array, axis: Axis, epsilon: float) -> Array:
     return 1 / xp.sqrt(xp.mean(x * x, axis=axis, keepdims=True) + epsilon)
 
 
 def _rms_norm_kernel(
-    xp: Namespace, x: Array, scale: Array = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
+    xp: Namespace, x: Array, scale: Array | None = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
 ) -> Array:
     _check(xp, x, scale=scale)
     out = x * _inverse_root(xp, x, axis, epsilon)
     return out if scale is None else out * scale
 
 
-def _rms_norm_x(xp: Namespace, g: Cotangent, x: Array, scale: Array, axis: Any, epsilon: float) -> Cotangent:
+def _rms_norm_x(xp: Namespace, g: Cotangent, x: Array, scale: Array | None, axis: Axis, epsilon: float) -> Cotangent:
+    # With r = (mean(x**2) + epsilon)**(-1/2): dr = -r**3 * mean(x * dx).
     r = _inverse_root(xp, x, axis, epsilon)
     d = g if scale is None else g * scale
     return d * r - x * (r * r * r * xp.mean(d * x, axis=axis, keepdims=True))
@@ -397,7 +417,7 @@ def rms_norm(
     axis: int | tuple[int, ...] = -1,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """`x` divided by `sqrt(mean(x**2) + epsilon)`, the mean over `axis`; times `scale`.
+    """Divide `x` by `sqrt(mean(x**2) + epsilon)`, with the mean over `axis`, and multiply by `scale`.
 
     >>> import tape_core as tc
     >>> tc.rms_norm(tc.asarray([3.0, 4.0, 0.0, 0.0]), 5.0, epsilon=0.0).tolist()
@@ -409,6 +429,6 @@ def rms_norm(
         scale: an array that broadcasts to the shape of `x`, or a number.
 
     Raises:
-        TypeError: `x` is of no real floating dtype.
+        TypeError: `x` is not of a real floating dtype.
         ValueError: `scale` does not broadcast to the shape of `x`.
     """

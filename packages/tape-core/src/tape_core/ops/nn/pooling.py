@@ -1,6 +1,6 @@
-"""Pooling: the maximum or the mean of what is in windows.
+"""Pooling: the maximum or the mean of the elements of windows.
 
-Both are separable: they are taken along one axis after the other.
+Both are separable, so the kernels work along one axis after another.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.typing import Array, ArrayLike, Cotangent, DTypeLike, Namespace, Tangent
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, RawDType, Tangent
 
 
-def _widths(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[tuple[int, int], ...]:
-    pads = dict(zip(axes, seen.pads, strict=True))
+def _pad_widths(ndim: int, axes: tuple[int, ...], geometry: Windows) -> tuple[tuple[int, int], ...]:
+    pads = dict(zip(axes, geometry.pads, strict=True))
     return tuple([pads.get(a, (0, 0)) for a in range(ndim)])
 
 
-def _inside(ndim: int, axes: tuple[int, ...], seen: Windows) -> tuple[slice, ...]:
-    """The key of what is not padding."""
-    slices = dict(zip(axes, seen.inside(), strict=True))
+def _unpadded_key(ndim: int, axes: tuple[int, ...], geometry: Windows) -> tuple[slice, ...]:
+    """The index key of the elements that are not padding."""
+    slices = dict(zip(axes, geometry.inside(), strict=True))
     return tuple([slices.get(a, slice(None)) for a in range(ndim)])
 
 
-def _along_each_axis(x: Array, axes: tuple[int, ...], seen: Windows, combine: Callable[[Any, Any], Any]) -> Any:
-    """The elements of each window combined: along one axis after the other."""
-    for a, k, s, m in zip(axes, seen.window, seen.stride, seen.counts, strict=True):
+def _combine_windows(x: Array, axes: tuple[int, ...], geometry: Windows, combine: Callable[[Any, Any], Any]) -> Array:
+    """Combine the elements of each window, along one axis after another, by strided slices."""
+    for a, k, s, m in zip(axes, geometry.window, geometry.stride, geometry.counts, strict=True):
         before = (slice(None),) * a
         result: Any = None
         for i in range(k):
@@ -45,7 +45,7 @@ def _along_each_axis(x: Array, axes: tuple[int, ...], seen: Windows, combine: Ca
 # -- maximum
 
 
-def _lowest(xp: Namespace, dtype: DTypeLike) -> Array:
+def _lowest_value(xp: Namespace, dtype: RawDType) -> float:
     return -math.inf if xp.isdtype(dtype, "real floating") else xp.iinfo(dtype).min
 
 
@@ -60,29 +60,29 @@ def _max_pool_kernel(
 ) -> Array:
     if not xp.isdtype(x.dtype, ("real floating", "integral")):
         raise TypeError(f"x must be of a real numeric dtype, not {x.dtype}")
-    seen = pool_windows(x, window, stride, padding, layout)
+    geometry = pool_windows(x, window, stride, padding, layout)
     axes = spatial_axes(x, layout)
-    if seen.padded != seen.sizes:
-        x = xp.pad(x, _widths(len(x.shape), axes, seen), constant_values=_lowest(xp, x.dtype))
-    return _along_each_axis(x, axes, seen, xp.maximum)
+    if geometry.padded != geometry.sizes:
+        x = xp.pad(x, _pad_widths(len(x.shape), axes, geometry), constant_values=_lowest_value(xp, x.dtype))
+    return _combine_windows(x, axes, geometry, xp.maximum)
 
 
-def _first(xp: Namespace, x: Array, axes: tuple[int, ...], seen: Windows) -> Array:
-    """For what is in each window, along one last axis, whether it is the first of the greatest."""
-    widths = _widths(len(x.shape), axes, seen)
-    padded = seen.padded != seen.sizes
-    lowest = _lowest(xp, x.dtype)
+def _first_maxima(xp: Namespace, x: Array, axes: tuple[int, ...], geometry: Windows) -> Array:
+    """A mask over the elements of each window, along a last axis: True for the first of the greatest elements."""
+    widths = _pad_widths(len(x.shape), axes, geometry)
+    padded = geometry.padded != geometry.sizes
+    lowest = _lowest_value(xp, x.dtype)
 
-    def parts(values: Any) -> Any:
-        inside = xp.sliding_windows(values, seen.window, axis=axes, stride=seen.stride)
-        return xp.reshape(inside, (*inside.shape[: len(x.shape)], math.prod(seen.window)))
+    def parts(values: Array) -> Array:
+        inside = xp.sliding_windows(values, geometry.window, axis=axes, stride=geometry.stride)
+        return xp.reshape(inside, (*inside.shape[: len(x.shape)], math.prod(geometry.window)))
 
     values = parts(xp.pad(x, widths, constant_values=lowest) if padded else x)
-    # A NaN is the greatest, and padding never is, not even where all elements are -inf.
+    # NaN counts as the greatest; padding never does, not even where all elements are -inf.
     great = xp.logical_or(values == xp.max(values, axis=-1, keepdims=True), values != values)
     if padded:
         great = xp.logical_and(great, parts(xp.pad(xp.ones_like(x, dtype=xp.bool), widths)))
-    places = xp.arange_beside(x, math.prod(seen.window))
+    places = xp.arange_beside(x, math.prod(geometry.window))
     return xp.argmax(xp.astype(great, places.dtype), axis=-1, keepdims=True) == places
 
 
@@ -96,15 +96,15 @@ def _max_pool_vjp_kernel(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Array:
-    seen = pool_windows(x, window, stride, padding, layout)
+    geometry = pool_windows(x, window, stride, padding, layout)
     axes, ndim = spatial_axes(x, layout), len(x.shape)
-    parts = xp.where(_first(xp, x, axes, seen), xp.expand_dims(cotangent, axis=-1), 0)
+    parts = xp.where(_first_maxima(xp, x, axes, geometry), xp.expand_dims(cotangent, axis=-1), 0)
     shape = list(x.shape)
-    for a, n in zip(axes, seen.padded, strict=True):
+    for a, n in zip(axes, geometry.padded, strict=True):
         shape[a] = n
-    parts = xp.reshape(parts, (*parts.shape[:-1], *seen.window))
-    whole = xp.add_windows(parts, tuple(shape), axis=axes, stride=seen.stride)
-    return whole[_inside(ndim, axes, seen)]
+    parts = xp.reshape(parts, (*parts.shape[:-1], *geometry.window))
+    whole = xp.add_windows(parts, tuple(shape), axis=axes, stride=geometry.stride)
+    return whole[_unpadded_key(ndim, axes, geometry)]
 
 
 def _max_pool_jvp_kernel(
@@ -117,16 +117,16 @@ def _max_pool_jvp_kernel(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Array:
-    seen = pool_windows(x, window, stride, padding, layout)
+    geometry = pool_windows(x, window, stride, padding, layout)
     axes, ndim = spatial_axes(x, layout), len(x.shape)
-    first = _first(xp, x, axes, seen)
-    tangent = xp.pad(tangent, _widths(ndim, axes, seen))
-    parts = xp.sliding_windows(tangent, seen.window, axis=axes, stride=seen.stride)
+    first = _first_maxima(xp, x, axes, geometry)
+    tangent = xp.pad(tangent, _pad_widths(ndim, axes, geometry))
+    parts = xp.sliding_windows(tangent, geometry.window, axis=axes, stride=geometry.stride)
     return xp.sum(xp.where(first, xp.reshape(parts, first.shape), 0), axis=-1)
 
 
-def _cases(draw: Draw) -> Iterator[tuple[tuple[int, ...], Any, dict[str, Any]]]:
-    """Shapes of `x`, windows and parameters."""
+def _cases(draw: Draw) -> Iterator[tuple[tuple[int, ...], Ints, dict[str, Any]]]:
+    """The shapes of `x`, windows and parameters."""
     yield (2, 6, 3), 2, {}
     yield (2, 3, 5), 3, {"stride": 2, "padding": "same", "layout": "channels_first"}
     yield (2, 4, 5, 2), (2, 3), {"stride": (2, 1)}
@@ -175,7 +175,7 @@ def max_pool(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """The greatest element of each window, for each channel. Of equal ones the first gets the gradient.
+    """The greatest element of each window, for each channel. The first of equal ones gets the gradient.
 
     >>> import tape_core as tc
     >>> x = tc.reshape(tc.arange(16), (1, 4, 4, 1))
@@ -185,14 +185,14 @@ def max_pool(
     [[10, 11], [14, 15]]
 
     Args:
-        x: `(examples, *lengths, channels)`, or with channels first `(examples, channels, *lengths)`.
-        window: its length along each of the 1, 2 or 3 axes.
-        stride: from a window to the next; by default its length.
-        padding, layout: as for :func:`conv`. What is added at the ends is never the greatest.
+        x: of shape `(examples, *lengths, channels)`, or `(examples, channels, *lengths)` with the channels first.
+        window: the length of a window along each of the 1, 2 or 3 axes.
+        stride: the distance from a window to the next; by default the length of a window.
+        padding, layout: as for :func:`conv`. Padding is never the greatest element.
 
     Raises:
         TypeError: `x` is of a complex or boolean dtype.
-        ValueError: a window does not fit, sees nothing but padding, or a parameter is not what it must be.
+        ValueError: a window does not fit or has only padding in it, or a parameter is out of its range.
     """
 
 
@@ -217,7 +217,7 @@ def max_pool_vjp(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """The cotangent of `x` of :func:`max_pool`: an op, so that a backend can fuse it."""
+    """The cotangent of `x` of :func:`max_pool`. It is an op, so that a backend can fuse it."""
 
 
 @linear(
@@ -241,19 +241,22 @@ def max_pool_jvp(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Tensor:
-    """What `tangent` has where :func:`max_pool` of `x` finds the greatest elements; the transpose of its vjp."""
+    """The elements of `tangent` at the places of the maxima of `x`: the JVP of :func:`max_pool`, and the transpose of
+    :func:`max_pool_vjp`."""
 
 
 # -- mean
 
 
 def _divide_by_counts(
-    xp: Namespace, sums: Array, axes: tuple[int, ...], seen: Windows, count_include_pad: bool
+    xp: Namespace, sums: Array, axes: tuple[int, ...], geometry: Windows, count_include_pad: bool
 ) -> Array:
-    """Sums over windows, divided by how many elements each has; without padding, if it does not count."""
-    if count_include_pad or seen.padded == seen.sizes:
-        return sums / math.prod(seen.window)
-    for a, k, s, n, m, (lo, _) in zip(axes, seen.window, seen.stride, seen.sizes, seen.counts, seen.pads, strict=True):
+    """Divide sums over windows by the number of elements of each; padding counts if `count_include_pad`."""
+    if count_include_pad or geometry.padded == geometry.sizes:
+        return sums / math.prod(geometry.window)
+    for a, k, s, n, m, (lo, _) in zip(
+        axes, geometry.window, geometry.stride, geometry.sizes, geometry.counts, geometry.pads, strict=True
+    ):
         starts = xp.arange_beside(sums, m) * s - lo
         counts = xp.minimum(starts + k, n) - xp.maximum(starts, 0)
         shape = [1] * len(sums.shape)
@@ -273,11 +276,11 @@ def _avg_pool_kernel(
     layout: Layout = "channels_last",
 ) -> Array:
     check_inexact(xp, "x", x)
-    seen = pool_windows(x, window, stride, padding, layout)
+    geometry = pool_windows(x, window, stride, padding, layout)
     axes = spatial_axes(x, layout)
-    if seen.padded != seen.sizes:
-        x = xp.pad(x, _widths(len(x.shape), axes, seen))
-    return _divide_by_counts(xp, _along_each_axis(x, axes, seen, xp.add), axes, seen, count_include_pad)
+    if geometry.padded != geometry.sizes:
+        x = xp.pad(x, _pad_widths(len(x.shape), axes, geometry))
+    return _divide_by_counts(xp, _combine_windows(x, axes, geometry, xp.add), axes, geometry, count_include_pad)
 
 
 def _avg_pool_transpose(
@@ -290,13 +293,13 @@ def _avg_pool_transpose(
     count_include_pad: bool,
     layout: Layout,
 ) -> Cotangent:
-    seen = pool_windows(x_spec, window, stride, padding, layout)
+    geometry = pool_windows(x_spec, window, stride, padding, layout)
     axes = spatial_axes(x_spec, layout)
-    g = _divide_by_counts(xp, g, axes, seen, count_include_pad)
-    for a, k, s, n in zip(axes, seen.window, seen.stride, seen.padded, strict=True):
+    g = _divide_by_counts(xp, g, axes, geometry, count_include_pad)
+    for a, k, s, n in zip(axes, geometry.window, geometry.stride, geometry.padded, strict=True):
         parts = xp.broadcast_to(xp.expand_dims(g, axis=-1), (*g.shape, k))
         g = xp.add_windows(parts, (*g.shape[:a], n, *g.shape[a + 1 :]), axis=a, stride=s)
-    return g[_inside(len(x_spec.shape), axes, seen)]
+    return g[_unpadded_key(len(x_spec.shape), axes, geometry)]
 
 
 def _avg_pool_samples(draw: Draw) -> Iterator[Sample]:
@@ -330,10 +333,9 @@ def avg_pool(
 
     Args:
         x, window, stride, padding, layout: as for :func:`max_pool`.
-        count_include_pad: whether what is added at the ends counts, as in PyTorch by default. In TensorFlow it does
-            not.
+        count_include_pad: whether padding counts in the mean, as in PyTorch by default; in TensorFlow it does not.
 
     Raises:
-        TypeError: `x` is of no floating dtype.
+        TypeError: `x` is not of a floating dtype.
         ValueError: as for :func:`max_pool`.
     """

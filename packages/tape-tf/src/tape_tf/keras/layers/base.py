@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import tape_core as tc
 from tape_core.base.contexts import setting
+from tape_core.typing import Shape
 from tape_nn.layers.base import BUILDING
 
 from tape_tf import dtypes
@@ -21,7 +22,7 @@ from tape_tf.keras.layers.holding import Holder
 from tape_tf.keras.layers.signature import dtype_name, signature_of
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
-from tape_tf.keras.symbolic import Node, contains_symbolic, symbolic_call
+from tape_tf.keras.symbolic import Input, Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
 from tape_tf.tensor import Tensor
 from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
@@ -41,8 +42,6 @@ class _CallContext(NamedTuple):
 
     training: bool | None
 
-
-Shape: TypeAlias = tuple[int, ...]
 
 _CALL: ContextVar[_CallContext | None] = ContextVar("tape_tf.keras.call", default=None)
 
@@ -225,7 +224,8 @@ class Layer(Holder):
         args = tuple([self._convert_argument(value, k == 0) for k, value in enumerate(args)])
         kwargs = {key: self._convert_argument(value, False) for key, value in kwargs.items()}
         # The sources of `training`, in Keras' order: an argument, the calling layer, the default of `call`.
-        position, training = info.training_position, None
+        position = info.training_position
+        training = None
         if position is not None and len(args) > position:
             training = args[position]
         if training is None:
@@ -248,15 +248,15 @@ class Layer(Holder):
             _CALL.set(_CallContext(None if training is None else bool(training)))
             NAME_SCOPE.set(f"{scope}{self.name}/")
             if limits.active():
-                for shape in self._intermediate_shapes(
-                    *[tuple(value.shape) for value in tensor_leaves((args, kwargs))]
-                ):
+                inputs = [tuple(value.shape) for value in tensor_leaves((args, kwargs))]
+                for shape in self._intermediate_shapes(*inputs):
                     limits.check_size(shape)
             # While a thread builds, `built` may already be True: the others wait in _build_once.
             if self._building or not self.built:
                 self._build_once(args, kwargs)
             outputs = self.call(*args, **kwargs)
         except Exception as error:
+            # A note, not another exception: the type of an error is part of the interface.
             error.add_note(f"in the call of layer {self.name!r} ({type(self).__name__})")
             raise
         finally:
@@ -312,6 +312,8 @@ class Layer(Holder):
             if tensor_leaves(value)
         }
         wanted = inspect.signature(self.build).parameters
+        # A `build` with several parameters gets a shape for each argument of that name, as in Keras; one with a
+        # single parameter gets the shape of the first argument.
         if len(wanted) > 1:
             self.build(**{name: shape for name, shape in shapes.items() if name in wanted})
         else:
@@ -362,8 +364,6 @@ class Layer(Holder):
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shape of the output for an input of this shape, or inputs of these shapes."""
-        from tape_tf.keras.symbolic import Input
-
         inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
         return tuple(self(*inputs, **kwargs).shape)
 

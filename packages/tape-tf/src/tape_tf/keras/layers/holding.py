@@ -85,6 +85,7 @@ class Holder(Module):
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
         own, layers = self._variables_and_layers()
+        # Only variables that were trainable before become trainable again: moving averages never were.
         if self._trainable:
             for variable in self._frozen_variables:
                 variable.native.trainable = True
@@ -107,6 +108,7 @@ class Holder(Module):
         for name, value in vars(self).items():
             kind: Any = type(value)
             if _may_contain_tracked(kind) and name not in _UNTRACKED:
+                # A leading underscore is no part of the path: weights keep their names when an attribute gets private.
                 if issubclass(kind, _TRACKED):
                     found.append((name.lstrip("_"), value))
                 else:
@@ -128,6 +130,7 @@ class Holder(Module):
             elif isinstance(found, Variable):
                 variables.append(found)
             else:
+                # A Module of tape_tf or tape_nn that is no layer: only its variables matter.
                 variables += [wrap(v) for v in found.variables]
         return unique(variables), unique(layers)
 

@@ -8,10 +8,12 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import tape_core as tc
+from tape_core.typing import Shape
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
-from tape_tf.keras.layers.base import Layer, Shape, try_broadcast
+from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
 
@@ -22,14 +24,14 @@ class _MergeLayer(Layer):
     _min_inputs = 2
     _max_inputs = sys.maxsize
 
-    def call(self, inputs: Sequence[TensorLike]) -> Any:
+    def call(self, inputs: Sequence[TensorLike]) -> Tensor:
         """Merge the tensors of a list to one."""
         if not isinstance(inputs, list | tuple) or not self._min_inputs <= len(inputs) <= self._max_inputs:
             many = "two" if self._max_inputs == 2 else f"{self._min_inputs} or more"
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of {many} inputs; got {inputs!r}"
             )
-        return wrap(self._merge([native(x) for x in inputs]))
+        return wrap_tensor(self._merge([native(x) for x in inputs]))
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes)
@@ -131,6 +133,7 @@ class Dot(_MergeLayer):
         second = "".join("a" if k == 0 else "z" if k == b else next(letters) for k in range(y.ndim))
         out = "a" + (first + second).replace("a", "").replace("z", "")
         found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)
+        # Keras keeps an axis of features: the product of vectors has shape (examples, 1).
         return tc.expand_dims(found, axis=-1) if found.ndim == 1 else found
 
 

@@ -9,6 +9,7 @@ import tape_nn as nn
 from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.layers.base import Layer
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 from tape_tf.variable import Variable
 
@@ -44,6 +45,7 @@ class NativeLayer(Layer):
             self._register_weight(
                 own, self._weight_options.get(f"{name}_regularizer"), self._weight_options.get(f"{name}_constraint")
             )
+            # Past our own __setattr__, which refuses to replace a weight.
             object.__setattr__(self, name, own)
 
     def build(self, *shapes: Any) -> None:
@@ -53,9 +55,9 @@ class NativeLayer(Layer):
             self._bind()
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Call the native layer."""
-        return wrap(self.native(native(inputs)))
+        return wrap_tensor(self.native(native(inputs)))
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(vars(self).get(name), Variable):

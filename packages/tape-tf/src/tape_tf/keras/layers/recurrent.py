@@ -7,11 +7,13 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
+from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
-from tape_tf.keras.layers.base import Layer, Shape
+from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PyTree, RegularizerLike, TensorLike
 
 _UNSUPPORTED: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
@@ -52,6 +54,8 @@ class _Recurrent(NativeLayer):
         go_backwards: bool = False,
         **kwargs: Any,
     ) -> None:
+        # Sort the keyword arguments: those of every layer, those of the LSTM, those without effect. The rest must
+        # have Keras' defaults.
         own = {name: kwargs.pop(name) for name in _LAYER_OPTIONS if name in kwargs}
         gates = {
             name: kwargs.pop(name) for name in ("unit_forget_bias",) if name in kwargs and self._native_class is nn.LSTM
@@ -156,6 +160,7 @@ class Bidirectional(Layer):
         if merge_mode not in _MERGES:
             raise ValueError(f"merge_mode must be one of {', '.join(map(repr, _MERGES))}; got {merge_mode!r}")
         self.forward_layer = layer
+        # The copy reads backwards, and its sequence of outputs is flipped back in `call`.
         config = layer.get_config() | {"name": f"backward_{layer.name}", "go_backwards": not layer.go_backwards}
         self.backward_layer = type(layer).from_config(config) if backward_layer is None else backward_layer
         self.merge_mode = merge_mode
@@ -184,14 +189,15 @@ class TimeDistributed(Layer):
         super().__init__(**kwargs)
         self.layer = layer
 
-    def call(self, inputs: TensorLike, training: bool | None = None) -> Any:
+    def call(self, inputs: TensorLike, training: bool | None = None) -> Tensor:
         """Return shape (examples, steps, ...)."""
         value = native(inputs)
         if value.ndim < 3:
             raise ValueError(f"TimeDistributed takes inputs of shape (examples, steps, ...); got shape {value.shape}")
         n, steps = value.shape[:2]
+        # Steps become examples, so that the layer is called once.
         y = native(self.layer(wrap(tc.reshape(value, (n * steps, *value.shape[2:])))))
-        return wrap(tc.reshape(y, (n, steps, *y.shape[1:])))
+        return wrap_tensor(tc.reshape(y, (n, steps, *y.shape[1:])))
 
 
 def _as_list(value: PyTree) -> list[Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from tape_core.typing import Shape
+
 from tape_tf.keras import activations
 from tape_tf.keras.backend import resolve_data_format
-from tape_tf.keras.layers.base import Layer, Shape
+from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.convolution import core_padding, per_axis
 from tape_tf.names import published
 from tape_tf.tensor import Value
@@ -90,6 +92,7 @@ class _Transposed(Layer):
         spatial = shape[1:-1] if last else shape[2:]
         lengths = [self._length(n, axis) for axis, n in enumerate(spatial)]
         output = [shape[0], *lengths, self.filters] if last else [shape[0], self.filters, *lengths]
+        # TensorFlow's letters for the order of axes: batch, depth, height, width, channels.
         code = {1: "NWC NCW", 2: "NHWC NCHW", 3: "NDHWC NCDHW"}[self.rank].split()[not last]
         out = published()[f"nn.conv{self.rank}d_transpose"](
             inputs,
