@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tape_core.backends import compilers, discovery, selection
+from tape_core.base.ambient import SELECTIONS
 
 PLUGIN = """\
 from tape_core.backends import BackendInfo, hookimpl
@@ -97,10 +98,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for variable in ("TAPE_BACKEND", "TAPE_DISABLE_BACKENDS", "TAPE_TRACE_PLUGINS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    contexts = selection._contexts.set(())
+    contexts = SELECTIONS.set(())
     before = set(sys.modules)
     yield Site(tmp_path)
-    selection._contexts.reset(contexts)
+    SELECTIONS.reset(contexts)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 from tape_core import random
 from tape_core.backends import selection
 from tape_core.base import pytree
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.commit import held_for_a_while
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import OPEN, BatchedArray
 from tape_core.staging import value_of
 
 from tape_compile.tracer.contexts import outside
-from tape_compile.tracer.traced_array import tracing_backend
+from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -76,7 +77,7 @@ class Effects:
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Call a Python function that returns nothing in each run."""
-        if OPEN.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
+        if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
             OpaqueCall(function, args, kwargs).emitted(self)

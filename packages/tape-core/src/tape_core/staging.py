@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import contextmanager
 
 if TYPE_CHECKING:
@@ -156,9 +156,6 @@ class Stage(Protocol):
     ) -> tuple[Any, Any, Any] | None:
         """Add a loop over the elements of arrays."""
 
-
-STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
-"""The trace that is running in this context. A compiler sets it; everybody else calls :func:`current`."""
 
 current = STAGE.get
 """Return the running trace, or None; a C function, since every read of a Variable calls it."""

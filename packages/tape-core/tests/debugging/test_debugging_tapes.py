@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.base.ambient import ACTIVE
 
 
 def test_debugging_changes_no_result() -> None:
@@ -102,13 +103,12 @@ def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> N
 
 def test_an_exception_in_the_block_leaves_nothing_behind() -> None:
     from tape_core.debugging import journal
-    from tape_core.engine import recording
 
     x = tc.Variable([1.0, 2.0])
     with pytest.raises(ValueError, match="matmul"), tc.GradientTape(debug=True):
         x @ tc.ones((3, 3))
     assert not journal._in_blocks
-    assert not recording.ACTIVE.get()
+    assert not ACTIVE.get()
 
 
 def test_other_threads_are_not_listened_to() -> None:

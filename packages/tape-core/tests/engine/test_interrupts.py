@@ -18,13 +18,11 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_compile.turns import TRACING
-from tape_core import staging
-from tape_core.backends import selection
+from tape_core.base.ambient import ACTIVE, OBSERVERS, OPEN_AXES, SELECTIONS, STAGE
 from tape_core.debugging import journal
 from tape_core.debugging.journal import NotedKernel
 from tape_core.engine import recording
 from tape_core.engine.op import BOUND
-from tape_core.modes.batched import OPEN
 from tape_fuzz.injection import let_go_of_locks
 
 FINALIZING = (weakref.finalize.__call__.__code__,)
@@ -34,10 +32,10 @@ CLASS = dict(vars(tc.Variable))
 
 def residue() -> list[str]:
     """What is left of blocks."""
-    found = [str(variable) for variable in (recording.ACTIVE, recording.OBSERVERS, OPEN) if variable.get() != ()]
-    left = (staging.STAGE, TRACING)
+    found = [str(variable) for variable in (ACTIVE, OBSERVERS, OPEN_AXES) if variable.get() != ()]
+    left = (STAGE, TRACING)
     found += [str(variable) for variable in left if variable.get() not in (None, False)]
-    if selection._contexts.get() != ():
+    if SELECTIONS.get() != ():
         found.append("the selected backend")
     if journal._in_blocks:
         found.append("a debugging tape")
@@ -196,7 +194,7 @@ def test_a_generator_that_ends_in_another_thread_leaves_no_tape() -> None:
     thread.join()
     f(x)
     assert runs == [1], "the function ran as it is, for a tape that was left"
-    assert recording.ACTIVE.get() == ()
+    assert ACTIVE.get() == ()
     assert not recording.is_active(tape)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.engine.recording import ACTIVE
+from tape_core.base.ambient import ACTIVE
 
 
 @pytest.fixture(autouse=True)

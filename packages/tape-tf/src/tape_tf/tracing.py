@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.engine.tensor import wrap
-from tape_core.modes.batched import OPEN
 from tape_core.staging import TracedValue, current, value_of
 
 NOT_TRACED = object()
@@ -57,7 +57,7 @@ def as_instruction(make: Callable[[], Any]) -> Any:
     hold, the function that is being traced falls back to plain Python.
     """
     trace = current()
-    if trace is None or trace.failed is not None or OPEN.get():  # OPEN: inside vmap branches run as Python
+    if trace is None or trace.failed is not None or OPEN_AXES.get():  # inside vmap branches run as Python
         return NOT_TRACED
     try:
         return make()

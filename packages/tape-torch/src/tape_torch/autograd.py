@@ -1,4 +1,4 @@
-"""`as_torch`: a function of Tape as a function that torch.autograd differentiates."""
+"""`as_torch`: a function of Tape's Tensors as a function of torch tensors that torch.autograd differentiates."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from tape_core.engine.tensor import Tensor, wrap
 
 from tape_torch.inside import inside
 
+# How far the values of a second run may be from the first: they may be rounded differently, by other kernels for
+# other strides, but not by much. Random numbers differ by far more.
+_SAME_RTOL, _SAME_ATOL = 1e-3, 1e-5
+
 
 def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
-    """`fn`, a function of Tensors, as one of torch tensors: `loss.backward()` goes through it, to any order.
+    """Make a function of torch tensors from `fn`, a function of Tensors; torch.autograd differentiates it to any order.
 
-    The result is called with torch tensors, in any structure of tuples, lists and dictionaries, and gives torch
-    tensors in the structure that `fn` returns. `fn` gets Tensors in their place, and computes with functions of Tape.
-    What is no tensor it gets and returns as it is.
+    The result takes torch tensors, in any structure of tuples, lists and dictionaries, and returns torch tensors in the
+    structure that `fn` returns. `fn` gets Tensors in their place, and computes with Tape's functions. Values that are
+    not tensors are passed on.
 
-    Gradients go to the tensors among the arguments. A torch tensor that requires grad and is used without being one is
-    an error. Variables that `fn` uses otherwise are constants here: train those with a tape.
+    Gradients flow to the tensors among the arguments. It is an error to use a torch tensor that requires grad and is
+    not among them. Variables that `fn` uses are constants here: train those with a tape.
 
-    For second derivatives `fn` runs once more, and must give the same values: it must get random numbers, such as a
-    dropout mask, as an argument.
+    For second derivatives `fn` runs once more, and must give the same values: pass random numbers, such as a dropout
+    mask, as arguments.
 
     >>> import torch
     >>> import tape_core as tc, tape_torch
@@ -46,19 +50,20 @@ def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
         leaves, structure = pytree.flatten((args, kwargs))
         run = _Run(fn, leaves, structure)
         tensors = run.take()
+        # Without a gradient to record no tape is needed, either.
         if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             outs = _TapeFunction.apply(run, *tensors)  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad(), inside(None):
                 outs = [o._array for o in run.compute([_tensor(t) for t in tensors])]
-            outs = _apart(outs, tensors)
+            outs = _unshared(outs, tensors)
         return run.result(outs)
 
     return function
 
 
 class _Run:
-    """One call: what goes in and what comes out, but the tensors."""
+    """One call of a function: the structures of its arguments and results, and the leaves that are not tensors."""
 
     def __init__(self, fn: Callable[..., Any], leaves: list[Any], structure: pytree.Structure) -> None:
         self.fn = fn
@@ -71,14 +76,14 @@ class _Run:
             raise TypeError(f"{self.label}: takes torch tensors; for Tensors call the function that it was made of")
 
     def take(self) -> list[torch.Tensor]:
-        """The arguments that are tensors; from now on nothing here holds them."""
+        """Return the arguments that are tensors, and drop them: torch.autograd alone decides how long they live."""
         for k in self.places:
             self.leaves[k] = None
         tensors, self.tensors = self.tensors, []
         return tensors
 
     def compute(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The Tensors that the function returns."""
+        """Call the function with Tensors; return the Tensors among its results."""
         leaves = list(self.leaves)
         for k, tensor in zip(self.places, tensors, strict=True):
             leaves[k] = tensor
@@ -103,7 +108,7 @@ class _Run:
         return [self.outs[k] for k in self.out_places]
 
     def result(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """What the function returns, with torch tensors."""
+        """Return the function's results, with torch tensors in the place of Tensors."""
         outs, self.outs = self.outs, []
         for k, tensor in zip(self.out_places, tensors, strict=True):
             outs[k] = tensor
@@ -111,11 +116,13 @@ class _Run:
 
 
 class _TapeFunction(torch.autograd.Function):
-    """A call under torch.autograd: a tape's gradient is its backward pass."""
+    """A call as a node of torch.autograd's graph, whose backward pass is a tape's gradient."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run the function under a tape."""
+        # The tape is persistent, since PyTorch may walk its graph twice (retain_graph). It lives in ctx, and PyTorch
+        # frees that with the graph.
         xs = [_tensor(t) for t in tensors]
         sources = [k for k, t in enumerate(tensors) if t.requires_grad]
         with inside("as_torch"):
@@ -123,24 +130,24 @@ class _TapeFunction(torch.autograd.Function):
             with tape:
                 tape.watch([xs[k] for k in sources])
                 outs = run.compute(xs)
-        raw = tuple(_apart([o._array for o in outs], tensors))
+        raw = tuple(_unshared([o._array for o in outs], tensors))
         ctx.tape, ctx.xs, ctx.outs, ctx.sources, ctx.run = tape, xs, outs, sources, run
         ctx.flowing = [o.dtype.inexact and tape._key in o._slots for o in outs]
         ctx.mark_non_differentiable(*[o for o, flows in zip(raw, ctx.flowing, strict=True) if not flows])
-        ctx.set_materialize_grads(False)
-        # With them torch.autograd sees what is written to before the backward pass.
+        ctx.set_materialize_grads(False)  # cotangents of results that nobody uses stay None, instead of zeros
+        # torch.autograd then raises an error if one is written to before the backward pass.
         ctx.save_for_backward(*tensors, *raw)
         return raw
 
     @staticmethod
     def backward(ctx: Any, *gs: torch.Tensor | None) -> tuple[Any, ...]:
-        """The tape's gradient; when torch.autograd records it, computed by a function of its own."""
+        """Return the tape's gradient; with `create_graph`, by a function that torch.autograd differentiates again."""
         saved = ctx.saved_tensors
         used = [k for k, g in enumerate(gs) if g is not None and ctx.flowing[k]]
         found: Sequence[Any] = [None] * len(ctx.sources)
         if used:
             seeds = [g for k in used if (g := gs[k]) is not None]
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled():  # create_graph=True: torch.autograd records the backward pass
                 pull = as_torch(_Pullback(ctx.run, ctx.sources, used, saved[len(ctx.xs) :]))
                 found = pull(list(saved[: len(ctx.xs)]), seeds)
             else:
@@ -155,12 +162,12 @@ class _TapeFunction(torch.autograd.Function):
 
 
 class _Pullback:
-    """The gradient as a function of inputs and cotangents, for `as_torch` again: derivatives of any order."""
+    """The gradient as a function of inputs and cotangents; `as_torch` is applied to it for the next order."""
 
     def __init__(self, run: _Run, sources: list[int], used: list[int], outs: Sequence[torch.Tensor]) -> None:
         self.run = run
         self.sources = sources
-        self.used = used
+        self.used = used  # the results that have a cotangent
         self.outs = [outs[k].detach() for k in used]
         self.__name__ = f"the gradient of {run.label}"
 
@@ -173,7 +180,9 @@ class _Pullback:
         targets = [outs[k] for k in self.used]
         for target, before in zip(targets, self.outs, strict=True):
             now = target._array
-            if now.shape != before.shape or not torch.allclose(now, before, rtol=1e-3, atol=1e-5, equal_nan=True):
+            if now.shape != before.shape or not torch.allclose(
+                now, before, rtol=_SAME_RTOL, atol=_SAME_ATOL, equal_nan=True
+            ):
                 raise RuntimeError(
                     f"{run.label}: for a second derivative it ran once more, and gave other values: it must get random "
                     f"numbers, and whatever else changes, as arguments"
@@ -194,17 +203,17 @@ def _tensor(tensor: torch.Tensor) -> Tensor:
     return wrap(tensor.detach(), backend)
 
 
-def _apart(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Results for PyTorch, which may be written to: none shares memory with an argument or another."""
-    seen = {_memory(t) for t in inputs}
-    apart = []
+def _unshared(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return results that share no memory with the arguments or each other: PyTorch's users may write to them."""
+    seen = {_storage_id(t) for t in inputs}
+    found = []
     for out in outs:
-        shared = _memory(out) in seen
-        apart.append(out.clone() if shared else out.detach())
-        seen.add(_memory(out))
-    return apart
+        shared = _storage_id(out) in seen
+        found.append(out.clone() if shared else out.detach())
+        seen.add(_storage_id(out))
+    return found
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def _storage_id(tensor: torch.Tensor) -> int:
     memory: int = tensor.untyped_storage()._cdata
     return memory

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Literal
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.recording import ACTIVE
 
 Side = Literal["call", "as_torch"]
 

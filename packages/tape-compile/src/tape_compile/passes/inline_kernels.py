@@ -6,12 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
+from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import setting
-from tape_core.staging import STAGE
 
 from tape_compile.passes.lower_kernels import Steps
 from tape_compile.program import Instruction, Program, Spec, filled, renamed
-from tape_compile.tracer.traced_array import TracedArray, tracing_backend
+from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tape_core.backends import selection
+from tape_core.base.ambient import ACTIVE, STAGE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.engine import call_paths as hotpath
-from tape_core.engine.recording import ACTIVE
-from tape_core.staging import STAGE
 
-from tape_compile.tracer.traced_array import current_trace, tracing_backend
+from tape_compile.tracer.traced_array import current_trace
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import TRACING
 
 if TYPE_CHECKING:

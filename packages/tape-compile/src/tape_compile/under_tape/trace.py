@@ -11,11 +11,11 @@ from weakref import ref
 
 from tape_core import random
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.engine.backward import leads, sweep
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
@@ -29,7 +29,7 @@ from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
 from tape_compile.results import check_result, noted
 from tape_compile.tracer.contexts import tracing
-from tape_compile.tracer.traced_array import tracing_backend
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import parted
 
 INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative

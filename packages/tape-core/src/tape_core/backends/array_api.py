@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tape_core.backends.protocol import LOADING, Backend
+from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import LOADING
 
 
 class ArrayAPIBackend(Backend):
@@ -48,6 +49,6 @@ class ArrayAPIBackend(Backend):
             array_types = (f"{array_type.__module__}:{array_type.__qualname__}",)
         super().__init__(name, namespace, array_types=array_types, kernels=kernels, rules=rules, version=version)
         if not LOADING.get():
-            from tape_core.engine.op import refuse_names
+            from tape_core.backends.names import refuse_names
 
             refuse_names(self)

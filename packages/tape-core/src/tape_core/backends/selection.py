@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ContextDecorator
-from contextvars import ContextVar
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tape_core.backends import discovery
 from tape_core.backends.errors import BackendError, listing, load_error, not_found
 from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import SELECTIONS
 from tape_core.base.contexts import Leaving
 
 
@@ -32,7 +32,6 @@ class Selection(NamedTuple):
     reason: str
 
 
-_contexts: ContextVar[tuple[Selection, ...]] = ContextVar("tape_backends", default=())
 _process: Selection | None = None  # set_backend
 _default: Selection | None = None  # TAPE_BACKEND and what follows it, once found
 _specs: dict[str, tuple[Backend, str | None]] = {}
@@ -41,7 +40,7 @@ _specs: dict[str, tuple[Backend, str | None]] = {}
 def _reset() -> None:
     """Forget every choice and everything loaded. For tests."""
     global _process, _default
-    _contexts.set(())
+    SELECTIONS.set(())
     _process = _default = None
     _specs.clear()
     discovery._reset()
@@ -65,7 +64,7 @@ def select(backend: str | Backend | None = None, device: Any = None) -> Selectio
     """
     if backend is not None:
         return _resolve(backend, device, "backend")
-    contexts = _contexts.get()
+    contexts = SELECTIONS.get()
     selected = contexts[-1] if contexts else _process or _default or _find_default()
     if device is None:
         return selected
@@ -117,20 +116,20 @@ class use_backend(ContextDecorator):
         self._guard: Any = None
 
     def __enter__(self) -> Backend:
-        _contexts.set((*_contexts.get(), self._selection))
+        SELECTIONS.set((*SELECTIONS.get(), self._selection))
         return self._selection.backend
 
     def _leave(self, *exc_info: object) -> None:
         # Remove this block and not simply the top: generators may leave their blocks out of order.
-        contexts = _contexts.get()
+        contexts = SELECTIONS.get()
         for k in reversed(range(len(contexts))):
             if contexts[k] is self._selection:
-                _contexts.set(contexts[:k] + contexts[k + 1 :])
+                SELECTIONS.set(contexts[:k] + contexts[k + 1 :])
                 break
         self._guard = None
 
     def _entered(self) -> bool:
-        return any([selection is self._selection for selection in _contexts.get()])
+        return any([selection is self._selection for selection in SELECTIONS.get()])
 
     if TYPE_CHECKING:
 

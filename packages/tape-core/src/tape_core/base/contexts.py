@@ -110,12 +110,7 @@ class setting:
         self._entered = True
         self._variable.set(self._value)
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def _leave(self, *_: object) -> None:
         self._variable.set(self._before)
         self._guard = None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from threading import RLock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -64,12 +63,7 @@ class Holding:
         if self._mine:
             self._lock.acquire()
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def _leave(self, *_: object) -> None:
         self._abandon()
         self._guard = None
 
@@ -80,9 +74,7 @@ class Holding:
 
     if TYPE_CHECKING:
 
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
 
     else:
         __exit__ = Leaving(_leave, _abandon)

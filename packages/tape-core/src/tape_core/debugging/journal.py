@@ -15,6 +15,7 @@ from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.user_code import is_layer, is_ours
 from tape_core.debugging.notes import (
@@ -34,7 +35,6 @@ from tape_core.engine import record, recording
 from tape_core.engine.op import Kernels, intercept_all, release_all
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.typing import Raw, Record, Records
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.discovery import backend_of_type
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
 from tape_core.base.mistakes import no_sequence
 from tape_core.engine.cuts import ended
 from tape_core.engine.plan import Part
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -192,8 +193,6 @@ def accepts(value: Any) -> bool:
     """Whether an operator takes this operand; others get their turn with their own reflected operator."""
     if isinstance(value, Tensor) or type(value) in SCALARS:
         return True
-    from tape_core.backends.discovery import backend_of_type
-
     return backend_of_type(type(value)) is not None
 
 
@@ -470,8 +469,8 @@ def finish(
         else:
             tape._before_op(op, backend, out, at)
         slots[key] = base = len(tape._records)
-        record = plan.record_all if tape._forward else plan.record
-        on_op(record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        make_record = plan.make_whole_record if tape._forward else plan.make_record
+        on_op(make_record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(tape._records)

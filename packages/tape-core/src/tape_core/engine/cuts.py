@@ -8,19 +8,16 @@ Variables. Where no argument reaches the result, it is the answer to the questio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE, OWN_DERIVATIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.user_code import user_frame
-from tape_core.engine.recording import ACTIVE
 
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
 
 _MOST = 5  # cuts that are kept of one call
-
-_own_derivative: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
 
 _LEFT = "its values leave Tape by {}, and what is computed from them is a constant"
 _ASSIGNED = (
@@ -75,7 +72,7 @@ class Cuts:
             self.end(how, "stop_gradient makes a constant of it")
         else:
             self.end(how, _LEFT.format(how))
-            self.opaque |= _own_derivative.get()
+            self.opaque |= OWN_DERIVATIVE.get()
 
     def op(self, op: Any, out: Any) -> None:
         """An op had no derivative for them."""
@@ -180,7 +177,7 @@ def told(tensors: Iterable[Tensor]) -> list[Cuts]:
 @contextmanager
 def own_derivative() -> Iterator[None]:
     """A context of a function that has a derivative of its own, and of what computes this."""
-    with setting(_own_derivative, True):
+    with setting(OWN_DERIVATIVE, True):
         yield
 
 

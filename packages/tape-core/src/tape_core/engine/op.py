@@ -21,16 +21,20 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
+from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
+from tape_core.base import lookup
 from tape_core.base.dtypes import RANKS, default_beside, default_for
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import meant
-from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.engine.levels import BatchedArray, MisplacedError, is_in_place, lifted, placed
 from tape_core.engine.plan import Plan
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
@@ -78,52 +82,47 @@ SparsityRule = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Op:
-    """What is known of one op. `registry[name]` finds it; `op.function` is what users call."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class Options:
+    """The options of a declaration, besides its signature, form and rules; see `op`."""
+
+    samples: Samples | None = None
+    kernel: Kernel | None = None
+    sequence: bool = False
+    masks: bool = False
+    sparse: bool = False
+    reason: str | None = None
+    extension: str | None = None
+    result: Callable[..., Any] | None = None
+    materialize: bool = True
+    common: Callable[..., Any] | None = None
+    keeping: Kernel | None = None
+    batch: BatchRule | None = None
+    multilinear: bool = False
+    sparsity: SparsityRule | None = None
+
+
+class Op(Options):
+    """One op: its options, its rules, and its bindings to backends.
+
+    `registry[name]` returns it, and `op.function` is what users call.
+    """
 
     push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
     """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        rules: Mapping[str, RuleSpec],
-        *,
-        form: Form,
-        sequence: bool = False,
-        masks: bool = False,
-        sparse: bool = False,
-        kernel: Callable[..., Any] | None = None,
-        samples: Samples | None = None,
-        reason: str | None = None,
-        extension: str | None = None,
-        result: Callable[..., Any] | None = None,
-        materialize: bool = True,
-        common: Callable[..., Any] | None = None,
-        keeping: Callable[..., Any] | None = None,
-        batch: BatchRule | None = None,
-        multilinear: bool = False,
-        sparsity: SparsityRule | None = None,
+        self, function: Callable[..., Any], rules: Mapping[str, RuleSpec], *, form: Form, **options: Any
     ) -> None:
+        super().__init__(**options)
         self.name = name = function.__name__
         self.signature = inspect.signature(function)
         self.form = form
         self.elementwise = form == "elementwise"
-        self.masks = masks
-        self.sparse = sparse
-        self.kernel = kernel
-        self.samples = samples
-        self.reason = reason
-        self.extension = extension
-        self.result = result
-        self.materialize = materialize
-        self.sequence = sequence
-        self.keeping = keeping
-        self.batch = batch
-        self.multilinear = multilinear
-        self.sparsity = sparsity
         self.rules = dict(rules)
-        self.parameters = Parameters(name, self.signature, list(rules), sequence, common, keeping is not None)
+        self.parameters = Parameters(
+            name, self.signature, list(rules), self.sequence, self.common, self.keeping is not None
+        )
         self.inputs = self.parameters.inputs
         self.compiled = compile_rules(name, form, self.parameters, rules)
         self.has_parameters = bool(self.parameters.defaults)
@@ -255,17 +254,13 @@ class Op:
             values = with_numbers_as_tensors(values)
         tensors = [v for v in values if isinstance(v, Tensor)]
         if not tensors:
-            from tape_core.ops.creation import asarray
-
             first = next((k for k, v in enumerate(values) if v is not None), None)
             if first is None:
                 raise TypeError(f"{self.name}: {self.inputs[0]} must be an array or a Python number, got None")
-            tensor = asarray(values[first])
+            tensor = ops.asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
-            from tape_core.modes.batched import BatchedArray, is_in_place, lifted, placed
-
             if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
                 values = tuple([placed(v) if type(v) is Tensor else v for v in values])
                 backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
@@ -300,8 +295,6 @@ class Op:
 
         Where inputs were only on another level than their hidden axes are now, the result for them in their places.
         """
-        from tape_core.modes.batched import MisplacedError
-
         if isinstance(error, MisplacedError):
             return self._in_place(values, args, kwargs or {})
         try:
@@ -341,8 +334,6 @@ class Op:
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
-        from tape_core.modes.batched import BatchedArray, lifted, placed
-
         given = [placed(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
         tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
@@ -404,13 +395,11 @@ def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
     kinds = [type(v) for v in values if type(v) in SCALARS]
     if not kinds:
         return values
-    from tape_core.ops.creation import asarray
-
     tensors = [v for v in values if isinstance(v, Tensor)]
     highest = max(kinds, key=_rank)
     dtype = default_beside(highest, [v.dtype for v in tensors])
     backend = tensors[0].backend.root if tensors else None
-    return tuple([asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
+    return tuple([ops.asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
 
 
 def _rank(kind: type) -> int:
@@ -460,7 +449,7 @@ class Registry(Mapping[str, Op]):
     """Every op by name. Registering checks everything first, then commits."""
 
     def __init__(self) -> None:
-        self._ops: dict[str, Op] = {}
+        self._ops: dict[str, Op] = lookup.OPS
 
     def __getitem__(self, name: str) -> Op:
         try:
@@ -507,56 +496,12 @@ class Registry(Mapping[str, Op]):
             op.bindings.pop(above, None)
 
 
-registry = Registry()
+registry = lookup.registry = Registry()
 
 
-def unknown_names(backend: Backend) -> dict[str, str]:
-    """What is said of each name in a backend's kernels and rules that no op has."""
-    known = {*registry, *[f"{name}_keeping" for name in registry]}
-    kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
-    return {
-        name: f"backend {backend.name!r} has {what} for {name!r}, and there is no such op"
-        + meant(name, known, cutoff=0.8)
-        for what, names in (("a kernel", kernels), ("rules", [name for name in backend.rules if name not in registry]))
-        for name in names
-    }
-
-
-def refuse_names(backend: Backend) -> None:
-    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
-
-    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
-    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
-
-    Raises:
-        ValueError: there is one.
-    """
-    for text in unknown_names(backend).values():
-        if text.endswith("?"):
-            raise ValueError(f"{text} An op of another package must be declared before: import that")
-    for name, rules in backend.rules.items():
-        inputs = registry[name].inputs if name in registry else tuple(rules)
-        if unknown := [given for given in rules if given not in inputs]:
-            raise ValueError(
-                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
-                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
-            )
-
-
-def check_names(backend: Backend) -> None:
-    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
-
-    It is asked when the backend runs its first op.
-    """
-    backend.is_checked = True
-    for text in unknown_names(backend).values():
-        if text.endswith("?"):
-            warn_user(f"{text} It is not used, unless another package declares such an op: import that before")
-
-
-def _declare(**options: Any) -> Callable[[F], F]:
+def _declare(form: Form, **options: Any) -> Callable[[F], F]:
     def decorate(function: F) -> F:
-        declared = Op(function, **options)
+        declared = Op(function, form=form, **options)
         registry.register(declared)
         return declared.function  # type: ignore[return-value]
 
@@ -602,9 +547,7 @@ def elementwise(
         reason: for an op through which nothing flows, why.
         rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
     """
-    return _declare(
-        form="elementwise", rules=rules, samples=samples, kernel=kernel, masks=masks, reason=reason, batch=batch
-    )
+    return _declare("elementwise", **locals())  # the options, and the rules by that name
 
 
 def linear(
@@ -625,17 +568,7 @@ def linear(
     With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
     standard that has the op: `"linalg"` or `"fft"`.
     """
-    return _declare(
-        form="linear",
-        rules=rules,
-        samples=samples,
-        kernel=kernel,
-        sequence=sequence,
-        masks=masks,
-        sparse=sparse,
-        extension=extension,
-        batch=batch,
-    )
+    return _declare("linear", **locals())  # the options, and the rules by that name
 
 
 def op(
@@ -669,19 +602,4 @@ def op(
     batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
     the result (`tape_core.sparsity`).
     """
-    return _declare(
-        form="op",
-        rules=rules,
-        samples=samples,
-        kernel=kernel,
-        sequence=sequence,
-        reason=reason,
-        extension=extension,
-        result=result,
-        materialize=materialize,
-        common=common,
-        keeping=keeping,
-        batch=batch,
-        multilinear=multilinear,
-        sparsity=sparsity,
-    )
+    return _declare("op", **locals())  # the options, and the rules by that name

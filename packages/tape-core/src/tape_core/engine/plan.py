@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
 from tape_core.engine.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
 from tape_core.engine.tensor import Tensor, wrap
+from tape_core.typing import Record
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """The rules that run for a record, and what the record must keep for them."""
+    """The rules that run for a record, and what the record must keep for them.
+
+    Attributes:
+        backward, backward_reusing: see `PlanLike`.
+        make_record: make the record of a call by the general path.
+        make_whole_record: the same for a recorder that computes with it at once: it has all inputs and the result.
+        lifted: for each rule, a function of a record and a `Lift` that returns the rule's arguments.
+    """
 
     __slots__ = (
-        "_lifted",
         "_narrowed",
-        "_record_all",
         "_recorded",
         "backend",
         "backward",
@@ -39,11 +45,19 @@ class Plan:
         "keep2",
         "keep_out",
         "keeps",
+        "lifted",
+        "make_record",
+        "make_whole_record",
         "n",
         "op",
-        "record",
         "rules",
     )
+
+    backward: Callable[..., None]
+    backward_reusing: Callable[..., None]
+    make_record: Callable[..., Record]
+    make_whole_record: Callable[..., Record]
+    lifted: list[Callable[[Record, Lift], tuple[Any, ...]]]
 
     def __init__(self, op: Op, rules: Sequence[Rule], backend: Backend) -> None:
         self.op = op
@@ -54,20 +68,27 @@ class Plan:
         self.keep1 = 0 in self.keeps
         self.keep2 = 1 in self.keeps
         self.keep_out = any(rule.keeps_out for rule in rules)
-        self.backward = _generate(self, _backward_source(op, self.rules, reuse=False))
-        self.backward_reusing = _generate(self, _backward_source(op, self.rules, reuse=True))
-        self.record = _generate(self, _record_source(op, self))
-        self._record_all: Callable[..., Any] | None = None
-        self._lifted: list[Callable[..., Any]] = []
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._recorded: Plan | None = None
 
-    @property
-    def record_all(self) -> Callable[..., Any]:
-        """What makes the record for what computes with it at once: it has all inputs and the result."""
-        if self._record_all is None:
-            self._record_all = _generate(self, _record_source(self.op, self, everything=True))
-        return self._record_all
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Generate a function when it is first needed: an unset slot leads here, and it costs nothing later.
+
+            Compiling one takes about 0.1 ms. Small arrays never need `backward_reusing`, and ops of one or two inputs
+            no `make_record`.
+            """
+            if name == "lifted":
+                found = [_generate(self, _lifted_source(rule)) for rule in self.rules]
+            elif name == "make_record" or name == "make_whole_record":
+                found = _generate(self, _record_source(self.op, self, everything=name == "make_whole_record"))
+            elif name == "backward" or name == "backward_reusing":
+                found = _generate(self, _backward_source(self.op, self.rules, reuse=name == "backward_reusing"))
+            else:
+                raise AttributeError(f"'Plan' object has no attribute {name!r}")
+            setattr(self, name, found)
+            return found
 
     @property
     def recorded(self) -> Plan:
@@ -88,13 +109,6 @@ class Plan:
             return self
         _, plans = self.op.bindings.get(backend) or self.op.bind(backend)
         return plans[sum([1 << rule.k for rule in self.rules])] or self
-
-    @property
-    def lifted(self) -> list[Callable[..., Any]]:
-        """For each rule, a function of a record and `lift` that gives its arguments, arrays lifted."""
-        if not self._lifted:
-            self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
-        return self._lifted
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Plan:
         """The plan without the rules for inputs that no wanted slot flows into."""
@@ -196,6 +210,10 @@ class Plan:
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
+record_as_one: Any = None
+"""Records a function with a rule of its own as one op. `tape_core.modes.function_op`, which needs plans, sets it."""
+
+
 def touched(d: Any, named: Sequence[Any]) -> Any:
     """A cotangent as a function of the values that its rule names, also where these only decide, as in that of relu.
 
@@ -214,14 +232,13 @@ def touched(d: Any, named: Sequence[Any]) -> Any:
             used += [x for x in known if not any([x is y for y in used])]
     if not tapes:
         return d
-    from tape_core.modes.function_op import recorded_as_one
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Any]) -> list[Any]:
         zeros = [wrap(x.backend.xp.zeros_like(x._array), x.backend) for x in used]
         return [zero if w else None for zero, w in zip(zeros, watched, strict=True)]
 
     with setting(ACTIVE, tuple(tapes)):
-        (found,) = recorded_as_one(used, [d], pull, name="decides")
+        (found,) = record_as_one(used, [d], pull, name="decides")
     found._slots = {**d._slots, **found._slots}
     return found
 

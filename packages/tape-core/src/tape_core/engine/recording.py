@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from itertools import count
 from operator import attrgetter
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from tape_core.base.ambient import ACTIVE, OBSERVERS
 from tape_core.base.contexts import Leaving
 from tape_core.base.user_code import is_ours
 from tape_core.typing import Raw, Record, Records, Slot
@@ -110,17 +109,6 @@ def met(backend: Backend, dtype: DType) -> int:
     return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
 
-ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
-"""The tapes that record in this context, in the order they were entered."""
-
-
-OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
-"""The recorders that are told of effects, assignments and random numbers, in functions that will run once more.
-
-They are apart from `ACTIVE`, since a function with a derivative of its own, or a trace, hides what is active from ops,
-and its effects happen all the same.
-"""
-
 _keys = count()
 LIVE: set[int] = set()
 """The keys in use. Other keys in the slots of tensors are of tapes that are gone."""
@@ -169,15 +157,6 @@ _THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))
 
 class RecordingError(RuntimeError, ValueError):
     """A tape was entered, left or stopped in the wrong order. (A ValueError too, as TensorFlow raises.)"""
-
-
-def not_copied(recorder: Any) -> TypeError:
-    """The error of what cannot be copied or pickled."""
-    name = type(recorder).__name__
-    return TypeError(
-        f"{name}: it cannot be copied or pickled: what it knows belongs to the Tensors of this process. Make a new "
-        f"{name}, or pickle the gradients"
-    )
 
 
 def activate(tape: Recorder) -> None:
@@ -229,12 +208,19 @@ class InBlock(Recorder):
     def _stopped(self) -> None:
         """What else is to be done when the block is left."""
 
-    def _leave(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled, which `copy` asks here, too: values know a recorder by its key.
+
+        Raises:
+            TypeError: always.
+        """
+        name = type(self).__name__
+        raise TypeError(
+            f"{name}: it cannot be copied or pickled: what it knows belongs to the Tensors of this process. Make a new "
+            f"{name}, or pickle the gradients"
+        )
+
+    def _leave(self, *_: object) -> None:
         """Record no longer.
 
         Raises:
@@ -253,9 +239,7 @@ class InBlock(Recorder):
 
     if TYPE_CHECKING:
 
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
 
     else:
         __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))

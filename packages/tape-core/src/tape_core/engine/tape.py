@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
@@ -14,7 +15,7 @@ from tape_core.engine.arguments import check_tensors, check_unconnected, cotange
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import differentiated
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.recording import ACTIVE, LIVE, met, new_key
+from tape_core.engine.recording import LIVE, met, new_key
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Record, Records, Slot
@@ -129,20 +130,6 @@ class GradientTape(recording.InBlock):
             LIVE.discard(self._key)
         except AttributeError:  # it was not made
             pass
-
-    def __reduce__(self) -> Any:
-        """Refuse to be copied or pickled: the values that it knows know it by its key.
-
-        Raises:
-            TypeError: always.
-        """
-        raise recording.not_copied(self)
-
-    def __copy__(self) -> Any:
-        raise recording.not_copied(self)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise recording.not_copied(self)
 
     def _begin(self) -> None:
         self._key = new_key()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.user_code import warn_user
 from tape_core.engine import record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
@@ -129,20 +130,6 @@ class ForwardAccumulator(recording.InBlock):
         recording.activate(self)
         return self
 
-    def __reduce__(self) -> Any:
-        """Refuse to be copied or pickled: the values that it knows know it by its key.
-
-        Raises:
-            TypeError: always.
-        """
-        raise recording.not_copied(self)
-
-    def __copy__(self) -> Any:
-        raise recording.not_copied(self)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise recording.not_copied(self)
-
     def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
         """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
 
@@ -168,7 +155,7 @@ class ForwardAccumulator(recording.InBlock):
                     f"of the accumulator, or was not computed inside its context"
                 )
             found.append(tangent)
-        if recording.ACTIVE.get():
+        if ACTIVE.get():
             differentiated(leaves, found)
         if unconnected_gradients == "zero":
             found = [
@@ -198,14 +185,14 @@ class ForwardAccumulator(recording.InBlock):
             tangents, parts = self._pushed_parts
             _put(parts[plan.k], self._key, tangents[plan.k])
             return
-        active = recording.ACTIVE.get()
+        active = ACTIVE.get()
         replay = replay_paused()
         try:
-            recording.ACTIVE.set(recording.without(self))
+            ACTIVE.set(recording.without(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
-            recording.ACTIVE.set(active)
+            ACTIVE.set(active)
             replay_resumed(replay)
         slots = record.out_slots(rec)
         if type(slots) is list:  # several results, whose parts follow

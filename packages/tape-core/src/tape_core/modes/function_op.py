@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
+from tape_core.base.ambient import INNER_AXES, OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine import record
+from tape_core.base.lookup import ops
+from tape_core.engine import plan, record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.levels import Axis, BatchedArray, lifted, placed
 from tape_core.engine.op import Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted, placed
+from tape_core.modes.batched import Batched
 from tape_core.modes.batching import spread
 
 Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
@@ -24,13 +26,11 @@ Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
 
 Axes = tuple[Axis, ...]
 
-_inner: ContextVar[Axes] = ContextVar("tape_core.axes_above_derivative", default=())
-
 
 @contextmanager
 def asked_below(inner: Axes) -> Iterator[None]:
     """A context of a derivative that is asked for below these hidden axes, of vmaps that the function is in."""
-    with setting(_inner, inner):
+    with setting(INNER_AXES, inner):
         yield
 
 
@@ -40,12 +40,12 @@ def axes_inside() -> Axes:
     A derivative is of all examples of these. They say where it is asked for by themselves, and not by their level: a
     derivative is a function as well, which runs again for the next one, and then other axes may be open below them.
     """
-    return _inner.get()
+    return INNER_AXES.get()
 
 
 def _level_below(inner: Axes) -> int:
     """The level right below hidden axes; without them the uppermost."""
-    axes = OPEN.get()
+    axes = OPEN_AXES.get()
     return axes.index(inner[0]) if inner else len(axes)
 
 
@@ -60,7 +60,7 @@ def below(tensor: Tensor, inner: Axes) -> Tensor:
 
 def lowered(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     """A result and its cotangent, as they are below hidden axes."""
-    out, axes = placed(out), OPEN.get()
+    out, axes = placed(out), OPEN_AXES.get()
     for k in range(len(axes), _level_below(inner), -1):
         own = lifted(g, _backend_in(axes[k - 1], g))._array
         shared = out.backend.level < k or out._array.axis is None  # by all examples
@@ -90,7 +90,7 @@ def _with_axis(tensor: Tensor, axis: Axis) -> Tensor:
     array = tensor._array
     if array.axis is axis:
         return tensor
-    if OPEN.get()[tensor.backend.level - 1] is axis:
+    if OPEN_AXES.get()[tensor.backend.level - 1] is axis:
         value = spread(array, axis.size)
         return wrap(BatchedArray(value, array.backend, axis), tensor.backend)
     return wrap(BatchedArray(_with_axis(array.value, axis), array.backend, array.axis), tensor.backend)
@@ -100,7 +100,7 @@ def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     """A value that is in its place and its tangent, as they are below hidden axes."""
     level = _level_below(inner)
     while x.backend.level > level:
-        array, axis = x._array, OPEN.get()[x.backend.level - 1]
+        array, axis = x._array, OPEN_AXES.get()[x.backend.level - 1]
         x, t = array.value, _shared(t, axis) if array.axis is None else _shown(t, axis)
     return x, _lower(t, level)
 
@@ -205,7 +205,7 @@ def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
     """Inside vmap: the tapes outside see all examples as one call."""
     backend = call.backend
     assert isinstance(backend, Batched)
-    axis = OPEN.get()[backend.level - 1]
+    axis = OPEN_AXES.get()[backend.level - 1]
 
     def above(values: Sequence[Any], like: Sequence[BatchedArray]) -> list[Any]:
         """Values of below as they are in the vmap: those with the hidden axis where the array has it."""
@@ -249,14 +249,14 @@ def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | No
     """
 
     def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
-        if axis in OPEN.get():
+        if axis in OPEN_AXES.get():
             return pull(gs, watched, outs)
         with _again(axis):
             return [None if d is None else _below(d, axis, shared=True) for d in pull(gs, watched, outs)]
 
     def pushed(ts: list[Any], outs: list[Tensor]) -> Sequence[Any]:
         assert push is not None
-        if axis in OPEN.get():
+        if axis in OPEN_AXES.get():
             return push(ts, outs)
         with _again(axis):
             return [None if t is None else lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
@@ -269,7 +269,7 @@ def _backend_in(axis: Axis, beside: Tensor) -> Backend:
     backend = beside.backend
     while backend.level:
         backend = backend.base
-    for _ in range(OPEN.get().index(axis) + 1):
+    for _ in range(OPEN_AXES.get().index(axis) + 1):
         backend = backend.wrapped(Batched)
     return backend
 
@@ -282,7 +282,7 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
     """A Tensor as it is in a vmap, of whose examples it has one along dimension 0, or the same for all."""
     if axis is None:
         return value
-    level, value = OPEN.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
     if value.backend.level == level:
         value = value._array.value
     if value.backend.level > level:
@@ -296,7 +296,7 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
 
 def _shown(value: Tensor, axis: Axis) -> Tensor:
     """A Tensor in a vmap as it is below that: with the examples along dimension 0."""
-    level, value = OPEN.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
     if value.backend.level <= level:
         return spread(lifted(value, _backend_in(axis, value))._array, axis.size)
     array = value._array
@@ -321,7 +321,7 @@ def _shared(value: Tensor, axis: Axis) -> Tensor:
     Raises:
         BatchError: it is another one for each.
     """
-    level, value = OPEN.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
     if value.backend.level < level:
         return value
     array = value._array
@@ -335,26 +335,19 @@ def _shared(value: Tensor, axis: Axis) -> Tensor:
 
 def _moved(value: Tensor, source: int, destination: int) -> Tensor:
     """With a dimension at another place."""
-    from tape_core.ops.manipulation import moveaxis
-
-    return moveaxis(value, source, destination)
+    return ops.moveaxis(value, source, destination)
 
 
 def _total(value: Tensor) -> Tensor:
-    from tape_core.ops.statistical import sum as total
-
-    return total(value, axis=0)
+    return ops.sum(value, axis=0)
 
 
 def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
     """The cotangent of what all examples share as one for each of them, of which the first has it all."""
-    from tape_core.ops.creation import zeros_like
-    from tape_core.ops.manipulation import concat
-
     if axis.size == 0:
         return g
-    none = zeros_like(wrap(g._array, g.backend))[None]
-    return _above(concat([g[None], *[none] * (axis.size - 1)]), axis)
+    none = ops.zeros_like(wrap(g._array, g.backend))[None]
+    return _above(ops.concat([g[None], *[none] * (axis.size - 1)]), axis)
 
 
 def _below(d: Any, axis: Axis, *, shared: bool) -> Tensor:
@@ -377,10 +370,10 @@ def _lower(tensor: Tensor, level: int) -> Tensor:
 @contextmanager
 def _again(axis: Axis) -> Iterator[None]:
     """A context in which a hidden axis is there again, also when its vmap has ended: for what a function has kept."""
-    if axis in OPEN.get():
+    if axis in OPEN_AXES.get():
         yield
         return
-    with setting(OPEN, (*OPEN.get(), axis)):
+    with setting(OPEN_AXES, (*OPEN_AXES.get(), axis)):
         try:
             axis.open = True
             yield
@@ -426,9 +419,12 @@ def recorded_as_one(
     """
     inputs, outs = list(map(placed, inputs)), list(map(placed, outs))
     level = max([t.backend.level for t in (*inputs, *outs)])
-    for axis in reversed(OPEN.get()[level:]):
+    for axis in reversed(OPEN_AXES.get()[level:]):
         pull, push = _outside(axis, pull, push)
     return _recorded(inputs, outs, pull, push, name, ())
+
+
+plan.record_as_one = recorded_as_one
 
 
 def _recorded(

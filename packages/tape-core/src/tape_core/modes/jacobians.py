@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import differentiated
 from tape_core.engine.indexed_slices import dense
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
 from tape_core.ops.creation import eye

@@ -12,10 +12,10 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tape_core.base.ambient import REPLAY
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.rules import spec_of
 from tape_core.staging import current
@@ -61,28 +61,28 @@ class Kept:
             raise different(f"it called {giving.next} ops whose results are kept, and {len(self.calls)} before")
 
 
-class _Session:
+class Session:
     """A run of a function whose kernels ask. It may be inside another, which is asked for what this one computes."""
 
     __slots__ = ("around", "kept", "next")
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
-        self.around: _Session | None = _active.get()
+        self.around: Session | None = REPLAY.get()
         self.next = 0
 
     def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
         raise NotImplementedError
 
 
-class _Noting(_Session):
+class _Noting(Session):
     def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
         pair = compute()
         self.kept.calls.append((call, pair))
         return pair
 
 
-class _Giving(_Session):
+class _Giving(Session):
     def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
         if self.next >= len(self.kept.calls):
             raise different(f"it called {_shown(call)} once more")
@@ -93,13 +93,13 @@ class _Giving(_Session):
         return pair
 
 
-def _concerned(session: _Session | None, name: str, backend: Backend) -> _Session | None:
+def _concerned(session: Session | None, name: str, backend: Backend) -> Session | None:
     while session is not None and not (name in session.kept.names and backend in session.kept.backends):
         session = session.around
     return session
 
 
-def _ask(session: _Session | None, backend: Backend, call: tuple[str, Any], compute: Compute) -> Any:
+def _ask(session: Session | None, backend: Backend, call: tuple[str, Any], compute: Compute) -> Any:
     """A result, and what the kernel keeps for rules with it."""
     session = _concerned(session, call[0], backend)
     if session is None:
@@ -108,29 +108,26 @@ def _ask(session: _Session | None, backend: Backend, call: tuple[str, Any], comp
     return session.answer(call, lambda: _ask(around, backend, call, compute))
 
 
-_active: ContextVar[_Session | None] = ContextVar("tape_core.modes.replay", default=None)
-
-
 @contextmanager
-def _as(what: _Session) -> Iterator[None]:
-    with setting(_active, what):
+def _as(what: Session) -> Iterator[None]:
+    with setting(REPLAY, what):
         yield
 
 
 def paused() -> Any:
     """Compute everything from here on, until :func:`resumed` gets what this returns: for what was not there before."""
-    return None if _active.get() is None else _active.set(None)
+    return None if REPLAY.get() is None else REPLAY.set(None)
 
 
 def resumed(token: Any) -> None:
     """Go on."""
     if token is not None:
-        _active.reset(token)
+        REPLAY.reset(token)
 
 
 def is_at_work() -> bool:
     """Whether results are noted or given here."""
-    return _active.get() is not None
+    return REPLAY.get() is not None
 
 
 def computed_again(run: F) -> F:
@@ -138,9 +135,9 @@ def computed_again(run: F) -> F:
 
     @wraps(run)
     def runs(*args: Any) -> Any:
-        if _active.get() is None or current() is None:
+        if REPLAY.get() is None or current() is None:
             return run(*args)
-        with setting(_active, None):
+        with setting(REPLAY, None):
             return run(*args)
 
     return runs  # type: ignore[return-value]
@@ -152,13 +149,13 @@ def _asking(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
     name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
-        session = _active.get()
+        session = REPLAY.get()
         if session is None or _concerned(session, name, backend) is None:
             return kernel(*args, **kwargs)
         return _ask(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))[0]
 
     def asking_keeping(*args: Any, **kwargs: Any) -> Any:
-        session = _active.get()
+        session = REPLAY.get()
         if session is None:
             return keeping(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
         return _ask(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))

@@ -10,10 +10,12 @@ from typing import Any
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
 from tape_core.base import pytree
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import check_callable
+from tape_core.engine.levels import Axis, BatchedArray, lifted
 from tape_core.engine.tensor import Tensor, read, wrap
-from tape_core.modes.batched import OPEN, Axis, Batched, BatchedArray, lifted
+from tape_core.modes.batched import Batched
 from tape_core.staging import current
 
 Axes = Any
@@ -109,7 +111,7 @@ def _run(
 def new_axis(size: int) -> Iterator[Axis]:
     """A context in which Tensors may carry one more hidden axis."""
     axis = Axis(size)
-    with setting(OPEN, (*OPEN.get(), axis)):
+    with setting(OPEN_AXES, (*OPEN_AXES.get(), axis)):
         try:
             yield axis
         finally:
@@ -120,7 +122,7 @@ def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
     """The backend of Tensors with this hidden axis and those around it."""
     stage = current()
     backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
-    for _ in range(OPEN.get().index(axis) + 1):
+    for _ in range(OPEN_AXES.get().index(axis) + 1):
         backend = backend.wrapped(Batched)
     return backend
 

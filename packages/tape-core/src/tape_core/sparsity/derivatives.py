@@ -8,10 +8,10 @@ from typing import Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.dtypes import finfo
 from tape_core.base.mistakes import check_callable
-from tape_core.engine import recording
 from tape_core.engine.tensor import Tensor, read
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import asarray
@@ -370,7 +370,7 @@ def _host(np: Any, products: Tensor) -> Any:
 @contextmanager
 def _alone() -> Iterator[None]:
     """A context in which no tape records: the matrix is a constant to all of them."""
-    with setting(recording.ACTIVE, ()):
+    with setting(ACTIVE, ()):
         yield
 
 

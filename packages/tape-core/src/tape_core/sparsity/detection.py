@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import record, recording
 from tape_core.engine.backward import lifting
@@ -116,7 +117,7 @@ def _put(slots: dict[int, Any], key: int, sets: IndexSets | None) -> None:
 @contextmanager
 def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
     """A context in which nothing else records."""
-    with setting(recording.ACTIVE, recorders):
+    with setting(ACTIVE, recorders):
         yield
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
+from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable, meant
 from tape_core.engine.cuts import told
 from tape_core.engine.op import Op, registry
-from tape_core.engine.recording import ACTIVE
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
 from tape_core.modes.replay import Kept, different

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import cuts
-from tape_core.engine.recording import ACTIVE
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor, read
-from tape_core.modes.batched import OPEN, BatchedArray
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of
@@ -210,7 +210,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
             return new
         return [where(going, a, b) for a, b in zip(new, carry, strict=True)]
 
-    if OPEN.get():
+    if OPEN_AXES.get():
         return init.of(loops.while_loop(_named("while_loop", body_fun), needed, of_those_that_need_it, init.tensors))
     return init.of(loops.while_loop(_named("while_loop", body_fun), test, step, init.tensors))
 

@@ -9,15 +9,16 @@ from types import FunctionType
 from typing import Any
 
 from tape_core.base import pytree
+from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.mistakes import check_callable
 from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.levels import BatchedArray, lifted, placed
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import OPEN, BatchedArray, lifted, placed
 from tape_core.modes.function_op import Axes, Pull, below, lowered, raised
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
@@ -113,7 +114,7 @@ def custom_gradient(f: Function) -> Function:
             return found
 
         pull.takes_slices = getattr(grad, "takes_slices", False)  # type: ignore[attr-defined]
-        return results.recorded(f"custom_gradient({name})", inputs, _by_examples(pull, OPEN.get()))
+        return results.recorded(f"custom_gradient({name})", inputs, _by_examples(pull, OPEN_AXES.get()))
 
     return wrapped
 

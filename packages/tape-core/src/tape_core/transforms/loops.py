@@ -10,16 +10,16 @@ made of the same functions, eager and compiled, and have the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from tape_core import random
+from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, told
 from tape_core.engine.cuts import pushed as pushed_through
-from tape_core.engine.recording import OBSERVERS, Recorder
+from tape_core.engine.levels import placed
+from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import placed
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
 from tape_core.modes.replay import computed_again, is_at_work
@@ -38,8 +38,6 @@ Branch = Callable[[Tensors], Tensors]
 
 LAID_OUT = 128
 """How many steps, those of loops inside loops multiplied, are laid out where something records."""
-
-_steps: ContextVar[int] = ContextVar("tape_core.laid_out_steps", default=1)
 
 
 # -- as they are
@@ -199,10 +197,10 @@ def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
 def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
     """What is carried after a step for each element of `xs`, along axis 0, and the steps' results, stacked."""
 
-    steps = _steps.get() * length
+    steps = UNROLLED_STEPS.get() * length
     # In a checkpoint that keeps results it is recorded in the second run: what it gives is to be the same in the first.
     if steps <= LAID_OUT and (is_recorded() or (is_at_work() and current() is not None)):
-        with setting(_steps, max(steps, 1)):
+        with setting(UNROLLED_STEPS, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys
     return _scan(what, step, carry, xs, length, reverse)

@@ -11,11 +11,12 @@ import tape_nn as nn
 from tape_core.backends.windows import Ints, Padding, windows
 from tape_core.typing import Shape
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, RegularizerLike, TensorLike
 
 Margins: TypeAlias = "int | Sequence[int] | Sequence[Sequence[int]]"
@@ -213,6 +214,7 @@ class SpatialLayer(Layer):
 
     def _map_spatial(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
         """Return a shape with each spatial length n replaced by `change(n, other)`, where `other` is from `by`."""
+        # The spatial axes come after the examples, or after the channels.
         first = 1 if self.data_format == "channels_last" else 2
         space = [change(n, other) for n, other in zip(shape[first : first + self.rank], by, strict=False)]
         return (*shape[:first], *space, *shape[first + self.rank :])
@@ -235,10 +237,10 @@ class _GlobalPooling(SpatialLayer):
         super().__init__(data_format, **kwargs)
         self.keepdims = keepdims
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Reduce each channel to a number."""
         value = native(inputs)
-        return wrap(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
+        return wrap_tensor(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
 
 
 class GlobalAveragePooling1D(_GlobalPooling):
@@ -290,13 +292,13 @@ class _ZeroPadding(SpatialLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with zeros around it."""
         value = native(inputs)
         widths = [(0, 0)] * value.ndim
         for axis, width in zip(self._spatial_axes(value), self.padding, strict=True):
             widths[axis] = width
-        return wrap(tc.pad(value, widths))
+        return wrap_tensor(tc.pad(value, widths))
 
 
 class ZeroPadding1D(_ZeroPadding):
@@ -329,12 +331,12 @@ class _UpSampling(SpatialLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.size, operator.mul) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with each element repeated."""
         value = native(inputs)
         for axis, times in zip(self._spatial_axes(value), self.size, strict=True):
             value = tc.repeat(value, times, axis=axis)
-        return wrap(value)
+        return wrap_tensor(value)
 
 
 class UpSampling1D(_UpSampling):
@@ -397,6 +399,7 @@ def margins_per_axis(what: str, widths: Margins, rank: int) -> tuple[tuple[int, 
 def core_padding(padding: object, kernel: Sequence[int] | None = None, dilation: Sequence[int] | None = None) -> Any:
     """Return Keras' `padding` in the core's terms; "causal" becomes padding before the first step only."""
     name = padding.lower() if isinstance(padding, str) else padding
+    # With (kernel - 1) * dilation zeros in front, the last element of the kernel meets the current step.
     if name == "causal" and kernel is not None and dilation is not None and len(kernel) == 1:
         return [((kernel[0] - 1) * dilation[0], 0)]
     if name not in ("valid", "same"):
