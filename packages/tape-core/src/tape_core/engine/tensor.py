@@ -104,10 +104,6 @@ class Tensor:
         """The device the array lives on."""
         return self.backend.device(self._array)
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
-        """This tensor on another device; the gradient travels back."""
-        return ops.to_device(self, device)
-
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
         if ACTIVE.get():
@@ -301,6 +297,7 @@ class Tensor:
         def __invert__(self) -> Tensor: ...
 
         # Attached in tape_core.ops.methods.
+        def to_device(self, device: str, /, *, stream: Any = None) -> Tensor: ...
         def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
         def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
         def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
