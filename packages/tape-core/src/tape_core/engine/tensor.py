@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
@@ -106,7 +107,8 @@ class Tensor:
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
         """This tensor on another device; the gradient travels back."""
-        return ops.to_device(self, device)
+        select(self.backend, device)  # raises where there is no such device
+        return ops.to_device(self, device, self.device)
 
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
