@@ -93,7 +93,7 @@ class Cuts:
 
     def _note(self, what: str, why: str) -> None:
         if what not in self.ends and len(self.ends) < _MOST:
-            frame = user_frame(2)
+            frame = user_frame()
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
             self.ends[what] = f"{why}, here:\n{place}"
 

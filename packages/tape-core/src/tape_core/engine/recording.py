@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import attrgetter
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.base.ambient import ACTIVE, OBSERVERS
@@ -114,9 +115,12 @@ LIVE: set[int] = set()
 """The keys in use. Other keys in the slots of tensors are of tapes that are gone."""
 
 
-def report_leave(tensor: Tensor, how: str) -> None:
-    """Tell the recorders that a method takes values out of Tape, if the user's code called it: to be called by it."""
-    if not is_ours(sys._getframe(2)):  # the frame before that of the method
+def report_leave(tensor: Tensor, how: str, caller: FrameType) -> None:
+    """Tell the recorders that a method, `how`, takes values out of Tape, unless Tape's own code has called it.
+
+    Printing a Tensor, for one, reads its values and cuts no path of the user's.
+    """
+    if not is_ours(caller):
         for recorder in ACTIVE.get():
             recorder._on_leave(tensor, how)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from tape_core.backends import selection
@@ -91,7 +92,7 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     from tape_core.modes.batched import detached
 
     if ACTIVE.get():
-        report_leave(x, "stop_gradient")
+        report_leave(x, "stop_gradient", sys._getframe(1))
     return wrap(detached(x._array), x.backend)
 
 
