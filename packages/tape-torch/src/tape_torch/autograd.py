@@ -1,4 +1,4 @@
-"""`as_torch`: a function of Tape as a function that torch.autograd differentiates."""
+"""`as_torch`: a function of Tape's Tensors as a function of torch tensors that torch.autograd differentiates."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tape_torch.inside import inside
 
 
 def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
-    """`fn`, a function of Tensors, as one of torch tensors: `loss.backward()` goes through it, to any order.
+    """Make a function of torch tensors from `fn`, a function of Tensors; torch.autograd differentiates it to any order.
 
-    The result is called with torch tensors, in any structure of tuples, lists and dictionaries, and gives torch
-    tensors in the structure that `fn` returns. `fn` gets Tensors in their place, and computes with functions of Tape.
-    What is no tensor it gets and returns as it is.
+    The result takes torch tensors, in any structure of tuples, lists and dictionaries, and returns torch tensors in the
+    structure that `fn` returns. `fn` gets Tensors in their place, and computes with Tape's functions. Values that are
+    not tensors are passed on.
 
-    Gradients go to the tensors among the arguments. A torch tensor that requires grad and is used without being one is
-    an error. Variables that `fn` uses otherwise are constants here: train those with a tape.
+    Gradients flow to the tensors among the arguments. It is an error to use a torch tensor that requires grad and is
+    not among them. Variables that `fn` uses are constants here: train those with a tape.
 
-    For second derivatives `fn` runs once more, and must give the same values: it must get random numbers, such as a
-    dropout mask, as an argument.
+    For second derivatives `fn` runs once more, and must give the same values: pass random numbers, such as a dropout
+    mask, as arguments.
 
     >>> import torch
     >>> import tape_core as tc, tape_torch
@@ -51,14 +51,14 @@ def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
         else:
             with torch.no_grad(), inside(None):
                 outs = [o._array for o in run.compute([_tensor(t) for t in tensors])]
-            outs = _apart(outs, tensors)
+            outs = _unshared(outs, tensors)
         return run.result(outs)
 
     return function
 
 
 class _Run:
-    """One call: what goes in and what comes out, but the tensors."""
+    """One call of a function: the structures of its arguments and results, and the leaves that are not tensors."""
 
     def __init__(self, fn: Callable[..., Any], leaves: list[Any], structure: pytree.Structure) -> None:
         self.fn = fn
@@ -71,14 +71,14 @@ class _Run:
             raise TypeError(f"{self.label}: takes torch tensors; for Tensors call the function that it was made of")
 
     def take(self) -> list[torch.Tensor]:
-        """The arguments that are tensors; from now on nothing here holds them."""
+        """Return the arguments that are tensors, and drop them: torch.autograd alone decides how long they live."""
         for k in self.places:
             self.leaves[k] = None
         tensors, self.tensors = self.tensors, []
         return tensors
 
     def compute(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The Tensors that the function returns."""
+        """Call the function with Tensors; return the Tensors among its results."""
         leaves = list(self.leaves)
         for k, tensor in zip(self.places, tensors, strict=True):
             leaves[k] = tensor
@@ -103,7 +103,7 @@ class _Run:
         return [self.outs[k] for k in self.out_places]
 
     def result(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """What the function returns, with torch tensors."""
+        """Return the function's results, with torch tensors in the place of Tensors."""
         outs, self.outs = self.outs, []
         for k, tensor in zip(self.out_places, tensors, strict=True):
             outs[k] = tensor
@@ -111,7 +111,7 @@ class _Run:
 
 
 class _TapeFunction(torch.autograd.Function):
-    """A call under torch.autograd: a tape's gradient is its backward pass."""
+    """A call as a node of torch.autograd's graph, whose backward pass is a tape's gradient."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -123,18 +123,18 @@ class _TapeFunction(torch.autograd.Function):
             with tape:
                 tape.watch([xs[k] for k in sources])
                 outs = run.compute(xs)
-        raw = tuple(_apart([o._array for o in outs], tensors))
+        raw = tuple(_unshared([o._array for o in outs], tensors))
         ctx.tape, ctx.xs, ctx.outs, ctx.sources, ctx.run = tape, xs, outs, sources, run
         ctx.flowing = [o.dtype.inexact and tape._key in o._slots for o in outs]
         ctx.mark_non_differentiable(*[o for o, flows in zip(raw, ctx.flowing, strict=True) if not flows])
         ctx.set_materialize_grads(False)
-        # With them torch.autograd sees what is written to before the backward pass.
+        # torch.autograd then raises an error if one is written to before the backward pass.
         ctx.save_for_backward(*tensors, *raw)
         return raw
 
     @staticmethod
     def backward(ctx: Any, *gs: torch.Tensor | None) -> tuple[Any, ...]:
-        """The tape's gradient; when torch.autograd records it, computed by a function of its own."""
+        """Return the tape's gradient; with `create_graph`, by a function that torch.autograd differentiates again."""
         saved = ctx.saved_tensors
         used = [k for k, g in enumerate(gs) if g is not None and ctx.flowing[k]]
         found: Sequence[Any] = [None] * len(ctx.sources)
@@ -155,12 +155,12 @@ class _TapeFunction(torch.autograd.Function):
 
 
 class _Pullback:
-    """The gradient as a function of inputs and cotangents, for `as_torch` again: derivatives of any order."""
+    """The gradient as a function of inputs and cotangents; `as_torch` is applied to it for the next order."""
 
     def __init__(self, run: _Run, sources: list[int], used: list[int], outs: Sequence[torch.Tensor]) -> None:
         self.run = run
         self.sources = sources
-        self.used = used
+        self.used = used  # the results that have a cotangent
         self.outs = [outs[k].detach() for k in used]
         self.__name__ = f"the gradient of {run.label}"
 
@@ -194,17 +194,17 @@ def _tensor(tensor: torch.Tensor) -> Tensor:
     return wrap(tensor.detach(), backend)
 
 
-def _apart(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Results for PyTorch, which may be written to: none shares memory with an argument or another."""
-    seen = {_memory(t) for t in inputs}
-    apart = []
+def _unshared(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return results that share no memory with the arguments or each other: PyTorch's users may write to them."""
+    seen = {_storage_id(t) for t in inputs}
+    found = []
     for out in outs:
-        shared = _memory(out) in seen
-        apart.append(out.clone() if shared else out.detach())
-        seen.add(_memory(out))
-    return apart
+        shared = _storage_id(out) in seen
+        found.append(out.clone() if shared else out.detach())
+        seen.add(_storage_id(out))
+    return found
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def _storage_id(tensor: torch.Tensor) -> int:
     memory: int = tensor.untyped_storage()._cdata
     return memory

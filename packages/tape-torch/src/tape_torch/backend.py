@@ -1,4 +1,4 @@
-"""The PyTorch backend: the standard's functions as array-api-compat has them, PyTorch's own where they are the same."""
+"""The PyTorch backend: kernels of PyTorch's own functions, and array-api-compat's for the rest of the standard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
-# From 3.14 on, and without the GIL, a reference may exist that the count does not show. PyTorch's own are not public.
+# Whether reference counts tell if anybody else holds a tensor. From Python 3.14 on, and without the GIL, they do not:
+# some references are not counted. PyTorch's own counts are private functions, which may disappear.
 _COUNTS_REFERENCES = (
     sys.implementation.name == "cpython"
     and sys.version_info < (3, 14)
@@ -25,14 +26,15 @@ _COUNTS_REFERENCES = (
     and hasattr(torch.Tensor, "_use_count")
     and hasattr(torch._C, "_storage_Use_Count")
 )
-_SIZES = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
-_AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
+# How PyTorch's messages for shapes that do not broadcast begin.
+_SHAPE_MISMATCH = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
+_WRONG_AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
 
 
 def _compute_with_one_thread() -> None:
-    """In a forked child: OpenMP, whose threads are not there, would wait for them at the first large array.
+    """Use one thread in a forked child: OpenMP's threads are not forked, and it would wait for them forever.
 
-    PyTorch's own loaders do the same in their processes.
+    PyTorch's own data loaders do the same in their processes.
     """
     if torch.backends.openmp.is_available() and torch.get_num_threads() > 1:  # type: ignore[no-untyped-call]
         torch.set_num_threads(1)
@@ -42,11 +44,11 @@ forget_in_children(_compute_with_one_thread)
 
 
 class TorchError(ValueError, RuntimeError):
-    """What PyTorch refuses: shapes that do not go together, devices that differ."""
+    """PyTorch refused the arguments: shapes that do not fit, or devices that differ."""
 
 
 class TorchTypeError(TypeError, NotImplementedError):
-    """A dtype for which PyTorch has no function."""
+    """PyTorch has no such function for the dtype."""
 
 
 class TorchBackend(Backend):
@@ -64,28 +66,28 @@ class TorchBackend(Backend):
         fallback.use(self.xp)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
-        # Found once: asking for it takes longer than making an array.
+        # Asked for only once: it takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     # -- devices
 
     def devices(self) -> tuple[str, ...]:
-        """The CPU, each CUDA device, and Apple's `mps`."""
+        """List the CPU, each CUDA device, and Apple's `mps`."""
         cuda = [f"cuda:{k}" for k in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
         return ("cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else []))
 
     @property
     def default_device(self) -> str:
-        """CUDA's current device where there is CUDA, else the CPU; `mps` must be asked for."""
+        """The current CUDA device if there is one, else the CPU; `mps` must be asked for."""
         device = self._default_device
         return str(device) if device.type == "cpu" else f"cuda:{torch.cuda.current_device()}"
 
     def raw_device(self, device: str | None) -> Any:
-        """A `torch.device`; None is the default one."""
+        """Return a `torch.device`; None is the default one."""
         return self._default_device if device is None else torch.device(device)
 
     def device(self, array: torch.Tensor) -> str:
-        """As PyTorch calls it."""
+        """Return PyTorch's name for the array's device."""
         return str(array.device)
 
     # -- arrays in and out
@@ -93,11 +95,11 @@ class TorchBackend(Backend):
     def asarray(
         self, obj: object, *, dtype: torch.dtype | None = None, device: str | None = None, copy: bool | None = None
     ) -> Any:
-        """A tensor of which PyTorch records nothing; of another tensor, on its device unless told otherwise."""
+        """Make a tensor that torch.autograd does not record; a tensor stays on its device unless `device` is given."""
         return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
-        """PyTorch's RuntimeError and IndexError also as what other libraries raise, and in their words."""
+        """Translate PyTorch's errors to the classes, and the words, of other array libraries."""
         text = str(error)
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
@@ -106,24 +108,24 @@ class TorchBackend(Backend):
         if isinstance(error, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return TorchError, text
         if type(error) is RuntimeError:
-            # Some libraries say no more than this, and so it is what people look for.
-            return TorchError, f"the shapes do not broadcast: {text}" if text.startswith(_SIZES) else text
+            # Other libraries use these words, so people search for them.
+            return TorchError, f"the shapes do not broadcast: {text}" if text.startswith(_SHAPE_MISMATCH) else text
         if isinstance(error, NotImplementedError):
             return TorchTypeError, text
         if isinstance(error, IndexError) and "Expected reduction dim" in text:
             return ValueError, f"there are no elements, and so no greatest or least: {text}"
-        if isinstance(error, IndexError) and _AXIS.search(text):
+        if isinstance(error, IndexError) and _WRONG_AXIS.search(text):
             return AxisError, text
         return super().user_error(error)
 
     def numpy(self, array: torch.Tensor) -> Any:
-        """A copy where the values are on another device, or bfloat16, which NumPy does not have."""
+        """Return a NumPy array: a view, or a copy of values on another device or in bfloat16, which NumPy lacks."""
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         return array.resolve_conj().resolve_neg().numpy()
 
     @property
     def compiler(self) -> Any:
-        """Blocks that stay in the cache."""
+        """The module that fuses elementwise calls into blocks that stay in the cache."""
         from tape_torch import blocks
 
         return blocks
@@ -131,21 +133,21 @@ class TorchBackend(Backend):
     # -- memory of a backward pass
 
     def memory(self, array: torch.Tensor) -> tuple[Any, int]:
-        """A view keeps its storage."""
+        """Return the id and the bytes of the storage, which a view keeps alive."""
         storage = array.untyped_storage()
         return storage._cdata, storage.nbytes()
 
     def frozen(self, array: torch.Tensor) -> Any:
-        """Of the same strides, unless that takes much more memory."""
+        """Return a copy with the same strides, or a contiguous one if the strides would take much more memory."""
         shape, strides = array.shape, array.stride()
         reach = 1 + sum([(n - 1) * step for n, step in zip(shape, strides, strict=True)])
         if array.is_contiguous() or not array.numel() or not 0 < reach <= COPY_MAX_SPREAD * array.numel():
             return array.clone()
-        whole = array.as_strided((reach,), (1,))
+        whole = array.as_strided((reach,), (1,))  # all memory from the first to the last element
         return whole.clone().as_strided(shape, strides, 0)
 
     def is_exclusive(self, array: torch.Tensor, references: int) -> bool:
-        """By three counts: Python's of the object, PyTorch's of the tensor, and that of its memory, for views."""
+        """Compare three reference counts: Python's of the object, PyTorch's of the tensor, and that of the storage."""
         if (
             not _COUNTS_REFERENCES
             or type(array) is not torch.Tensor
@@ -155,11 +157,11 @@ class TorchBackend(Backend):
             or not array.is_contiguous()  # an expanded tensor has one place for several elements
         ):
             return False
-        storage = array.untyped_storage()  # this object counts, too; memory of NumPy's cannot be resized
+        storage = array.untyped_storage()  # this object counts, hence 2; memory that NumPy owns is not resizable
         return bool(torch._C._storage_Use_Count(storage._cdata) == 2 and storage.resizable())
 
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
-        """On the CPU block by block, each thread its part; an accelerator takes them whole."""
+        """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""
         first = arrays[0]
         size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
         if first.device.type != "cpu" or first.numel() <= size:
@@ -169,7 +171,7 @@ class TorchBackend(Backend):
         return zip(*[a.view(-1).split(size) for a in arrays], strict=True)  # type: ignore[return-value]
 
     def scale(self, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
-        """In the memory of `g` or, where that is somebody's, in that of the partial derivative if it is new."""
+        """Return `g * partial(...)` in the memory of `g` if `in_place`, else in that of the derivative if it is new."""
         p = partial(self.xp, *arguments)
         if in_place:
             return g.mul_(p)
@@ -180,5 +182,8 @@ class TorchBackend(Backend):
     def add_scaled(
         self, h: torch.Tensor, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> None:
-        """A product and a sum, as in compiled code: `addcmul_` and `add_(alpha=)` round once where those do twice."""
+        """Add `g * partial(...)` to `h`.
+
+        By a product and a sum, which compiled code has, too: `addcmul_` and `add_(alpha=)` round only once.
+        """
         h.add_(self.scale(g, partial, arguments, in_place=False))

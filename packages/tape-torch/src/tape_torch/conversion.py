@@ -1,4 +1,4 @@
-"""Tensors of whatever holds values: other tensors, arrays of NumPy and others, buffers, nested lists."""
+"""Conversion to torch tensors: of other tensors, NumPy's and other arrays, buffers and nested lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tape_core.base.user_code import warn_user
 from tape_torch.inside import refuse_inside
 from tape_torch.thresholds import PIN_MIN_ELEMENTS
 
-_FORMATS = {
+_DTYPE_OF_FORMAT = {  # format characters of the buffer protocol, see the module struct
     "?": torch.bool,
     "b": torch.int8,
     "h": torch.int16,
@@ -36,20 +36,24 @@ _FORMATS = {
 def as_torch_tensor(
     obj: object, dtype: torch.dtype | None, device: torch.device | None, default_device: torch.device, copy: bool | None
 ) -> torch.Tensor:
-    """A tensor of `obj`.
+    """Convert `obj` to a tensor.
 
     Args:
         obj: a tensor, an array, anything with DLPack or a buffer, or nested lists of numbers.
-        dtype: a `torch.dtype`; None keeps that of arrays, and takes float64 for floats.
+        dtype: a `torch.dtype`; None keeps that of arrays, and is float64 for Python floats.
         device: a `torch.device`; None leaves tensors where they are, and puts the rest on `default_device`.
-        copy: True always copies, False refuses to, None copies where it must.
+        copy: True always copies, False raises an error where a copy is needed, None copies if needed.
+
+    Raises:
+        ValueError: `copy` is False, and a copy is needed.
+        TypeError: `obj` does not convert to a tensor.
     """
     tensor, shared = _tensor_of(obj, dtype)
     own = isinstance(obj, torch.Tensor)
     place = device if device is not None else tensor.device if own else default_device
     if place.type == "cuda" and tensor.device.type == "cpu":
-        # From pinned memory the copy goes on while Python does. What is not a tensor is pinned here; a tensor that is
-        # not pinned is somebody's, who may change it.
+        # The copy to the GPU is asynchronous if it comes from pinned memory. Only arrays of our own are pinned: another
+        # tensor's owner might write to it while it is being copied.
         if not own and tensor.numel() >= PIN_MIN_ELEMENTS:
             tensor = tensor.pin_memory()
         found = tensor.to(place, dtype or tensor.dtype, non_blocking=tensor.is_pinned())
@@ -63,7 +67,7 @@ def as_torch_tensor(
 
 
 def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]:
-    """A tensor of the values, and whether it shares their memory."""
+    """Return a tensor of the values, and whether it shares their memory."""
     if isinstance(obj, torch.Tensor):
         return detached(obj), True
     numpy: Any = sys.modules.get("numpy")
@@ -82,7 +86,7 @@ def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]
 
 
 def detached(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory, of which PyTorch records nothing. Who gives a parameter hands it over; others are told."""
+    """Return a tensor of the same memory that torch.autograd does not record; warn if that cuts its graph."""
     if not tensor.requires_grad:
         return tensor
     what = f"a torch tensor of shape {tuple(tensor.shape)} that requires grad becomes a Tensor"
@@ -97,8 +101,8 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
 
 def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
     array = numpy.asarray(obj)
-    # PyTorch has no negative strides and no other byte order, and does not keep a read-only array from being written.
-    # Where elements are at odd addresses it crashes.
+    # PyTorch has neither negative strides nor swapped bytes, would write to read-only arrays, and crashes on unaligned
+    # elements. Such arrays are copied.
     flags = array.flags
     usable = flags.writeable and flags.aligned and array.dtype.isnative and all(s >= 0 for s in array.strides)
     if not usable:
@@ -109,7 +113,7 @@ def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
 
 
 def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
-    dtype = _FORMATS.get(str(view.format).lstrip("@="))
+    dtype = _DTYPE_OF_FORMAT.get(str(view.format).lstrip("@="))
     if dtype is None:
         raise TypeError(f"a buffer of format {view.format!r} is of no dtype that PyTorch has")
     shape = tuple(view.shape or ())
@@ -130,6 +134,6 @@ def _from_nested(numpy: ModuleType | None, obj: Any, dtype: torch.dtype | None) 
         return _from_numpy(numpy, numpy.asarray(obj))[0]
     tensor = torch.tensor(obj, dtype=dtype)
     if dtype is None and (tensor.is_floating_point() or tensor.is_complex()):
-        # Otherwise in PyTorch's default dtype, whatever Tape's is: it would be rounded twice.
+        # Exact first, since PyTorch's default dtype need not be Tape's: the numbers would be rounded twice.
         return torch.tensor(obj, dtype=torch.complex128 if tensor.is_complex() else torch.float64)
     return tensor

@@ -1,4 +1,8 @@
-"""Convolution and its two gradients by PyTorch's own. Channels last are its memory format of that name, not a copy."""
+"""Convolution and its two gradients by PyTorch's kernels.
+
+PyTorch's shapes have the channels first. A view with the axes moved there has the memory format `channels_last`, for
+which PyTorch has kernels of its own, so nothing is copied.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +21,37 @@ from tape_torch.fallback import aten, default, own
 _convolution_backward = aten("convolution_backward")
 
 
-def first(x: torch.Tensor, layout: str) -> Any:
-    """A view with the channels first."""
+def channels_first(x: torch.Tensor, layout: str) -> Any:
+    """Return a view with the channels first."""
     return x if layout == "channels_first" else x.movedim(-1, 1)
 
 
-def back(x: torch.Tensor, layout: str) -> Any:
-    """The inverse of `first`."""
+def from_channels_first(x: torch.Tensor, layout: str) -> Any:
+    """Undo `channels_first`."""
     return x if layout == "channels_first" else x.movedim(1, -1)
 
 
-def _weights(w: torch.Tensor, layout: str) -> Any:
-    """A view of the shape (out, in / groups, *kernel)."""
+def _as_pytorch_weights(w: torch.Tensor, layout: str) -> Any:
+    """Return a view of the shape (out, in / groups, *kernel)."""
     return w if layout == "channels_first" else w.movedim((-1, -2), (0, 1))
 
 
-def _weights_back(w: torch.Tensor, layout: str) -> Any:
+def _from_pytorch_weights(w: torch.Tensor, layout: str) -> Any:
     return w if layout == "channels_first" else w.movedim((0, 1), (-1, -2))
 
 
-def _takes(x: torch.Tensor, w: torch.Tensor) -> bool:
-    """Whether PyTorch convolves these: of one real floating dtype, and not empty."""
+def _has_kernel(x: torch.Tensor, w: torch.Tensor) -> bool:
+    """Return whether PyTorch convolves these: they have one real floating dtype, and are not empty."""
     return bool(x.is_floating_point() and w.dtype is x.dtype and x.numel() and w.numel())
 
 
 def padding_of(seen: Windows) -> tuple[list[int], list[int]]:
-    """What is to be padded at both ends, and at one of them besides, in the order of `torch.nn.functional.pad`."""
+    """Split paddings into what PyTorch's kernels add at both ends, and the rest at one end.
+
+    Returns:
+        The padding per axis, and the argument of `torch.nn.functional.pad` for the rest: the last axis first; empty if
+        there is none.
+    """
     both = [min(pair) for pair in seen.pads]
     rest: list[int] = []
     for (lo, hi), p in zip(reversed(seen.pads), reversed(both), strict=True):
@@ -60,16 +69,18 @@ def _conv(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Any:
-    if not _takes(x, w):
+    if not _has_kernel(x, w):
         return default("conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout)
     check_conv(x, w, groups, layout)
-    x, w = first(x, layout), _weights(w, layout)
+    x, w = channels_first(x, layout), _as_pytorch_weights(w, layout)
     seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation, name="a kernel")
     both, rest = padding_of(seen)
     if rest:
         x = functional.pad(x, rest)
     zeros = [0] * len(both)
-    return back(torch.convolution(x, w, None, seen.stride, both, seen.dilation, False, zeros, groups), layout)
+    return from_channels_first(
+        torch.convolution(x, w, None, seen.stride, both, seen.dilation, False, zeros, groups), layout
+    )
 
 
 def _conv_vjp(
@@ -85,22 +96,22 @@ def _conv_vjp(
     groups: int,
     layout: Layout,
 ) -> tuple[Any, Any]:
-    """The cotangents of both, in one call."""
-    if not (_takes(x, w) and g.dtype is x.dtype):
+    """Return the cotangents of both inputs, by one call of PyTorch's kernel."""
+    if not (_has_kernel(x, w) and g.dtype is x.dtype):
         given = (stride, padding, dilation, groups, layout)
         return (
             own("conv", "x")(xp, g, w, x, *given) if x_watched else None,
             own("conv", "w")(xp, g, x, w, *given) if w_watched else None,
         )
-    x, w, g = first(x, layout), _weights(w, layout), first(g, layout)
+    x, w, g = channels_first(x, layout), _as_pytorch_weights(w, layout), channels_first(g, layout)
     seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation)
     both, rest = padding_of(seen)
     d_x, d_w = _backward(g, functional.pad(x, rest) if rest else x, w, seen, both, groups, (x_watched, w_watched))
     if rest and x_watched:
         d_x = functional.pad(d_x, [-r for r in rest])
     return (
-        back(d_x, layout) if x_watched else None,
-        _weights_back(d_w, layout) if w_watched else None,
+        from_channels_first(d_x, layout) if x_watched else None,
+        _from_pytorch_weights(d_w, layout) if w_watched else None,
     )
 
 
@@ -130,7 +141,7 @@ def _conv_transpose(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Any:
-    if not _takes(x, w):
+    if not _has_kernel(x, w):
         return default(
             "conv_transpose",
             x,
@@ -143,22 +154,23 @@ def _conv_transpose(
             layout=layout,
         )
     check_conv(x, w, groups, layout, transposed=True)
-    x, w = first(x, layout), _weights(w, layout)
+    x, w = channels_first(x, layout), _as_pytorch_weights(w, layout)
     seen = transposed_windows(
         x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation, output_padding, name="a kernel"
     )
-    # As the gradient of a convolution: PyTorch's own transposed one takes longer. Of its input only the shape counts.
+    # Computed as the gradient of a convolution, which is faster than PyTorch's own transposed convolution. That kernel
+    # wants the convolution's input, but only looks at its shape and layout.
     both, rest = padding_of(seen)
     sizes = [n + lo + hi - 2 * p for n, (lo, hi), p in zip(seen.sizes, seen.pads, both, strict=True)]
     like = torch.empty(
-        (x.shape[0], w.shape[1] * groups, *sizes), dtype=x.dtype, device=x.device, memory_format=_format(x)
+        (x.shape[0], w.shape[1] * groups, *sizes), dtype=x.dtype, device=x.device, memory_format=_memory_format(x)
     )
     whole, _ = _backward(x, like, w, seen, both, groups, (True, False))
-    return back(functional.pad(whole, [-r for r in rest]) if rest else whole, layout)
+    return from_channels_first(functional.pad(whole, [-r for r in rest]) if rest else whole, layout)
 
 
-def _format(x: torch.Tensor) -> Any:
-    """The memory format that a result with the layout of `x` has."""
+def _memory_format(x: torch.Tensor) -> Any:
+    """Return the memory format of a result laid out like `x`."""
     if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
         return torch.channels_last
     return torch.contiguous_format
@@ -175,7 +187,7 @@ def _conv_weight_vjp(
     groups: int = 1,
     layout: Layout = "channels_last",
 ) -> Any:
-    if not _takes(x, cotangent):
+    if not _has_kernel(x, cotangent):
         return default(
             "conv_weight_vjp",
             x,
@@ -188,12 +200,12 @@ def _conv_weight_vjp(
             layout=layout,
         )
     spatial_axes(x, layout)
-    x, g = first(x, layout), first(cotangent, layout)
+    x, g = channels_first(x, layout), channels_first(cotangent, layout)
     seen = windows(x.shape[2:], tuple(size), stride, padding, dilation, name="a kernel")
     both, rest = padding_of(seen)
     like = torch.empty((g.shape[1], x.shape[1] // groups, *size), dtype=x.dtype, device=x.device)
     _, d_w = _backward(g, functional.pad(x, rest) if rest else x, like, seen, both, groups, (False, True))
-    return _weights_back(d_w, layout)
+    return _from_pytorch_weights(d_w, layout)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Distances by PyTorch's own loops, which do not lay out the differences in memory."""
+"""cdist by PyTorch's kernel, which does not store the differences of all pairs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tape_torch.fallback import aten, default, own
 _cdist_backward = aten("_cdist_backward")
 
 
-def _is_theirs(x1: Raw, x2: Raw, p: float) -> bool:
-    """Whether PyTorch takes such arguments, and for this `p` is as exact as the op.
+def _has_kernel(x1: Raw, x2: Raw, p: float) -> bool:
+    """Return whether PyTorch's kernel takes these arguments and is as exact as the op.
 
-    Above 2 its powers overflow or vanish; at infinity it loses NaN, and its gradient counts equal elements each in
-    full; at 0 it takes two infinities for different.
+    For `p` above 2 its powers overflow or underflow; for infinity it loses NaN, and its gradient counts all of several
+    equal maxima; for 0 it takes two infinities for different.
     """
     if not (isinstance(x1, torch.Tensor) and isinstance(x2, torch.Tensor) and x1.dtype is x2.dtype):
         return False
@@ -30,9 +30,9 @@ def _is_theirs(x1: Raw, x2: Raw, p: float) -> bool:
 
 
 def _cdist(x1: Raw, x2: Raw, *, p: float = 2.0) -> Any:
-    if not _is_theirs(x1, x2, p):
+    if not _has_kernel(x1, x2, p):
         return default("cdist", x1, x2, p=p)
-    # By products of matrices it would lose half of the digits where rows are close.
+    # Not by matrix products, |x|² - 2xy + |y|²: the difference of close rows would lose half of its digits.
     return torch.cdist(x1, x2, p=float(p), compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -44,8 +44,8 @@ def _backward(g: torch.Tensor, x1: Raw, x2: Raw, out: torch.Tensor, p: float) ->
 def _cdist_vjp(
     xp: Namespace, g: torch.Tensor, x1: Raw, x2: Raw, x1_watched: bool, x2_watched: bool, out: torch.Tensor, p: float
 ) -> tuple[Any, Any]:
-    """The cotangents of both."""
-    if _is_theirs(x1, x2, p):
+    """Return the cotangents of both inputs."""
+    if _has_kernel(x1, x2, p):
         return (
             _backward(g, x1, x2, out, p) if x1_watched else None,
             _backward(g.mT, x2, x1, out.mT, p) if x2_watched else None,

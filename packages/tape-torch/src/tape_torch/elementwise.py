@@ -1,4 +1,9 @@
-"""Elementwise functions of the standard: PyTorch's where both operands are of one dtype, and what it leaves out."""
+"""Elementwise functions of the standard.
+
+The fast path of two operands is PyTorch's function, for tensors of one dtype or a float tensor and a Python number. The
+slow path promotes the operands, and computes with unsigned integers of more than 8 bits, which PyTorch can only hold,
+through signed ones (see `promotion.bits` and `promotion.ordered`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from tape_torch.promotion import (
     cast,
     common,
     ordered,
-    together,
+    promote,
     unbits,
     unordered,
 )
@@ -29,11 +34,11 @@ _REAL = frozenset({bool, int, float})
 
 
 def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool = True) -> Kernel:
-    """A function of PyTorch with the standard's promotion.
+    """Return a kernel that calls a function of PyTorch with the standard's promotion.
 
     Args:
-        unsigned: what does it for unsigned integers of more than 8 bits; None if `function` does.
-        scalars: whether `function` takes a Python scalar on either side.
+        unsigned: the function for unsigned integers of more than 8 bits; None if `function` takes them.
+        scalars: True if `function` takes a Python scalar on either side.
     """
 
     def kernel(x1: Operand, x2: Operand) -> Any:
@@ -43,15 +48,15 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
                     try:
                         return function(x1, x2)
                     except NotImplementedError:
-                        return apart(x1, x2)
+                        return promoted(x1, x2)
             elif scalars and type(x2) in _REAL and x1.is_floating_point():
                 return function(x1, x2)
         elif scalars and type(x1) in _REAL and x2.is_floating_point():
             return function(x1, x2)
-        return apart(x1, x2)
+        return promoted(x1, x2)
 
-    def apart(x1: Operand, x2: Operand) -> Any:
-        a, b = together(x1, x2)
+    def promoted(x1: Operand, x2: Operand) -> Any:
+        a, b = promote(x1, x2)
         if unsigned is not None and a.dtype in SIGNED:
             return unsigned(a, b)
         return function(a, b)
@@ -60,7 +65,7 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
 
 
 def _ring(function: Kernel) -> Kernel:
-    """For unsigned integers, on their bits."""
+    """Return a kernel of a ring operation: on unsigned integers it works on their bits, modulo 2**n."""
     return _binary(function, lambda a, b: unbits(function(bits(a), bits(b)), a.dtype))
 
 
@@ -89,7 +94,7 @@ def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
     kernel = _binary(function, order, scalars=False)
 
     def choose(x1: Operand, x2: Operand) -> Any:
-        # Where a bound is NaN, clamp does nothing.
+        # clamp ignores a bound of NaN, but the result must be NaN.
         if type(x2) in _REAL:
             if x1.is_floating_point() and x2 == x2:
                 return clamp(x1, x2)
@@ -116,7 +121,8 @@ def _divide(x1: Operand, x2: Operand) -> Any:
 def _unsigned_floor_divide(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not torch.uint64:
         return torch.floor_divide(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
-    # By half of it, for which signed integers do; the rest is then less than twice the divisor.
+    # As Hacker's Delight (9-3) does: divide half of x, which fits into a signed integer, and double the quotient. It is
+    # then too small by at most 1, which the remainder shows. Divisors above 2**63 go into x at most once.
     x, y = bits(a), bits(b)
     large = y < 0
     divisor = torch.where(large, 1, y)
@@ -134,7 +140,7 @@ def _unsigned_right_shift(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not torch.uint64:
         return torch.bitwise_right_shift(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
     n = bits(b)
-    kept = torch.where(n == 0, -1, torch.bitwise_left_shift(1, 64 - n) - 1)  # without the copies of the first bit
+    kept = torch.where(n == 0, -1, torch.bitwise_left_shift(1, 64 - n) - 1)  # a signed shift copies the sign bit in
     return unbits((bits(a) >> n) & kept, a.dtype)
 
 
@@ -147,7 +153,7 @@ def _remainder(x1: Operand, x2: Operand) -> Any:
     out = torch.remainder(x1, x2)
     if not out.is_floating_point():
         return out
-    # It has the sign of the divisor; PyTorch gives 0 that of the dividend.
+    # The result has the sign of the divisor, also where it is 0; PyTorch's 0 has that of the dividend.
     return torch.where(out == 0, torch.copysign(out, x2), out)
 
 
@@ -161,12 +167,12 @@ def _logical(function: Kernel) -> Kernel:
 
 
 def _floating(function: Kernel) -> Kernel:
-    """Of two real floating operands; integers become those."""
+    """Return a kernel of two real floating operands; integers are converted to floats."""
 
     def convert(x1: Operand, x2: Operand) -> Any:
         if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype and x1.is_floating_point():
             return function(x1, x2)
-        a, b = together(x1, x2)
+        a, b = promote(x1, x2)
         dtype = FLOATING[a.dtype]
         return function(cast(a, dtype, a), cast(b, dtype, b))
 
@@ -177,7 +183,7 @@ def _floating(function: Kernel) -> Kernel:
 
 
 def _real(function: Kernel) -> Kernel:
-    """A function of real or complex numbers; integers become the floating dtype that NumPy gives them."""
+    """Return a kernel of real or complex numbers; integers are converted to the floating dtype that NumPy uses."""
 
     def kernel(x: Tensor) -> Any:
         if x.is_floating_point():
@@ -217,7 +223,7 @@ def _round(x: Tensor) -> Tensor:
     return torch.round(x)
 
 
-def _rounded(function: Kernel) -> Kernel:
+def _rounding(function: Kernel) -> Kernel:
     def kernel(x: Tensor) -> Tensor:
         return function(x) if x.is_floating_point() else x.clone()
 
@@ -236,7 +242,7 @@ def _clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> 
     if scalars and x.is_floating_point() and all([b == b for b in bounds]):
         return torch.clamp(x, min, max)
     if not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.bool:
-        # A bound that the dtype cannot hold is none.
+        # A bound outside of the dtype's range bounds nothing, and would not convert to it.
         info = torch.iinfo(x.dtype)
         min = None if type(min) is int and min <= info.min else min
         max = None if type(max) is int and max >= info.max else max
@@ -312,11 +318,11 @@ KERNELS: dict[str, Kernel] = {
             "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
         )
     },
-    **{name: _rounded(getattr(torch, name)) for name in ("ceil", "floor", "trunc")},
+    **{name: _rounding(getattr(torch, name)) for name in ("ceil", "floor", "trunc")},
     "round": _round,
     "negative": _on_bits(torch.negative),
     "square": _on_bits(torch.square),
-    "positive": torch.clone,  # torch.positive is the same tensor
+    "positive": torch.clone,  # torch.positive returns its argument itself
     "abs": _abs,
     "sign": _sign,
     "conj": torch.conj_physical,

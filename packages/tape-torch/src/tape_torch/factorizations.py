@@ -1,4 +1,4 @@
-"""Triangular systems, factors that are kept for the backward pass, and the exponential of matrices, by LAPACK."""
+"""Triangular systems and LU factors by LAPACK; the factors of `solve` are kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FLOATS = frozenset({torch.float32, torch.float64, torch.complex64, torch.comple
 
 
 def permutation_of(pivots: torch.Tensor, lu: torch.Tensor) -> Any:
-    """The order of the rows after LAPACK's swaps, without a loop: that in which P has its ones."""
+    """Convert LAPACK's row swaps to the order of the rows: the columns of the ones in the permutation matrix."""
     p = torch.lu_unpack(lu, pivots, unpack_data=False)[0]
     return p.real.argmax(-2) if p.dtype.is_complex else p.argmax(-2)
 
 
 def solve_triangular(a: torch.Tensor, b: torch.Tensor, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     fits = a.dtype is b.dtype and a.dtype in _FLOATS and a.ndim > 1 and a.shape[-1] == a.shape[-2] and b.ndim > 0
-    # Whether the diagonal has a 0 is asked on the CPU only: a GPU would have to be waited for.
+    # A 0 on the diagonal is looked for on the CPU only: on a GPU it would mean waiting for the device.
     if not fits or (not unit_diagonal and a.device.type == "cpu" and not torch.diagonal(a, 0, -2, -1).all()):
         return default("solve_triangular", a, b, lower=lower, unit_diagonal=unit_diagonal)
     x = b[:, None] if b.ndim == 1 else b

@@ -1,4 +1,9 @@
-"""`call`: a function of PyTorch as one op, which torch.autograd differentiates."""
+"""`call`: a function of PyTorch as one op of Tape, whose VJP is torch.autograd's.
+
+The function runs once, with grad enabled, on leaves of torch.autograd that stand for the inputs. Its graph (`_Graph`)
+is kept in the tape's record, and the rule of the op walks it backward. If the sweep itself is recorded, the rule builds
+the graph of the graph (`create_graph`), which becomes another op of this kind.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +36,14 @@ Function = Callable[..., Any]
 
 
 def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
-    """What `fn(*args, **kwargs)` gives, recorded as one op: torch.autograd differentiates it, to any order.
+    """Return `fn(*args, **kwargs)`, recorded as one op, which torch.autograd differentiates to any order.
 
     `fn` is any function of torch tensors, or a `torch.nn.Module`. It gets torch tensors in place of Tensors and
-    Variables, and what it returns comes back as Tensors, in the same structure of tuples, lists and dictionaries.
+    Variables. The tensors it returns come back as Tensors, in the same structure of tuples, lists and dictionaries.
 
-    Tapes watch its parameters, too: those of `fn` where it is a module, of modules that it names or that are among the
-    arguments, and tensors among the arguments that require grad. :func:`tape_torch.variables` has them as Variables.
-    The function runs once, so buffers, as of a batch norm, are updated once.
+    Tapes watch parameters, too: those of `fn` if it is a module, of modules that `fn` refers to by a name or a closure,
+    of modules among the arguments, and tensors among the arguments that require grad. :func:`tape_torch.variables`
+    returns them as Variables. The function runs once, so buffers, such as those of a batch norm, are updated once.
 
     >>> import torch
     >>> import tape_core as tc, tape_torch
@@ -49,8 +54,8 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     ['1.2689', '0.7311']
 
     Raises:
-        TypeError: an argument is on another backend, `fn` gives what is no tensor, or a tensor requires grad of which
-            nothing is known here, so that its gradient would be lost.
+        TypeError: an argument is on another backend, `fn` returns something that may hide a tensor, or the result
+            depends on a tensor that requires grad and is not among the arguments, so that its gradient would be lost.
         RuntimeError: `fn` writes into an argument.
     """
     if not callable(fn):
@@ -66,7 +71,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
                 continue
             leaf = variable_of(leaf)
         if isinstance(leaf, Tensor):
-            where = _argument(structure, k)
+            where = _argument_name(structure, k)
             _check_backend(leaf, label, where)
             given.append((where, leaf if type(leaf) is Tensor else leaf._read()))  # type: ignore[attr-defined]
             places.append(k)
@@ -77,29 +82,29 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     tensors += [variable_of(p, name.split(".", 2)[2])._read() for name, p in parameters.items()]
     active = ACTIVE.get()
     records = any([tape._key in t._slots for tape in active for t in tensors])
-    arrays = [_leaf(t._array) if records else t._array for t in tensors]
+    arrays = [_as_leaf(t._array) if records else t._array for t in tensors]
     for k, array in zip(places, arrays, strict=False):
         leaves[k] = array
     args, kwargs = structure.unflatten(leaves)
     versions = [_version(t) for _, t in given]
     with _running(records, label):
         if records and parameters:
-            holder = _Holder(fn, modules)
+            holder = _FunctionModule(fn, modules)
             values = dict(zip(parameters, arrays[len(given) :], strict=True))
             out = torch.func.functional_call(holder, values, args, kwargs)
         else:
             out = fn(*args, **kwargs)
     for (where, t), version in zip(given, versions, strict=True):
         if _version(t) != version:
-            raise RuntimeError(f"{label} writes into its argument {where}, whose value others hold; {_NOT_IN_PLACE}")
+            raise RuntimeError(f"{label} writes into its argument {where}, whose value others hold; {_IN_PLACE_HINT}")
     outs, out_structure = pytree.flatten(out)
     numbers = [k for k, o in enumerate(outs) if _is_tensor(o, label, out_structure, k)]
     backend = tensors[0].backend if tensors else _backend()
     if records:
-        unknown = _reached([outs[k] for k in numbers]).keys() - set(map(id, arrays))
+        unknown = _reachable_leaves([outs[k] for k in numbers]).keys() - set(map(id, arrays))
         if unknown:
             _refuse_unknown(label, [outs[k] for k in numbers], unknown)
-    for k, result in zip(numbers, _recorded(backend, tensors, arrays, [outs[k] for k in numbers]), strict=True):
+    for k, result in zip(numbers, _record(backend, tensors, arrays, [outs[k] for k in numbers]), strict=True):
         outs[k] = result
     return pytree.unflatten(out_structure, outs)
 
@@ -108,10 +113,10 @@ _DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel",
 
 
 def _refuse_distributed(modules: Sequence[torch.nn.Module], label: str) -> None:
-    """Modules that exchange gradients in hooks of `backward()`: it does not run here, each process would train alone.
+    """Refuse modules that exchange gradients in hooks of `backward()`, which does not run here.
 
     Raises:
-        TypeError: a module, or one inside of it, is one.
+        TypeError: a module, or one inside of it, is of such a class.
     """
     for module in modules:
         for part in module.modules():
@@ -124,36 +129,41 @@ def _refuse_distributed(modules: Sequence[torch.nn.Module], label: str) -> None:
                     )
 
 
-# -- what is computed, as an op
+# -- the op
 
 
 class _Graph:
-    """Tensors of which torch.autograd knows how they came about, and the leaves they came from."""
+    """A graph of torch.autograd: its outputs, its leaves, and the nodes whose backward function is replaced."""
 
-    __slots__ = ("leaves", "mended", "outs")
+    __slots__ = ("leaves", "outs", "replaced_nodes")
 
-    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], mended: Sequence[Any]) -> None:
+    def __init__(
+        self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], replaced_nodes: Sequence[Any]
+    ) -> None:
         self.leaves = tuple(leaves)
         self.outs = tuple(outs)
-        self.mended = tuple(mended)  # nodes of the graph
+        self.replaced_nodes = tuple(replaced_nodes)
 
     def cotangents(
         self, gs: Sequence[torch.Tensor | None], watched: Sequence[bool], *, create_graph: bool = False
     ) -> list[Any]:
-        """Those of the leaves that are watched, None for others and where nothing flows; plain transposes."""
-        used = [(o, _conj(_as(g, o))) for o, g in zip(self.outs, gs, strict=True) if g is not None]
-        hooks = [node.register_hook(_logcumsumexp_backward(node)) for node in self.mended]
+        """Return the cotangents of the watched leaves; None for others, and where nothing flows.
+
+        They are plain transposes, as all of Tape's rules, so the complex ones of torch.autograd are conjugated.
+        """
+        used = [(o, _conj(_cast_like(g, o))) for o, g in zip(self.outs, gs, strict=True) if g is not None]
+        hooks = [node.register_hook(_logcumsumexp_backward(node)) for node in self.replaced_nodes]
         try:
             found = torch.autograd.grad(
                 [o for o, _ in used],
                 [leaf for leaf, w in zip(self.leaves, watched, strict=True) if w],
                 [g for _, g in used],
-                retain_graph=True,  # a persistent tape comes again; with its record the graph goes, too
+                retain_graph=True,  # a persistent tape may ask again; the graph is freed with the tape's record
                 create_graph=create_graph,
                 allow_unused=True,
             )
         finally:
-            for hook in hooks:  # one that stayed would be a reference cycle
+            for hook in hooks:  # one left behind would make a reference cycle
                 hook.remove()
         each = iter(found)
         return [_conj(next(each)) if w else None for w in watched]
@@ -167,22 +177,22 @@ def _pull(
         with torch.inference_mode(False):
             return graph.cotangents(gs, arrays_watched)
     if any([t is not None and t.backend.level for t in gs]):
-        return _each(xp, gs, arrays, arrays_watched, graph)
+        return _pull_each_example(xp, gs, arrays, arrays_watched, graph)
     # The sweep is recorded. Its derivatives are torch.autograd's as well, by the graph of the graph.
     seeds = [t for t in gs if t is not None]
-    leaves = [_leaf(t._array) for t in seeds]
+    leaves = [_as_leaf(t._array) for t in seeds]
     each = iter(leaves)
     with torch.inference_mode(False), torch.enable_grad():
         found = graph.cotangents([None if t is None else next(each) for t in gs], arrays_watched, create_graph=True)
     flowing = [d for d in found if d is not None]
-    results = iter(_recorded(arrays[0].backend, [*seeds, *arrays], [*leaves, *graph.leaves], flowing))
+    results = iter(_record(arrays[0].backend, [*seeds, *arrays], [*leaves, *graph.leaves], flowing))
     return [None if d is None else next(results) for d in found]
 
 
-def _each(
+def _pull_each_example(
     xp: Namespace, gs: Sequence[Any], arrays: Sequence[Tensor], watched: Sequence[bool], graph: _Graph
 ) -> list[Any]:
-    """As `_pull`, one example of a batch of cotangents after the other: torch.autograd sees no batch."""
+    """Call `_pull` for one example of a batch of cotangents after the other: torch.autograd cannot see Tape's vmap."""
     top = max([t.backend for t in gs if t is not None], key=lambda backend: backend.level)
     inside = [None if t is None or t.backend is not top else t._array for t in gs]
     axis = next((a.axis for a in inside if a is not None and a.axis is not None), None)
@@ -201,45 +211,45 @@ def _each(
 
 
 class _CallOp(Op):
-    """An op that no registry has: what it computes is different in each call."""
+    """An op that is in no registry, since each call computes another function."""
 
     foreign = True
 
     def bind(self, backend: Backend) -> tuple[Function, Plans]:
-        """One kernel for all: the values are there."""
-        return self.bound(backend, _values, Plans(self, self.compiled, None, backend))
+        """Bind the one kernel there is, on every backend: it returns values that are computed already."""
+        return self.bound(backend, _computed_values, Plans(self, self.compiled, None, backend))
 
 
-def _values(arrays: object, /, *, graph: _Graph) -> Any:
+def _computed_values(arrays: object, /, *, graph: _Graph) -> Any:
     outs = tuple([o.detach() for o in graph.outs])
     return outs if len(outs) > 1 else outs[0]
 
 
 def torch_call(arrays: object, /, *, graph: _Graph) -> Any:
-    """The results of a function of PyTorch."""
+    """Return the results of a function of PyTorch."""
 
 
 _op = _CallOp(torch_call, {"arrays": vjp(_pull)}, form="op", sequence=True, materialize=False)
 
 
-def _recorded(
+def _record(
     backend: Backend, tensors: Sequence[Tensor], leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> list[Tensor]:
-    """Tensors of `outs`, recorded as a function of `tensors`, whose arrays are those of `leaves`."""
+    """Wrap `outs` as Tensors, recorded as a function of `tensors`, whose leaves in PyTorch's graph are `leaves`."""
     flowing = [o for o in outs if o.requires_grad]
-    mended: list[Any] = []
-    reached = _reached(flowing, mended) if any([leaf.requires_grad for leaf in leaves]) else {}
+    replaced_nodes: list[Any] = []
+    reached = _reachable_leaves(flowing, replaced_nodes) if any([leaf.requires_grad for leaf in leaves]) else {}
     inputs = [(t, leaf) for t, leaf in zip(tensors, leaves, strict=True) if id(leaf) in reached]
     if not inputs:
         return [wrap(o.detach(), backend) for o in outs]
-    graph = _Graph([leaf for _, leaf in inputs], flowing, mended)
+    graph = _Graph([leaf for _, leaf in inputs], flowing, replaced_nodes)
     found = _op.function([t for t, _ in inputs], graph=graph)
     each = iter(found if type(found) is tuple else (found,))
     return [next(each) if o.requires_grad else wrap(o.detach(), backend) for o in outs]
 
 
-def _reached(outs: Sequence[torch.Tensor], mended: list[Any] | None = None) -> dict[int, torch.Tensor]:
-    """The leaves that a graph leads back to, by id; in `mended` nodes that are to have another rule than PyTorch's."""
+def _reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
+    """Return the leaves that a graph leads back to, by id; append nodes with a faulty rule to `replaced_nodes`."""
     leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
     todo: list[Any] = [o.grad_fn for o in outs if o.grad_fn is not None]
     seen = set(todo)
@@ -248,8 +258,8 @@ def _reached(outs: Sequence[torch.Tensor], mended: list[Any] | None = None) -> d
         name = type(node).__name__
         if name == "AccumulateGrad":
             leaves[id(node.variable)] = node.variable
-        elif name == "LogcumsumexpBackward0" and mended is not None:
-            mended.append(node)
+        elif name == "LogcumsumexpBackward0" and replaced_nodes is not None:
+            replaced_nodes.append(node)
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
@@ -258,10 +268,10 @@ def _reached(outs: Sequence[torch.Tensor], mended: list[Any] | None = None) -> d
 
 
 def _logcumsumexp_backward(node: Any) -> Any:
-    """A hook that puts Tape's own rule in the place of PyTorch's.
+    """Return a hook that replaces PyTorch's rule of logcumsumexp by Tape's.
 
-    PyTorch's takes logarithms of the cotangents. It gives the right numbers, but its derivative by a cotangent is 0
-    where that is 0, and NaN behind it, so that second derivatives are wrong.
+    PyTorch's rule takes logarithms of the cotangents. Its numbers are right, but its derivative with respect to a
+    cotangent of 0 is 0, and NaN after it, so second derivatives are wrong.
     """
     rule: Any = registry["logcumsumexp"].rules["x"]
 
@@ -269,15 +279,15 @@ def _logcumsumexp_backward(node: Any) -> Any:
         x, dim = node._saved_self, node._saved_dim
         if x.ndim == 0 or x.dtype not in (torch.float32, torch.float64):
             return found
-        dim -= (dim >= 1 << 63) << 64  # a negative one comes without its sign
+        dim -= (dim >= 1 << 63) << 64  # PyTorch shows a negative one as an unsigned integer
         return (rule.fn(_backend().xp, gs[0], x, node._saved_result, dim, False),)
 
     return backward
 
 
-def _leaf(array: torch.Tensor) -> torch.Tensor:
-    """The same values, as what torch.autograd differentiates with respect to."""
-    if array.is_inference():
+def _as_leaf(array: torch.Tensor) -> torch.Tensor:
+    """Return a leaf of torch.autograd with the values, and the memory, of an array."""
+    if array.is_inference():  # torch.autograd records nothing of inference tensors
         with torch.inference_mode(False):
             array = array.clone()
     else:
@@ -286,11 +296,11 @@ def _leaf(array: torch.Tensor) -> torch.Tensor:
 
 
 def _conj(g: torch.Tensor | None) -> Any:
-    """Rules are plain transposes, PyTorch's are conjugated."""
+    """Conjugate a complex cotangent: Tape's rules are plain transposes, PyTorch's are conjugated."""
     return torch.conj_physical(g) if g is not None and g.is_complex() else g
 
 
-def _as(g: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+def _cast_like(g: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     if g.dtype is out.dtype:
         return g
     return (g.real if g.is_complex() and not out.is_complex() else g).to(out.dtype)
@@ -298,7 +308,7 @@ def _as(g: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _running(records: bool, label: str) -> Iterator[None]:
-    """While `fn` runs."""
+    """Context while `fn` runs: with or without torch.autograd, and refusing tensors of the wrong library."""
     with ExitStack() as stack:
         if records:
             stack.enter_context(torch.inference_mode(False))
@@ -308,13 +318,13 @@ def _running(records: bool, label: str) -> Iterator[None]:
             yield
         except RuntimeError as error:
             if "leaf Variable" in str(error) and "in-place" in str(error):
-                raise RuntimeError(f"{label} writes into an argument, whose value others hold; {_NOT_IN_PLACE}") from (
+                raise RuntimeError(f"{label} writes into an argument, whose value others hold; {_IN_PLACE_HINT}") from (
                     error
                 )
             raise
 
 
-_NOT_IN_PLACE = "use the function that is not in place, or write into a clone() of it"
+_IN_PLACE_HINT = "use the function that is not in place, or write into a clone() of it"
 
 
 # -- arguments and results
@@ -349,8 +359,8 @@ def _check_backend(tensor: Tensor, label: str, where: str) -> None:
         )
 
 
-def _argument(structure: pytree.Structure, k: int) -> str:
-    """How messages name an argument: `0`, `weights`, `1['x']`."""
+def _argument_name(structure: pytree.Structure, k: int) -> str:
+    """Return the name of an argument for messages: `0`, `weights`, `1['x']`."""
     kind, first, *rest = structure.paths()[k]
     return f"{first if kind == 0 else str(first)}{''.join(f'[{part!r}]' for part in rest)}"
 
@@ -360,6 +370,7 @@ def _version(tensor: Tensor) -> int:
     return 0 if array.is_inference() else array._version
 
 
+# Results that cannot hide a tensor, and are returned as they are.
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, type(None), slice, range)
 
 
@@ -379,7 +390,7 @@ def _is_tensor(value: object, label: str, structure: pytree.Structure, k: int) -
 
 
 def _refuse_unknown(label: str, outs: Sequence[torch.Tensor], unknown: set[int]) -> None:
-    reached = _reached(outs)
+    reached = _reachable_leaves(outs)
     shapes = ", ".join(str(tuple(reached[name].shape)) for name in unknown)
     raise TypeError(
         f"{label}: the result depends on tensors that require grad and are no arguments, of shape {shapes}: their "
@@ -391,8 +402,8 @@ def _refuse_unknown(label: str, outs: Sequence[torch.Tensor], unknown: set[int])
 # -- modules
 
 
-class _Holder(torch.nn.Module):
-    """What `functional_call` needs to run a function with other values for the parameters of several modules."""
+class _FunctionModule(torch.nn.Module):
+    """A module around a function: `functional_call` runs it with other values for the parameters of several modules."""
 
     function: Function
 
@@ -402,12 +413,12 @@ class _Holder(torch.nn.Module):
         self.held = torch.nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives."""
+        """Call the function."""
         return self.function(*args, **kwargs)
 
 
 def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor]:
-    """The trainable parameters, each once, by the name that a `_Holder` of the modules has for them."""
+    """Return the trainable parameters, each once, by their names in a `_FunctionModule` of the modules."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
     for k, module in enumerate(modules):
         for name, parameter in module.named_parameters():
@@ -417,15 +428,15 @@ def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor
 
 
 def _modules(fn: Function, leaves: Sequence[Any]) -> list[torch.nn.Module]:
-    """The modules that a function may use: itself, those it names, and those among its arguments."""
+    """Return the modules that a function may use: itself, those it refers to, and those among its arguments."""
     found: dict[int, torch.nn.Module] = {}
-    for value in (*_named_by(fn), *leaves):
+    for value in (*_referenced_objects(fn), *leaves):
         if isinstance(value, torch.nn.Module):
             found[id(value)] = value
     return list(found.values())
 
 
-def _named_by(fn: Any) -> Iterator[Any]:
+def _referenced_objects(fn: Any) -> Iterator[Any]:
     while isinstance(fn, functools.partial):
         yield from fn.args
         yield from fn.keywords.values()

@@ -1,8 +1,8 @@
-"""Indexing and updates of elements, as NumPy has them: PyTorch's own indexing differs in corners.
+"""Indexing and updates with NumPy's rules, where PyTorch's own indexing differs.
 
-A slice with a negative step becomes one with a positive step of the flipped array. An integer beside integer arrays is
-an array, which decides where their dimensions stand. Elements that a key may name twice are updated in the flat array,
-by their numbers.
+- A slice with a negative step, which PyTorch refuses, becomes one with a positive step of the flipped array.
+- An integer beside integer arrays counts as an array, which decides where the arrays' dimensions go in the result.
+- Where a key may name an element twice, updates work on the flat array, by each element's flat index.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tape_torch.promotion import SIGNED, Operand, bits, flip, unbits
 _SIMPLE = frozenset({int, type(None), type(...)})
 
 
-def _prepared(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]:
-    """`x` and a key that PyTorch reads as NumPy does, and the axes along which `x` was flipped for it."""
+def _normalize_key(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return `x`, maybe flipped, a key for it that PyTorch reads as NumPy would, and the axes that were flipped."""
     parts = list(key) if type(key) is tuple else [key]
     plain = True
     for part in parts:
@@ -32,7 +32,7 @@ def _prepared(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]:
             break
     if plain:
         return x, key, ()
-    parts = [_index(part, x) for part in parts]
+    parts = [_index_part(part, x) for part in parts]
     arrays = [part for part in parts if type(part) is Tensor]
     ndim = max([1 if part.dtype is torch.bool else part.ndim for part in arrays], default=0)
     if ndim:
@@ -53,8 +53,8 @@ def _prepared(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]:
     return flip(x, flipped) if flipped else x, tuple(parts), tuple(flipped)
 
 
-def _index(part: Any, x: Tensor) -> Any:
-    """Index arrays as tensors of bool or int64."""
+def _index_part(part: Any, x: Tensor) -> Any:
+    """Convert index arrays to tensors of bool or int64, and other parts of a key to Python's objects."""
     if type(part) is slice or type(part) in _SIMPLE:
         return part
     if hasattr(part, "dtype") and getattr(part, "shape", None) is not None:
@@ -71,7 +71,7 @@ def _index(part: Any, x: Tensor) -> Any:
 
 def _with_tensors(key: IndexKey, x: Tensor) -> tuple[Any, ...]:
     """A key for what is computed with functions of the standard, which take no arrays of NumPy."""
-    return tuple([_index(part, x) for part in (key if type(key) is tuple else (key,))])
+    return tuple([_index_part(part, x) for part in (key if type(key) is tuple else (key,))])
 
 
 def _is_integer(part: object) -> bool:
@@ -94,28 +94,28 @@ def _repeats(key: IndexKey) -> bool:
 def getitem(x: Tensor, key: IndexKey) -> Any:
     if type(key) is int:
         return x[key]
-    x, key, _ = _prepared(x, key)
+    x, key, _ = _normalize_key(x, key)
     return x[key]
 
 
-def _numbers(x: Tensor, key: IndexKey) -> Any:
-    """For each element of `x[key]` its number in the flat array."""
+def _flat_indices(x: Tensor, key: IndexKey) -> Any:
+    """Return the flat index into `x` of each element of `x[key]`."""
     if type(key) is Tensor and key.ndim and x.ndim == 1:
-        x[key]  # whose error is for an index out of bounds
+        x[key]  # raises the error for an index out of bounds
         return torch.where(key < 0, key + x.shape[0], key)
     every = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     return getitem(every, key)
 
 
 def _assign(out: Tensor, key: IndexKey, values: Operand) -> Any:
-    """`out[key] = values`, in the memory of `out` if it is not flipped."""
-    turned, key, flipped = _prepared(out, key)
-    turned[key] = values
-    return flip(turned, flipped) if flipped else turned
+    """Return `out` after `out[key] = values`, in its memory unless it has to be flipped for the key."""
+    target, key, flipped = _normalize_key(out, key)
+    target[key] = values
+    return flip(target, flipped) if flipped else target
 
 
-def _spread(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
-    """`values` as a flat tensor, an element for each that a key picks."""
+def _flat_values(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
+    """Broadcast `values` to the shape that a key selects, and flatten them."""
     if type(values) is not Tensor:
         values = torch.tensor(values, dtype=x.dtype, device=x.device)
     extra = values.ndim - len(shape)
@@ -124,8 +124,8 @@ def _spread(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
     return values.broadcast_to(shape).reshape(-1)
 
 
-def _rows_of(x: Tensor, key: IndexKey) -> tuple[int, Any] | None:
-    """An axis and the places along it, where a key is one array of them: negative ones count from the end."""
+def _rows_along_axis(x: Tensor, key: IndexKey) -> tuple[int, Any] | None:
+    """Return the axis and the indices along it, if a key is one array of integers after whole slices; else None."""
     parts = key if type(key) is tuple else (key,)
     axis = len(parts) - 1
     rows = parts[-1]
@@ -140,8 +140,8 @@ _WHOLE = slice(None)
 
 
 def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
-    """`values` added at `key`, in the memory of `out`; duplicates add up."""
-    found = _rows_of(out, key)
+    """Add `values` at `key` in the memory of `out`; duplicates add up."""
+    found = _rows_along_axis(out, key)
     if found is not None:
         axis, rows = found
         before, after = out.shape[:axis], out.shape[axis + 1 :]
@@ -149,8 +149,8 @@ def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
             values = torch.tensor(values, dtype=out.dtype, device=out.device)
         values = values.broadcast_to((*before, *rows.shape, *after)).reshape(*before, rows.numel(), *after)
         return out.index_add_(axis, rows.reshape(-1), values)
-    numbers = _numbers(out, key)
-    out.view(-1).index_add_(0, numbers.reshape(-1), _spread(values, numbers.shape, out))
+    numbers = _flat_indices(out, key)
+    out.view(-1).index_add_(0, numbers.reshape(-1), _flat_values(values, numbers.shape, out))
     return out
 
 
@@ -182,9 +182,10 @@ def setitem(x: Tensor, values: Operand, key: IndexKey) -> Any:
         values = values.to(x.dtype)
     if not _repeats(key):
         return _assign(out, key, values)
-    # PyTorch leaves open which of several values for one element stays. Here it is the last.
-    numbers = _numbers(out, key)
-    values = _spread(values, numbers.shape, out)
+    # PyTorch does not say which of several values for one element stays. Here it is the last, as in NumPy: the greatest
+    # position among the values that go to an element is found first.
+    numbers = _flat_indices(out, key)
+    values = _flat_values(values, numbers.shape, out)
     flat, order = numbers.reshape(-1), torch.arange(numbers.numel(), device=x.device)
     last = torch.full((out.numel(),), -1, dtype=torch.int64, device=x.device)
     last.scatter_reduce_(0, flat, order, "amax")
@@ -196,6 +197,7 @@ def _copy(x: Tensor) -> Any:
     return x.clone(memory_format=torch.contiguous_format)
 
 
+# The dtypes for which PyTorch has scatter_reduce_ on all devices.
 _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64})
 
 
@@ -208,8 +210,8 @@ def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callabl
             if type(values) is not Tensor:
                 values = torch.tensor(values, dtype=x.dtype, device=x.device)
             return _assign(out, key, combine(getitem(out, key), values))
-        numbers = _numbers(out, key)
-        out.view(-1).scatter_reduce_(0, numbers.reshape(-1), _spread(values, numbers.shape, out), how)
+        numbers = _flat_indices(out, key)
+        out.view(-1).scatter_reduce_(0, numbers.reshape(-1), _flat_values(values, numbers.shape, out), how)
         return out
 
     return kernel
@@ -237,12 +239,12 @@ def gather(params: Tensor, indices: Tensor) -> Any:
         try:
             return torch.embedding(params, indices)
         except IndexError:
-            pass  # some count from the end, or are out of bounds
+            pass  # negative indices, or ones out of bounds
     return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
 
 
 def take_along_axis(x: Tensor, indices: Tensor, *, axis: int = -1) -> Any:
-    """By `torch.gather`: `take_along_dim` wraps indices that are out of bounds around, without an error."""
+    """Gather along an axis by `torch.gather`; `take_along_dim` would wrap indices out of bounds without an error."""
     if x.dtype in SIGNED:
         return unbits(take_along_axis(bits(x), indices, axis=axis), x.dtype)
     if not -x.ndim <= axis < x.ndim:

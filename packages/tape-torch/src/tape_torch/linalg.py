@@ -1,4 +1,4 @@
-"""Matrix products, linear algebra and Fourier transforms: PyTorch's, by the standard's names of axes."""
+"""Matrix products, linear algebra and Fourier transforms: PyTorch's, with the standard's parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from tape_core.typing import Axis, Raw
 from torch import Tensor
 
-from tape_torch.promotion import SIGNED, bits, together, unbits
+from tape_torch.promotion import SIGNED, bits, promote, unbits
 from tape_torch.thresholds import MATMUL_MIN_ELEMENTS, MATMUL_NARROW_COLUMNS
 
 Kernel = Callable[..., Any]
@@ -19,7 +19,7 @@ _broadcast: Any = torch.broadcast_tensors
 
 def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
     if x1.dtype is not x2.dtype:
-        x1, x2 = together(x1, x2)
+        x1, x2 = promote(x1, x2)
     try:
         if (
             x1.numel() >= MATMUL_MIN_ELEMENTS
@@ -30,11 +30,11 @@ def _matmul(x1: Tensor, x2: Tensor) -> Tensor:
             return torch.matmul(x2.mT, x1.mT).mT.contiguous()
         return torch.matmul(x1, x2)
     except NotImplementedError:
-        return _whole_matmul(x1, x2)
+        return _integer_matmul(x1, x2)
 
 
-def _whole_matmul(x1: Tensor, x2: Tensor) -> Tensor:
-    """Of truth values, of unsigned integers, and of integers on devices that have no product of them."""
+def _integer_matmul(x1: Tensor, x2: Tensor) -> Tensor:
+    """Multiply matrices of bools or unsigned integers, or of integers on a device without a kernel for them."""
     dtype = x1.dtype
     if dtype is torch.bool:
         return _matmul(x1.to(torch.int64), x2.to(torch.int64)) != 0
@@ -51,13 +51,13 @@ def _whole_matmul(x1: Tensor, x2: Tensor) -> Tensor:
 def _vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     if x1.shape[axis] != x2.shape[axis]:
         raise ValueError(f"axis {axis} has the lengths {x1.shape[axis]} and {x2.shape[axis]}")
-    x1, x2 = together(x1, x2)
+    x1, x2 = promote(x1, x2)
     x1, x2 = x1.movedim(axis, -1), x2.movedim(axis, -1)
     return _matmul(x1.conj()[..., None, :], x2[..., :, None])[..., 0, 0]
 
 
 def _cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Any:
-    x1, x2 = together(x1, x2)
+    x1, x2 = promote(x1, x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"axis {axis} must have the length 3, got {x1.shape[axis]} and {x2.shape[axis]}")
     x1, x2 = _broadcast(x1, x2)
@@ -67,12 +67,12 @@ def _cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Any:
 
 
 def _solve(x1: Tensor, x2: Tensor) -> Any:
-    x1, x2 = together(x1, x2)
+    x1, x2 = promote(x1, x2)
     if x2.ndim == 1:
         if x1.shape[-1] != len(x2):
             raise ValueError(f"x2 must have the length {x1.shape[-1]}, got {len(x2)}")
         return _linalg.solve(x1, x2[:, None])[..., 0]
-    # PyTorch takes some stacks of matrices for stacks of vectors.
+    # The standard: x2 is a vector only if it has one dimension. PyTorch would take this stack of matrices for vectors.
     if x1.ndim == x2.ndim + 1 and x1.shape[:-1] == x2.shape:
         x2 = x2[None]
     return _linalg.solve(x1, x2)
@@ -87,16 +87,16 @@ def _vector_norm(x: Tensor, *, axis: Axis = None, keepdims: bool = False, ord: f
         size = torch.abs(x)
         return (size != 0).to(size.dtype) if ord == 0 else size
     if ord == 0 and x.is_complex():
-        x = x.abs()  # PyTorch counts in complex numbers, and warns of making real ones of them
+        x = x.abs()  # PyTorch would count in complex numbers, and warn when it drops the imaginary part
     return _linalg.vector_norm(x, ord, axis, keepdims)
 
 
-def _relative(x: Tensor, rtol: Raw) -> Any:
-    """How large, relative to the largest, a singular value must be to count."""
+def _relative_tolerance(x: Tensor, rtol: Raw) -> Any:
+    """Return the size, relative to the largest, above which a singular value counts as nonzero."""
     if rtol is None:
         dtype = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(x.dtype, x.dtype)
         return max(x.shape[-2:]) * torch.finfo(dtype).eps
-    return getattr(rtol, "array", rtol)  # a Tensor of Tape, for each matrix of a stack its own
+    return getattr(rtol, "array", rtol)  # a Tensor has one tolerance for each matrix of a stack
 
 
 def _matrix_transpose(x: Tensor) -> Tensor:
@@ -111,13 +111,13 @@ def _matrix_rank(x: Tensor, *, rtol: Raw = None) -> Tensor:
     values = _linalg.svdvals(x)
     if 0 in values.shape[-1:]:
         return torch.zeros(values.shape[:-1], dtype=torch.int64, device=x.device)
-    rtol = _relative(x, rtol)
+    rtol = _relative_tolerance(x, rtol)
     rtol = rtol[..., None] if isinstance(rtol, Tensor) else rtol
     return torch.sum(values > torch.amax(values, -1, keepdim=True) * rtol, -1)
 
 
-def _checked(function: Kernel) -> Kernel:
-    """A matrix that has no such decomposition is a ValueError, as it is elsewhere."""
+def _with_value_errors(function: Kernel) -> Kernel:
+    """Raise a ValueError for a matrix without such a decomposition, as other backends do."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -129,14 +129,14 @@ def _checked(function: Kernel) -> Kernel:
 
 
 def _eigvals(x: Tensor) -> Tensor:
-    if not torch.isfinite(x).all():  # which crashes the process; PyTorch looks for it in `eig` alone
+    if not torch.isfinite(x).all():  # LAPACK would crash the process; PyTorch checks for it only in `eig`
         raise ValueError("x must have no infinite elements and no NaN")
     found: Tensor = _linalg.eigvals(x)
     return found
 
 
 def _inexact(x: Tensor) -> Tensor:
-    """PyTorch transforms integers in float32."""
+    """Convert integers to float64, as NumPy does; PyTorch would transform them in float32."""
     return x if x.is_floating_point() or x.is_complex() else x.to(torch.float64)
 
 
@@ -161,17 +161,17 @@ KERNELS: dict[str, Kernel] = {
     "matrix_transpose": _matrix_transpose,
     "vecdot": _vecdot,
     "cross": _cross,
-    "solve": _checked(_solve),
+    "solve": _with_value_errors(_solve),
     "diagonal": _diagonal,
     "vector_norm": _vector_norm,
-    "eigvals": _checked(_eigvals),
+    "eigvals": _with_value_errors(_eigvals),
     "matrix_rank": _matrix_rank,
-    "pinv": _checked(lambda x, *, rtol=None: _linalg.pinv(x, rtol=_relative(x, rtol))),
-    "cholesky": _checked(lambda x, *, upper=False: _linalg.cholesky(x, upper=upper)),
+    "pinv": _with_value_errors(lambda x, *, rtol=None: _linalg.pinv(x, rtol=_relative_tolerance(x, rtol))),
+    "cholesky": _with_value_errors(lambda x, *, upper=False: _linalg.cholesky(x, upper=upper)),
     "qr": lambda x, *, mode="reduced": tuple(_linalg.qr(x, mode)),
-    "svd": _checked(lambda x, *, full_matrices=True: tuple(_linalg.svd(x, full_matrices))),
+    "svd": _with_value_errors(lambda x, *, full_matrices=True: tuple(_linalg.svd(x, full_matrices))),
     **{
-        name: _checked(getattr(torch.linalg, name))
+        name: _with_value_errors(getattr(torch.linalg, name))
         for name in ("inv", "det", "slogdet", "eig", "eigh", "eigvalsh", "svdvals")
     },
     **{name: _one_axis(getattr(torch.fft, name)) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},

@@ -1,6 +1,6 @@
-"""Functions of neural networks as PyTorch has them fused: one kernel forward, one backward.
+"""Activations, softmax, losses and dropout by PyTorch's fused kernels: one forward, one backward.
 
-PyTorch's functions are of real floating numbers. Where the op takes others, the default kernel computes it.
+PyTorch's kernels take real floating numbers. For other dtypes that the op takes, the default kernel computes it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _tanh_backward = aten("tanh_backward")
 
 
 def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that is PyTorch's function on real floating numbers."""
+    """Return a kernel that is PyTorch's `function` for real floating numbers, and the default kernel for others."""
 
     def kernel(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return function(x, *args, **kwargs) if x.is_floating_point() else default(name, x, *args, **kwargs)
@@ -41,7 +41,7 @@ def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 # -- activations
 
-_FAR = 50.0  # above it log(1 + exp(x)) is x in float64, too
+_SOFTPLUS_LINEAR = 50.0  # from here on log(1 + exp(x)) is x, in float64 too; PyTorch's own threshold is 20
 
 
 def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
@@ -55,14 +55,14 @@ def _gelu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor, approximate: bool
 
 
 def _tanh_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
-    # For complex numbers PyTorch's conjugates.
+    # Tape's rules do not conjugate; PyTorch's kernel does.
     return g * (1 - out * out) if out.is_complex() else _tanh_backward(g, out)
 
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,
-    "softplus": lambda x: functional.softplus(x, threshold=_FAR),
+    "softplus": lambda x: functional.softplus(x, threshold=_SOFTPLUS_LINEAR),
     "silu": functional.silu,
     "gelu": _gelu,
     "leaky_relu": lambda x, slope=0.01: functional.leaky_relu(x, slope),
@@ -74,24 +74,24 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "mish": functional.mish,
 }
 
-# Not here: elu, selu and hard_silu, in which PyTorch loses NaN or infinities, and hard_sigmoid, whose backward takes
-# 1 / 6 in single precision. Their own rules are exact.
+# elu, selu and hard_silu are missing, since PyTorch's rules lose NaN or infinities, and hard_sigmoid, whose backward
+# kernel has 1 / 6 in single precision. The rules of the ops are exact.
 _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
-    # That of the threshold, which PyTorch uses, lets the cotangent through where the input is NaN.
+    # Not by threshold_backward, as in PyTorch: that lets the cotangent through where the input is NaN.
     "relu": lambda xp, g, out: _leaky_relu_backward(g, out, 0.0, False),
     "sigmoid": lambda xp, g, out: _sigmoid_backward(g, out),
     "tanh": _tanh_vjp,
-    "softplus": lambda xp, g, x: _softplus_backward(g, x, 1, _FAR),
+    "softplus": lambda xp, g, x: _softplus_backward(g, x, 1, _SOFTPLUS_LINEAR),
     "silu": lambda xp, g, x: _silu_backward(g, x),
     "gelu": _gelu_vjp,
     "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
     "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
-    "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _FAR),
+    "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR),
     "mish": lambda xp, g, x: _mish_backward(g, x),
 }
 
 
-# -- softmax and what is made of it
+# -- softmax and losses
 
 
 def _softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
@@ -121,7 +121,7 @@ def _logsumexp_vjp(
     return torch.sub(x, out.masked_fill(out == -torch.inf, 0)).exp_().mul_(g)
 
 
-_IGNORED = -(1 << 62)  # a label of PyTorch's that has no loss: none of ours
+_NO_IGNORED_LABEL = -(1 << 62)  # PyTorch's ignore_index, a label without a loss: one that nobody has
 
 
 def _cross_entropy_keeping(
@@ -130,33 +130,34 @@ def _cross_entropy_keeping(
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
     if not logits.is_floating_point():
         return default("cross_entropy", logits, labels, axis=axis), ()
-    lines = torch.log_softmax(logits, axis)
+    log_probabilities = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
-    is_small = lines.numel() <= CROSS_ENTROPY_KEEP_MAX_ELEMENTS
-    if is_small and lines.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64:
+    is_small = log_probabilities.numel() <= CROSS_ENTROPY_KEEP_MAX_ELEMENTS
+    if is_small and log_probabilities.ndim == 2 and axis in (-1, 1) and labels.dtype is torch.int64:
         try:
-            out, weight = _nll_loss(lines, labels, None, 0, _IGNORED)
+            out, weight = _nll_loss(log_probabilities, labels, None, 0, _NO_IGNORED_LABEL)
         except IndexError as error:
             raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
-        return out, (lines, weight)
+        return out, (log_probabilities, weight)
     try:
         # On CUDA a label that is out of bounds is an assertion on the device; asking here would wait for it.
-        out = lines.gather(axis, labels.long().unsqueeze(axis)).squeeze(axis).neg_()
+        out = log_probabilities.gather(axis, labels.long().unsqueeze(axis)).squeeze(axis).neg_()
     except RuntimeError as error:
         if labels.device.type != "cpu" or not labels.numel():
             raise
         raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
     if is_small:
-        return out, (lines,)
-    # The rule of a sweep that is recorded needs the logits. The lines are they, less a number for each.
-    return out, (logits.amax(axis, True), lines.amax(axis, True))
+        return out, (log_probabilities,)
+    # Large: keep two numbers per example. log_softmax is the logits minus one number, which the rule finds from the
+    # greatest logit and its log-probability; the logits themselves are kept anyway, for a sweep that is recorded.
+    return out, (logits.amax(axis, True), log_probabilities.amax(axis, True))
 
 
 def _is_bool(x: torch.Tensor) -> bool:
     return bool(x.dtype is torch.bool)
 
 
-def _weights_less_one(d: torch.Tensor, g: torch.Tensor, labels: torch.Tensor, axis: int) -> Any:
+def _minus_one_hot(d: torch.Tensor, g: torch.Tensor, labels: torch.Tensor, axis: int) -> Any:
     """`(d - one_hot(labels)) * g`, in the memory of `d`."""
     g = g.unsqueeze(axis)
     return d.mul_(g).scatter_add_(axis, labels.long().unsqueeze(axis), -g)
@@ -168,16 +169,16 @@ def _cross_entropy_rule(
     if not kept:
         return xp.cross_entropy_vjp(g, logits, labels, axis=axis)
     if len(kept) == 2 and kept[1].ndim == 0:
-        d = _nll_loss_backward(g, kept[0], labels, None, 0, _IGNORED, kept[1])
+        d = _nll_loss_backward(g, kept[0], labels, None, 0, _NO_IGNORED_LABEL, kept[1])
         return torch._log_softmax_backward_data(d, kept[0], 1, logits.dtype)
     weights = kept[0].exp() if len(kept) == 1 else torch.sub(logits, kept[0]).add_(kept[1]).exp_()
-    return _weights_less_one(weights, g, labels, axis)
+    return _minus_one_hot(weights, g, labels, axis)
 
 
 def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1) -> Any:
     if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
         return default("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
-    return _weights_less_one(torch.softmax(logits, axis), cotangent, labels, axis)
+    return _minus_one_hot(torch.softmax(logits, axis), cotangent, labels, axis)
 
 
 def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | None = None, axis: int = -1) -> Any:
@@ -194,7 +195,7 @@ def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | Non
 def _drop(x: torch.Tensor, keep: torch.Tensor, *, rate: float) -> Any:
     if not (x.is_floating_point() and _is_bool(keep)):
         return default("drop", x, keep, rate=rate)
-    # Not a product with the mask: what is dropped is 0, also where it is infinite or NaN.
+    # Not a product with the mask: dropped elements are 0, even if they are infinite or NaN.
     return torch.where(keep, x, 0).mul_(0.0 if rate == 1 else 1 / (1 - rate))
 
 

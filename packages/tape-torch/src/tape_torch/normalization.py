@@ -1,4 +1,4 @@
-"""Normalisation by PyTorch's layer, batch and group norms, where the axes are theirs."""
+"""Normalization by PyTorch's kernels for layer, batch and group norms, where the op's axes match one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _native_layer_norm_backward = aten("native_layer_norm_backward")
 
 
 class _Layer(NamedTuple):
-    """Over the last axes, scale and offset of their shape."""
+    """Normalization over the last axes; scale and offset have their shape."""
 
     shape: tuple[int, ...]
 
@@ -27,8 +27,8 @@ class _Layer(NamedTuple):
     ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         out, mean, r = torch.native_layer_norm(x, self.shape, scale, offset, epsilon)
         axes = tuple(range(x.ndim - len(self.shape), x.ndim))
-        # Of half precision, the moments are so on the CPU, and single on CUDA.
-        variance = _variance(r.to(_wide(r.dtype)), epsilon).squeeze(axes)
+        # For inputs of half precision, PyTorch's moments are of half precision on the CPU, and of single on CUDA.
+        variance = _variance_of_reciprocal_root(r.to(_moment_dtype(r.dtype)), epsilon).squeeze(axes)
         return out, mean.squeeze(axes).to(x.dtype), variance.to(x.dtype), (mean, r)
 
     def backward(
@@ -44,7 +44,7 @@ class _Layer(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Over all axes but that of the channels."""
+    """Normalization over all axes but that of the channels."""
 
     axis: int
     epsilon: float
@@ -53,10 +53,11 @@ class _Batch(NamedTuple):
         self, x: torch.Tensor, scale: torch.Tensor | None, offset: torch.Tensor | None, epsilon: float
     ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
         x = x.movedim(self.axis, 1)
-        # Running averages that forget everything: the moments themselves, to rounding also where they are small.
-        running = torch.zeros(2, x.shape[1], dtype=_wide(x.dtype), device=x.device)
+        # Running averages with momentum 1 are the moments of this batch, and more accurate for small variances than
+        # anything computed from `r`.
+        running = torch.zeros(2, x.shape[1], dtype=_moment_dtype(x.dtype), device=x.device)
         out, mean, r = torch.native_batch_norm(
-            x, _flat(scale), _flat(offset), running[0], running[1], True, 1.0, epsilon
+            x, _flatten(scale), _flatten(offset), running[0], running[1], True, 1.0, epsilon
         )
         n = x.numel() // x.shape[1]
         variance = (running[1] * ((n - 1) / n)).to(x.dtype)
@@ -72,24 +73,24 @@ class _Batch(NamedTuple):
         watched: list[bool],
     ) -> Any:
         x, g = x.movedim(self.axis, 1), g.movedim(self.axis, 1)
-        # It is given moments and looks for no running ones.
+        # With training=True the kernel takes the moments that it is given, and needs no running ones.
         d_x, d_scale, d_offset = _native_batch_norm_backward(
-            g, x, _flat(scale), None, None, *kept, True, self.epsilon, watched
+            g, x, _flatten(scale), None, None, *kept, True, self.epsilon, watched
         )
         d_x = d_x.movedim(1, self.axis) if watched[0] else None
-        return d_x, _like(d_scale, scale), _like(d_offset, offset)
+        return d_x, _reshape_like(d_scale, scale), _reshape_like(d_offset, offset)
 
 
 class _Group(NamedTuple):
-    """Over the last axes but the first two, scale and offset with a number for each channel."""
+    """Normalization over all axes but the first two; scale and offset have a number for each channel."""
 
     sizes: tuple[int, int, int, int]  # examples, channels, their elements, groups
 
     def forward(
         self, x: torch.Tensor, scale: torch.Tensor | None, offset: torch.Tensor | None, epsilon: float
     ) -> tuple[Any, Any, Any, tuple[Any, ...]]:
-        out, mean, r = torch.native_group_norm(x.contiguous(), _flat(scale), _flat(offset), *self.sizes, epsilon)
-        return out, mean, _variance(r, epsilon), (mean, r)
+        out, mean, r = torch.native_group_norm(x.contiguous(), _flatten(scale), _flatten(offset), *self.sizes, epsilon)
+        return out, mean, _variance_of_reciprocal_root(r, epsilon), (mean, r)
 
     def backward(
         self,
@@ -101,33 +102,35 @@ class _Group(NamedTuple):
         watched: list[bool],
     ) -> Any:
         d_x, d_scale, d_offset = _native_group_norm_backward(
-            g.contiguous(), x.contiguous(), *kept, _flat(scale), *self.sizes, watched
+            g.contiguous(), x.contiguous(), *kept, _flatten(scale), *self.sizes, watched
         )
-        return d_x, _like(d_scale, scale), _like(d_offset, offset)
+        return d_x, _reshape_like(d_scale, scale), _reshape_like(d_offset, offset)
 
 
-_Fused = _Layer | _Batch | _Group
+_PyTorchNorm = _Layer | _Batch | _Group
 
 
-def _flat(parameter: torch.Tensor | None) -> Any:
+def _flatten(parameter: torch.Tensor | None) -> Any:
     return None if parameter is None else parameter.reshape(-1)
 
 
-def _like(cotangent: torch.Tensor | None, parameter: torch.Tensor | None) -> Any:
+def _reshape_like(cotangent: torch.Tensor | None, parameter: torch.Tensor | None) -> Any:
     return cotangent if cotangent is None or parameter is None else cotangent.reshape(parameter.shape)
 
 
-def _wide(dtype: torch.dtype) -> Any:
+def _moment_dtype(dtype: torch.dtype) -> Any:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def _variance(r: torch.Tensor, epsilon: float) -> Any:
-    """Of 1 over the square root of variance and epsilon: exact to the rounding of their sum."""
+def _variance_of_reciprocal_root(r: torch.Tensor, epsilon: float) -> Any:
+    """Return the variance, given `r = 1 / sqrt(variance + epsilon)`; exact to the rounding of that sum."""
     return r.pow(-2).sub_(epsilon).clamp_(min=0)
 
 
-def _kind(x: torch.Tensor, scale: Raw, offset: Raw, axis: tuple[int, ...], epsilon: float) -> _Fused | None:
-    """Which of PyTorch's norms it is, or None."""
+def _matching_norm(
+    x: torch.Tensor, scale: Raw, offset: Raw, axis: tuple[int, ...], epsilon: float
+) -> _PyTorchNorm | None:
+    """Return the kernel of PyTorch that computes this normalization; None if there is none."""
     parameters = [p for p in (scale, offset) if p is not None]
     tensors = all(isinstance(p, torch.Tensor) and p.dtype is x.dtype for p in parameters)
     if not (x.is_floating_point() and x.numel() and tensors):
@@ -140,7 +143,7 @@ def _kind(x: torch.Tensor, scale: Raw, offset: Raw, axis: tuple[int, ...], epsil
     trailing = axes == tuple(range(last, ndim))
     if trailing and all(tuple(p.shape) == shape[last:] for p in parameters):
         return _Layer(shape[last:])
-    if _wide(x.dtype) is not x.dtype:
+    if _moment_dtype(x.dtype) is not x.dtype:
         return None
 
     def aligned(own: tuple[int, ...], channels: tuple[int, ...]) -> bool:
@@ -168,7 +171,7 @@ def _normalize_keeping(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
-    kind = _kind(x, scale, offset, axis, epsilon)
+    kind = _matching_norm(x, scale, offset, axis, epsilon)
     if kind is None:
         return default("normalize", x, scale, offset, axis=axis, epsilon=epsilon), ()
     out, mean, variance, kept = kind.forward(x, scale, offset, epsilon)
@@ -188,7 +191,7 @@ def _normalize_vjp(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """The cotangents of all three, in one pass over the elements."""
+    """Return the cotangents of all three inputs, in one pass over the elements."""
     if kept and g[0] is not None and g[1] is None and g[2] is None:
         kind, *moments = kept
         return kind.backward(g[0], x, scale, offset, moments, [x_watched, scale_watched, offset_watched])

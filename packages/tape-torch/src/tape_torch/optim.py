@@ -1,4 +1,4 @@
-"""The optimizers of PyTorch for Variables of Tape."""
+"""PyTorch's optimizers for Tape's Variables."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tape_core.typing import ArrayLike
 
 
 class Optimizer:
-    """An optimizer of torch.optim, with the interface of those of tape_nn.
+    """An optimizer of torch.optim with the interface of tape_nn's optimizers.
 
-    What PyTorch computes it computes with its own code, to the bit. What a tape has recorded keeps its values.
+    PyTorch's own code computes the updates, so results are the same to the bit. Values that a tape has recorded are not
+    overwritten.
 
     >>> import torch
     >>> import tape_core as tc, tape_torch
@@ -33,16 +34,16 @@ class Optimizer:
     [0.5, 1.0]
 
     Args:
-        kind: a class of torch.optim, such as `torch.optim.AdamW`, or a function that makes its optimizer of parameters.
-            Those that call a closure, such as `LBFGS`, are refused.
+        kind: a class of torch.optim, such as `torch.optim.AdamW`, or a function that takes parameters and returns an
+            optimizer. Optimizers that call a closure, such as `LBFGS`, are refused.
         variables: the Variables to update; or groups of them, each a dictionary with `"params"` and options of its own,
-            as torch.optim takes. Without, each Variable joins when it first has a gradient.
-        options: what `kind` takes, such as `lr=1e-3`.
+            as torch.optim takes. If left out, each Variable joins with its first gradient.
+        **options: the options of `kind`, such as `lr=1e-3`.
 
     Attributes:
         torch: the optimizer of PyTorch: for `torch.optim.lr_scheduler` and for its `param_groups`. Its parameters hold
             no values between updates.
-        iterations: how many updates were applied.
+        iterations: the number of updates applied.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class Optimizer:
     ) -> None:
         # By the Variable's id; the entry holds the Variable, so the id stays its own.
         self._parameters: dict[int, tuple[Variable, torch.nn.Parameter]] = {}
-        self._open = variables is None
+        self._accepts_new = variables is None
         self._warned: set[int] = set()
         self.iterations = 0
-        # A group without parameters is allowed, a list without parameters is not.
+        # torch.optim allows a group without parameters, but no empty list of parameters.
         groups = [{"params": []}] if variables is None else self._groups(list(variables))
         self.torch = kind(groups, **options)
         required = [p for p in inspect.signature(type(self.torch).step).parameters.values() if p.default is p.empty]
@@ -85,7 +86,7 @@ class Optimizer:
         return groups
 
     def _parameter(self, variable: object) -> torch.nn.Parameter:
-        """What stands for a Variable in PyTorch's optimizer."""
+        """Return the Parameter that stands for a Variable in PyTorch's optimizer."""
         if not isinstance(variable, Variable):
             raise TypeError(f"Optimizer: takes Variables; got one of type {type(variable).__name__!r}")
         known = self._parameters.get(id(variable))
@@ -100,13 +101,13 @@ class Optimizer:
             raise TypeError(
                 f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
             )
-        parameter = torch.nn.Parameter(_nothing(variable.array))
+        parameter = torch.nn.Parameter(_placeholder(variable.array))
         self._parameters[id(variable)] = (variable, parameter)
         return parameter
 
     @property
     def learning_rate(self) -> Any:
-        """That of the first group; setting it sets it for all."""
+        """The learning rate of the first group; setting it sets it for all groups."""
         return self.torch.param_groups[0]["lr"]
 
     @learning_rate.setter
@@ -115,7 +116,7 @@ class Optimizer:
             group["lr"] = value
 
     def scale_loss(self, loss: ArrayLike) -> Any:
-        """What to differentiate in place of the loss: the loss itself, as for every optimizer but `nn.LossScaler`."""
+        """Return the loss itself: only `nn.LossScaler` differentiates something else."""
         return loss
 
     @opaque
@@ -129,27 +130,28 @@ class Optimizer:
         Raises:
             ValueError: if no Variable has a gradient, a gradient's shape is not its Variable's, or a Variable is there
                 twice or in none of the groups.
-            TypeError: for what is not a pair, not a Variable or not a floating-point one on this backend. Everything is
-                checked before anything is changed, and Variables change all at once. What PyTorch itself remembers it
-                writes in place: where its step is interrupted, that is as far as it had come.
+            TypeError: for an element that is no pair, or a Variable that is not a floating-point one on this backend.
+
+        Everything is checked before anything is changed, and the Variables change all at once. PyTorch writes its own
+        state in place: if its step is interrupted, a part of that is updated.
         """
         updates: dict[int, tuple[Any, Variable]] = {}
         missing: list[Variable] = []
         for pair in grads_and_vars:
-            gradient, variable = _pair(pair)
+            gradient, variable = _check_pair(pair)
             if gradient is None:
                 missing.append(variable)
                 continue
             if id(variable) in updates:
                 raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
             check_assignable(variable)
-            if not self._open and id(variable) not in self._parameters:
+            if not self._accepts_new and id(variable) not in self._parameters:
                 raise ValueError(f"{_names([variable])} is none of the variables that this Optimizer was made for")
             known = id(variable) in self._parameters
             parameter = self._parameter(variable)
             if not known:
                 self.torch.param_groups[0]["params"].append(parameter)
-            updates[id(variable)] = (_checked(gradient, variable), variable)
+            updates[id(variable)] = (_convert_gradient(gradient, variable), variable)
         if not updates:
             raise ValueError(
                 "No gradients provided for any variable."
@@ -167,7 +169,7 @@ class Optimizer:
         try:
             for gradient, variable in updates:
                 parameter = self._parameters[id(variable)][1]
-                # PyTorch writes in place; the old value is everybody's until all new ones are there.
+                # PyTorch writes in place, so it gets a copy: the old values are valid until all new ones are committed.
                 array = variable._array.clone()
                 parameter.data = array
                 parameter.grad = self._gradient(gradient, variable, groups[id(parameter)])
@@ -181,7 +183,7 @@ class Optimizer:
             commit.make()
         finally:
             for _, parameter, array in moved:
-                parameter.data = _nothing(array)
+                parameter.data = _placeholder(array)
                 parameter.grad = None
 
     def _gradient(
@@ -204,14 +206,14 @@ class Optimizer:
         return isinstance(self.torch, torch.optim.Adagrad) and not group["weight_decay"]
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state, in PyTorch's terms; Variables are numbered in the order in which they joined."""
+        """Return the optimizer's state in PyTorch's format; Variables are numbered in the order of their joining."""
         return self.torch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state. The optimizer must have been made for as many variables: give them when it is made.
+        """Load a state. The optimizer must have as many Variables: give them when it is made.
 
         Raises:
-            ValueError: it is the state of other groups.
+            ValueError: the state has other groups.
         """
         numbers = [len(group["params"]) for group in state["param_groups"]]
         own = [len(group["params"]) for group in self.torch.param_groups]
@@ -223,12 +225,12 @@ class Optimizer:
         self.torch.load_state_dict(state)
 
 
-def _nothing(array: torch.Tensor) -> torch.Tensor:
-    """What a parameter holds between updates, so that the memory is the Variable's alone: its shape, one element."""
+def _placeholder(array: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the shape of `array` in the memory of one element: only the Variable keeps the values."""
     return array.new_zeros(()).expand(array.shape)
 
 
-def _pair(pair: object) -> tuple[Any, Variable]:
+def _check_pair(pair: object) -> tuple[Any, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
             f"apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); got an element of "
@@ -243,8 +245,8 @@ def _pair(pair: object) -> tuple[Any, Variable]:
     return gradient, variable
 
 
-def _checked(gradient: ArrayLike, variable: Variable) -> Any:
-    """The gradient as a raw array of the Variable's dtype, or IndexedSlices."""
+def _convert_gradient(gradient: ArrayLike, variable: Variable) -> Any:
+    """Convert a gradient to a raw array of the Variable's dtype, or leave it IndexedSlices, and check its shape."""
     found: Any
     if not isinstance(gradient, Tensor | IndexedSlices):
         gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)

@@ -1,4 +1,4 @@
-"""Parameters of PyTorch as tape Variables of the same memory."""
+"""Parameters of PyTorch modules as Variables that share their memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
 
-_known: WeakValueDictionary[int, ParameterVariable] = WeakValueDictionary()
+# By the id of the parameter, which its Variable keeps alive.
+_variables: WeakValueDictionary[int, ParameterVariable] = WeakValueDictionary()
 
 
 class ParameterVariable(Variable):
-    """A Variable whose value is that of a parameter of PyTorch, whichever of the two it is given through.
+    """A Variable whose value is that of a PyTorch parameter: assigning to one changes the other.
 
-    An assignment gives the parameter new memory, so that what was recorded keeps the old value. What PyTorch does to
-    the parameter, in place or by `module.to(...)`, is seen when the Variable is next read.
+    Assigning to the Variable gives the parameter new memory, so that tapes keep the old value. Changes that PyTorch
+    makes to the parameter, in place or by `module.to(...)`, are seen when the Variable is next read.
     """
 
     __slots__ = ("_held", "_version", "parameter")
@@ -49,11 +50,12 @@ class ParameterVariable(Variable):
 
     @property
     def _holder(self) -> Any:
-        """The parameter: what it is given is seen when the Variable is next read."""
+        """The object whose attribute `data` a commit sets: the parameter."""
         return self.parameter
 
-    @property  # type: ignore[misc]  # what is assigned goes to the parameter
+    @property  # type: ignore[misc]  # read-only: assignments go to the parameter
     def _array(self) -> torch.Tensor:
+        # PyTorch counts writes in `_version`, but does not count `parameter.data = ...`, hence the other comparisons.
         parameter, held = self.parameter, self._held
         if (
             parameter._version != self._version
@@ -69,7 +71,7 @@ class ParameterVariable(Variable):
         if SIDE.get() == "as_torch" and self.parameter.requires_grad:
             refuse_inside(f"{self!r} is read")
         self.trainable = self.parameter.requires_grad
-        _ = self._array  # what PyTorch made of it is a new leaf
+        _ = self._array  # a value that PyTorch has changed gets new slots
         return super()._read()
 
     def assign(self, value: ArrayLike) -> Variable:
@@ -79,7 +81,7 @@ class ParameterVariable(Variable):
 
     def _assignable(self, value: ArrayLike) -> Any:
         check_assignable(self)
-        # PyTorch may write to its parameters: the memory must be nobody else's.
+        # Copied, since PyTorch's optimizers write to parameters in place, and others may hold the array.
         return self._operand(value, "assign").to(self._held.device, copy=True)
 
     def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
@@ -90,20 +92,20 @@ class ParameterVariable(Variable):
 
 
 def variable_of(parameter: torch.Tensor, name: str | None = None) -> ParameterVariable:
-    """The Variable of a parameter: the same one as long as anybody holds it."""
-    variable = _known.get(id(parameter))
+    """Return the Variable of a parameter: the same one for as long as it is referenced."""
+    variable = _variables.get(id(parameter))
     if variable is None:
-        variable = _known[id(parameter)] = ParameterVariable(parameter, name)
+        variable = _variables[id(parameter)] = ParameterVariable(parameter, name)
     elif variable.name is None:
         variable.name = name
     return variable
 
 
 def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tuple[Variable, ...]:
-    """The trainable parameters of a module as tape Variables, which share the parameters' memory.
+    """Return the trainable parameters of a module as Variables, which share the parameters' memory.
 
-    Tapes watch them where :func:`tape_torch.call` runs the module. An assignment to one of them, such as an optimizer
-    of tape_nn makes, changes the module. For the same parameter it is the same Variable, as long as one holds it.
+    Tapes watch them when :func:`tape_torch.call` runs the module. Assigning to them, as tape_nn's optimizers do,
+    changes the module. A parameter always has the same Variable, for as long as that is referenced.
 
     >>> import torch
     >>> import tape_core as tc, tape_torch
@@ -117,7 +119,7 @@ def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tupl
     [3.0]
 
     Args:
-        source: a module, a parameter, or several of them, as `module.parameters()` gives.
+        source: a module, a parameter, or several of them, such as `module.parameters()`.
 
     Raises:
         TypeError: for anything else.

@@ -1,4 +1,4 @@
-"""Pooling and windows. A maximum's places are kept from the forward pass, as PyTorch keeps them."""
+"""Pooling and sliding windows by PyTorch's kernels; the indices of maxima are kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tape_core.extend import fused
 from tape_core.typing import Namespace, Raw, Residuals
 from torch.nn import functional
 
-from tape_torch.convolution import back, first, padding_of
+from tape_torch.convolution import channels_first, from_channels_first, padding_of
 from tape_torch.fallback import aten, default, own
 from tape_torch.thresholds import POOL_BY_ROW_MAX_WINDOW
 
-# By the number of axes.
+# By the number of spatial axes.
 _max_pool_backward = {n: aten(f"max_pool{n}d_with_indices_backward") for n in (2, 3)}
 _avg_pool_backward = {n: aten(f"avg_pool{n}d_backward") for n in (2, 3)}
 
 
 class _Pooling:
-    """A pooling as PyTorch spells it: channels first, over 2 or 3 axes, with the same padding at both ends."""
+    """A pooling in PyTorch's terms: channels first, over 2 or 3 axes, with the same padding at both ends."""
 
     def __init__(self, x: torch.Tensor, seen: Windows, layout: Layout) -> None:
         self.layout = layout
-        self.flat = len(seen.window) == 1  # over 2 axes, of which the first has length 1
+        self.flat = len(seen.window) == 1  # computed over 2 axes, the first of length 1
         self.padding, self.rest = padding_of(seen)
         self.window, self.stride = list(seen.window), list(seen.stride)
         if self.flat:
@@ -34,21 +34,21 @@ class _Pooling:
         self.dilation = [1] * len(self.window)
 
     def enter(self, x: torch.Tensor, value: float | None = None) -> Any:
-        """A view in PyTorch's terms; with a value, padded with it where one end has more."""
-        x = first(x, self.layout)
+        """Return `x` in PyTorch's layout; with a `value`, padded with it where one end has more padding."""
+        x = channels_first(x, self.layout)
         x = x.unsqueeze(2) if self.flat else x
         return functional.pad(x, self.rest, value=value) if self.rest and value is not None else x
 
     def leave(self, x: torch.Tensor) -> Any:
-        """The inverse of `enter`, without the padding."""
-        return back(x.squeeze(2) if self.flat else x, self.layout)
+        """Undo the change of layout by `enter`, but not its padding."""
+        return from_channels_first(x.squeeze(2) if self.flat else x, self.layout)
 
     def cut(self, x: torch.Tensor) -> Any:
-        """Without what `enter` has added."""
+        """Remove the padding that `enter` has added."""
         return functional.pad(x, [-r for r in self.rest]) if self.rest else x
 
     def greatest(self, x: torch.Tensor) -> tuple[Any, Any]:
-        """The maxima, and their places in each channel of what `enter` gives."""
+        """Return the maxima, and their flat indices into each channel of what `enter` returns."""
         given = self.enter(x, -torch.inf)
         if given.device.type == "cpu" and (found := self._by_row(given)) is not None:
             return found
@@ -57,9 +57,10 @@ class _Pooling:
         return out, places
 
     def _by_row(self, x: torch.Tensor) -> tuple[Any, Any] | None:
-        """`greatest` along rows, then down columns: on the CPU in half the time of PyTorch's kernel.
+        """Compute `greatest` along rows, then down columns, on the CPU: in half the time of PyTorch's kernel.
 
-        None where that is of no use, or where a NaN is among the maxima.
+        Returns:
+            None if the window is too large for that to pay, or there is a NaN, with which comparisons go wrong.
         """
         if len(self.window) != 2 or any(self.padding) or not x.is_contiguous():
             return None
@@ -69,13 +70,13 @@ class _Pooling:
         out, places = _greatest_along(3, x, None, width, right, 1)
         out, places = _greatest_along(2, out, places, height, down, length)
         total = out.sum()
-        if total != total:
+        if total != total:  # NaN
             return None
         rows, columns = torch.arange(out.shape[2]) * (down * length), torch.arange(out.shape[3]) * right
         return out, places.to(torch.int64).add_(rows[:, None] + columns)
 
     def spread(self, g: torch.Tensor, x: torch.Tensor, places: torch.Tensor) -> Any:
-        """The cotangent of `x`, for that of the maxima."""
+        """Return the cotangent of `x`, given that of the maxima."""
         d = _max_pool_backward[len(self.window)](
             self.enter(g),
             self.enter(x, -torch.inf),
@@ -95,11 +96,11 @@ _INT16_MAX = torch.iinfo(torch.int16).max
 def _greatest_along(
     axis: int, x: torch.Tensor, places: torch.Tensor | None, k: int, stride: int, step: int
 ) -> tuple[Any, Any]:
-    """The maxima of windows along one axis, the first of equal ones, and how far they are from the windows' starts.
+    """Return the maxima of windows along one axis, the first of equals, and their distances from the windows' starts.
 
     Args:
-        places: the same for `x`, from another axis; None before the first.
-        step: what an element along the axis adds.
+        places: the distances for the elements of `x`, from an axis done before; None for the first axis.
+        step: the distance between neighbours along the axis.
     """
     reach = x.shape[axis] - k + 1
     out: Any = None
@@ -120,9 +121,9 @@ def _greatest_along(
 def _max_pooling(
     x: torch.Tensor, window: Ints, stride: Ints | None, padding: Padding, layout: Layout
 ) -> _Pooling | None:
-    """None where PyTorch's is another: it pads no more than half a window, and one end as the other.
+    """Return the pooling in PyTorch's terms; None if it has no such: it pads at most half a window, both ends alike.
 
-    More at the end is padded here, with -inf: a window never begins there, so the first of its greatest is in `x`.
+    More padding at the end is added here, as -inf: no window begins there, so the first of its maxima is in `x`.
     """
     if not x.is_floating_point():
         return None
@@ -195,7 +196,7 @@ def _max_pool_jvp(
 
 
 def _avg_pooling(x: Raw, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> _Pooling | None:
-    """None where PyTorch's is another."""
+    """Return the pooling in PyTorch's terms; None if PyTorch has no such."""
     if x.dtype not in _FLOATS:
         return None
     seen = pool_windows(x, window, stride, padding, layout)
@@ -245,7 +246,7 @@ def _avg_pool_rule(
     pooling = _avg_pooling(x_spec, window, stride, padding, layout)
     if pooling is None or g.dtype is not x_spec.dtype:
         return own("avg_pool", "x")(xp, g, x_spec, window, stride, padding, count_include_pad, layout)
-    # Of x only the shape and the layout count.
+    # The kernel uses only the shape and the layout of x.
     like = pooling.enter(torch.empty(x_spec.shape, dtype=g.dtype, device=g.device))
     d = _avg_pool_backward[len(pooling.window)](
         pooling.enter(g), like, pooling.window, pooling.stride, pooling.padding, False, count_include_pad, None

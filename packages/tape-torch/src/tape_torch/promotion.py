@@ -1,4 +1,4 @@
-"""Which dtype an operation has: the standard's promotion, and NumPy's where the standard leaves it open."""
+"""Dtype promotion: the standard's, and NumPy's where the standard leaves it open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Operand: TypeAlias = Any
 """A tensor or a Python number. At least one operand of a kernel is a tensor, which no union can say."""
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""Of the dtypes that PyTorch keeps but hardly computes with: signed integers of their size."""
+"""The unsigned dtypes that PyTorch can hold but hardly compute with -> the signed dtype of the same size."""
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -21,7 +21,7 @@ DTYPES = (torch.bool, *_UNSIGNED, *_INTEGERS, *_FLOATS, *_COMPLEX)
 
 
 def _as_float(dtype: torch.dtype) -> torch.dtype:
-    """The smallest floating dtype that NumPy takes an integer one into."""
+    """Return the smallest floating dtype that NumPy casts an integer dtype to."""
     return {1: torch.float16, 2: torch.float32}.get(dtype.itemsize, torch.float64)
 
 
@@ -55,12 +55,12 @@ def _itemsize(dtype: torch.dtype) -> int:
 _WHOLE = frozenset((*_UNSIGNED, *_INTEGERS))
 
 PROMOTED: dict[tuple[torch.dtype, torch.dtype], torch.dtype] = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
-"""The dtype of an operation on two; PyTorch's own promotion takes a 0-d tensor for a scalar."""
+"""Two dtypes -> that of an operation on them. PyTorch's own promotion would treat a 0-d tensor as a scalar."""
 
 FLOATING: dict[torch.dtype, torch.dtype] = {
     d: d if d in _FLOATS or d in _COMPLEX else torch.float16 if d is torch.bool else _as_float(d) for d in DTYPES
 }
-"""The dtype of a function of real numbers, such as `exp`, of an array: PyTorch's is float32 for all integers."""
+"""A dtype -> that of a function of real numbers such as `exp`, as in NumPy. PyTorch's is float32 for all integers."""
 
 _RANKS: dict[torch.dtype, int] = {
     d: 0 if d is torch.bool else 1 if d in _WHOLE else 2 if d in _FLOATS else 3 for d in DTYPES
@@ -70,7 +70,7 @@ _SCALAR_DTYPES = (torch.bool, torch.int64, torch.float64, torch.complex128)
 
 
 def with_scalar(dtype: torch.dtype, scalar: object) -> torch.dtype:
-    """The dtype of an operation on an array and a Python scalar, which takes the array's unless of a higher kind."""
+    """Return the dtype of an operation on an array and a Python scalar: the array's, unless of a lower kind."""
     rank = _SCALAR_RANKS.get(type(scalar))
     if rank is None:
         raise TypeError(f"an array or a Python number is needed, got {scalar!r} of type {type(scalar).__name__!r}")
@@ -82,7 +82,7 @@ def with_scalar(dtype: torch.dtype, scalar: object) -> torch.dtype:
 
 
 def common(values: Sequence[Operand]) -> torch.dtype:
-    """The dtype of an operation on arrays and Python scalars."""
+    """Return the dtype of an operation on arrays and Python scalars."""
     found: Any = None
     for x in values:
         if isinstance(x, torch.Tensor):
@@ -96,44 +96,44 @@ def common(values: Sequence[Operand]) -> torch.dtype:
 
 
 def cast(x: Operand, dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
-    """An array in a dtype; of a Python scalar a 0-d one on the device of `beside`."""
+    """Convert an array to a dtype, or a Python scalar to a 0-d array on the device of `beside`."""
     if isinstance(x, torch.Tensor):
         return x if x.dtype is dtype else x.to(dtype)
     return torch.full((), x, dtype=dtype, device=beside.device)
 
 
-def together(*values: Any) -> list[torch.Tensor]:
-    """Arrays and Python scalars, as arrays in their common dtype."""
+def promote(*values: Any) -> list[torch.Tensor]:
+    """Convert arrays and Python scalars to arrays of their common dtype."""
     beside = next(x for x in values if isinstance(x, torch.Tensor))
     dtype = common(values)
     return [cast(x, dtype, beside) for x in values]
 
 
-# PyTorch adds and multiplies no unsigned integers of more than 8 bits and does not compare them. Signed ones do in
-# their place: sums, products and bits are the same modulo 2**n, and with the first bit flipped so is the order.
+# PyTorch neither adds, multiplies nor compares unsigned integers of more than 8 bits. Signed ones stand in for them:
+# sums, products and bits are the same modulo 2**n, and so is the order once the first bit is flipped.
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
-    """The same bits as signed integers."""
+    """Reinterpret unsigned integers as signed ones."""
     return x.view(SIGNED[x.dtype])
 
 
 def unbits(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Back from `bits`."""
+    """Undo `bits`."""
     return x.view(dtype)
 
 
 def ordered(x: torch.Tensor) -> torch.Tensor:
-    """Signed integers in the order of unsigned ones."""
+    """Map unsigned integers to signed ones of the same order, by flipping the first bit."""
     signed = x.view(SIGNED[x.dtype])
     return signed ^ torch.iinfo(signed.dtype).min
 
 
 def unordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Back from `ordered`."""
+    """Undo `ordered`."""
     return (x ^ torch.iinfo(x.dtype).min).view(dtype)
 
 
 def flip(x: torch.Tensor, axes: list[int] | tuple[int, ...]) -> torch.Tensor:
-    """In reverse order along axes, of any dtype."""
+    """Reverse the order along axes, for any dtype."""
     return unbits(torch.flip(bits(x), axes), x.dtype) if x.dtype in SIGNED else torch.flip(x, axes)

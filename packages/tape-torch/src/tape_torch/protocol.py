@@ -1,8 +1,8 @@
 """PyTorch's functions on Tensors: `torch.sin(t)`, `torch.nn.functional.softmax(t, dim=1)`, `raw * t`.
 
-PyTorch hands a call to the Tensor among its arguments, by `__torch_function__`. A function that is an op of Tape
-becomes the op, by the table below, where both mean the same: for floating-point tensors of one dtype. Every other
-function runs on the values and is recorded as one op by :func:`tape_torch.call`, so that no path is cut.
+PyTorch passes such a call to `__torch_function__` of the Tensor. A function that Tape has as an op becomes that op, by
+the tables below, where both mean the same: for floating-point tensors of one dtype. Every other function runs on the
+values and is recorded as one op by :func:`tape_torch.call`, so that gradients flow through it in any case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 def torch_function(
     cls: type, func: Function, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
-    """`Tensor.__torch_function__`."""
+    """Answer a call of a PyTorch function with a Tensor among its arguments: `Tensor.__torch_function__`."""
     kwargs = kwargs or {}
     name = func.__name__
     if SIDE.get() == "call":
@@ -78,7 +78,7 @@ UNARY = {
     "lgamma": "gammaln",
     "neg": "negative",
 }
-"""PyTorch's name and Tape's, of functions of one tensor."""
+"""Functions of one tensor: PyTorch's name -> Tape's."""
 
 BINARY = {
     **_words("add atan2 divide hypot logaddexp matmul maximum minimum multiply pow subtract"),
@@ -88,7 +88,10 @@ BINARY = {
     "sub": "subtract",
     "true_divide": "divide",
 }
-"""Likewise of two. As methods of torch.Tensor they are the operators, where the tensor on the left is no Tensor."""
+"""Functions of two tensors: PyTorch's name -> Tape's.
+
+As methods of torch.Tensor they are its operators, which Python calls when the left operand is a torch tensor.
+"""
 
 OPERATORS = {
     "__and__": "bitwise_and",
@@ -103,10 +106,10 @@ OPERATORS = {
     "ne": "not_equal",
     "remainder": "remainder",
 }
-"""Methods of torch.Tensor that are operators only."""
+"""Operators of torch.Tensor that are no functions of the module torch: PyTorch's method -> Tape's name."""
 
 
-def _axes(name: str) -> Function:
+def _reduction(name: str) -> Function:
     def reduction(input: ArrayLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
         if dim == () or dim == []:  # all axes to PyTorch, none in the standard
             return NotImplemented
@@ -144,24 +147,24 @@ def _gelu(input: ArrayLike, *, approximate: str = "none") -> Any:
     return tc.gelu(input) if approximate == "none" else NotImplemented
 
 
-SPELLED: dict[str, Function] = {
+ADAPTED: dict[str, Function] = {
     "gelu": _gelu,
     "log_softmax": _softmax("log_softmax"),
-    "mean": _axes("mean"),
+    "mean": _reduction("mean"),
     "permute": _permute,
-    "prod": _axes("prod"),
+    "prod": _reduction("prod"),
     "relu": _activation("relu"),
     "reshape": _reshape,
     "silu": _activation("silu"),
     "softmax": _softmax("softmax"),
-    "sum": _axes("sum"),
+    "sum": _reduction("sum"),
     "where": _where,
 }
-"""Functions with PyTorch's parameters that call Tape's; NotImplemented where the op does not mean the same."""
+"""Functions with PyTorch's parameters that call Tape's; they return NotImplemented where the op means another thing."""
 
 
-def _alike(values: Sequence[Any]) -> bool:
-    """Whether these are floating-point tensors of one dtype, and numbers that do not change it."""
+def _have_one_float_dtype(values: Sequence[Any]) -> bool:
+    """Return whether these are floating-point tensors of one dtype, and numbers that do not change it."""
     dtypes = {value._array.dtype if isinstance(value, Tensor) else value.dtype for value in values if _is_array(value)}
     if len(dtypes) != 1:
         return False
@@ -175,8 +178,8 @@ def _is_array(value: object) -> bool:
     return isinstance(value, Tensor | torch.Tensor)
 
 
-def _given(value: object) -> Any:
-    """An operand: of a parameter the Variable, so that tapes watch it."""
+def _as_operand(value: object) -> Any:
+    """Return the Variable of a parameter, so that tapes watch it; any other operand as it is."""
     if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
         return variable_of(value)
     return value
@@ -184,21 +187,21 @@ def _given(value: object) -> Any:
 
 def _unary(op: Function) -> Function:
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return op(*args) if len(args) == 1 and not kwargs and _alike(args) else NotImplemented
+        return op(*args) if len(args) == 1 and not kwargs and _have_one_float_dtype(args) else NotImplemented
 
     return counterpart
 
 
 def _binary(op: Function, operator: bool) -> Function:
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) != 2 or kwargs or not (operator or _alike(args)):
+        if len(args) != 2 or kwargs or not (operator or _have_one_float_dtype(args)):
             return NotImplemented
-        return op(_given(args[0]), _given(args[1]))
+        return op(_as_operand(args[0]), _as_operand(args[1]))
 
     return counterpart
 
 
-def _spelled(function: Function) -> Function:
+def _adapted(function: Function) -> Function:
     signature = inspect.signature(function)
 
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -207,9 +210,9 @@ def _spelled(function: Function) -> Function:
         except TypeError:
             return NotImplemented
         operands = [value for name, value in given.items() if name in ("input", "other")]
-        if not _alike(operands) or not isinstance(operands[0], Tensor | torch.Tensor):
+        if not _have_one_float_dtype(operands) or not isinstance(operands[0], Tensor | torch.Tensor):
             return NotImplemented
-        return function(**{name: _given(value) for name, value in given.items()})
+        return function(**{name: _as_operand(value) for name, value in given.items()})
 
     return counterpart
 
@@ -223,13 +226,13 @@ def _counterparts() -> Iterator[tuple[Function, Function]]:
         for name, own in BINARY.items():
             if hasattr(place, name):
                 yield getattr(place, name), _binary(getattr(tc, own), operator=place is torch.Tensor)
-        for name, function in SPELLED.items():
+        for name, function in ADAPTED.items():
             if hasattr(place, name) and place is not torch.Tensor:
-                yield getattr(place, name), _spelled(function)
+                yield getattr(place, name), _adapted(function)
     for name, own in OPERATORS.items():
         if hasattr(torch.Tensor, name):
             yield getattr(torch.Tensor, name), _binary(getattr(tc, own), operator=True)
 
 
 COUNTERPARTS: dict[Function, Function] = dict(_counterparts())
-"""By PyTorch's function, one of its arguments that calls the op, or gives NotImplemented."""
+"""PyTorch's function -> a function of its arguments that calls the op, or returns NotImplemented."""

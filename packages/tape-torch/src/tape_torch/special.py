@@ -1,4 +1,4 @@
-"""Special functions that PyTorch has, where its own are as accurate as the ops' default kernels."""
+"""Special functions of PyTorch's that are as accurate as the ops' default kernels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tape_core.backends import AxisError
 
 from tape_torch.fallback import default
 
+# Where PyTorch is wrong at infinities, they are put right here.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "digamma": torch.special.digamma,
     "entr": torch.special.entr,
@@ -46,6 +47,8 @@ def _logcumsumexp(x: torch.Tensor, *, axis: int | None = None, include_initial: 
 
 
 def _only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that is `function` for float32 and float64, and the default kernel for other dtypes."""
+
     def kernel(x: torch.Tensor, **kwargs: Any) -> Any:
         return function(x, **kwargs) if x.dtype in _FLOATS else default(name, x, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Functions of the standard on whole arrays: reductions, order, sets, shapes and making arrays."""
+"""Functions of the standard on whole arrays: reductions, sorting, sets, shapes and creation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from tape_torch import elementwise, linalg
 from tape_torch.fallback import default
-from tape_torch.promotion import PROMOTED, SIGNED, Operand, bits, common, flip, ordered, together, unbits, unordered
+from tape_torch.promotion import PROMOTED, SIGNED, Operand, bits, common, flip, ordered, promote, unbits, unordered
 
 Kernel = Callable[..., Any]
 _UNSIGNED = frozenset({torch.uint8, *SIGNED})
 
 
-def _axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
-    """The axes of a reduction, not negative."""
+def _normal_axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
+    """Return the axes of a reduction as a tuple of non-negative integers."""
     if axis is None:
         return tuple(range(x.ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -30,15 +30,15 @@ def _axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
     return tuple([a % x.ndim for a in axes])
 
 
-def _last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """With the axes as one, the last: of functions that reduce only one."""
+def _merge_axes_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Merge axes into one and move it to the end, for functions that reduce only one axis."""
     kept = [a for a in range(x.ndim) if a not in axes]
     moved = x.permute((*kept, *axes))
     return moved.reshape((*[x.shape[a] for a in kept], math.prod([x.shape[a] for a in axes])))
 
 
-def _kept(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a reduction that keeps its axes as 1."""
+def _keepdims_shape(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a reduction that keeps its axes, with length 1."""
     return tuple([1 if a in axes else n for a, n in enumerate(x.shape)])
 
 
@@ -49,29 +49,29 @@ def _sum(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, keep
     if dtype is None and (x.is_floating_point() or x.is_complex()):
         if axis is None:
             return torch.sum(x, (), keepdim=True) if keepdims else torch.sum(x)
-        if axis != ():  # for PyTorch that is all of them
+        if axis != ():  # PyTorch takes () for all axes, the standard for none
             return torch.sum(x, axis, keepdim=keepdims)
         return x.clone()
-    dtype = dtype or _of_sums(x)
-    x, working = _for_sums(x, dtype)
+    dtype = dtype or _sum_dtype(x)
+    x, working = _to_working_dtype(x, dtype)
     total = x.clone() if axis == () else torch.sum(x, () if axis is None else axis, keepdim=keepdims, dtype=working)
-    return _from_sums(total, dtype)
+    return _from_working_dtype(total, dtype)
 
 
-def _of_sums(x: Tensor) -> torch.dtype:
-    """The dtype of sums and products that are asked for in none."""
+def _sum_dtype(x: Tensor) -> torch.dtype:
+    """Return the default dtype of sums and products: integers become 64-bit."""
     if x.is_floating_point() or x.is_complex():
         return x.dtype
     return torch.uint64 if x.dtype in _UNSIGNED else torch.int64
 
 
-def _for_sums(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
-    """What is summed for a sum of a dtype, and in which."""
+def _to_working_dtype(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, torch.dtype]:
+    """Return `x` in the dtype in which PyTorch can compute a sum of the wanted one, and that working dtype."""
     working = torch.int64 if dtype in SIGNED else dtype
     return (bits(x) if x.dtype is torch.uint64 is dtype else x.to(working)), working
 
 
-def _from_sums(total: Tensor, dtype: torch.dtype) -> Tensor:
+def _from_working_dtype(total: Tensor, dtype: torch.dtype) -> Tensor:
     return unbits(total, dtype) if dtype is torch.uint64 else total.to(dtype)
 
 
@@ -80,13 +80,13 @@ def _trace(x: Tensor, *, offset: int = 0, dtype: torch.dtype | None = None) -> T
 
 
 def _prod(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
-    dtype = dtype or _of_sums(x)
-    x, _ = _for_sums(x, dtype)
+    dtype = dtype or _sum_dtype(x)
+    x, _ = _to_working_dtype(x, dtype)
     if axis is None and not keepdims:
-        return _from_sums(torch.prod(x), dtype)
-    axes = _axes(x, axis)
-    out = torch.prod(_last(x, axes), -1)
-    return _from_sums(out.reshape(_kept(x, axes)) if keepdims else out, dtype)
+        return _from_working_dtype(torch.prod(x), dtype)
+    axes = _normal_axes(x, axis)
+    out = torch.prod(_merge_axes_last(x, axes), -1)
+    return _from_working_dtype(out.reshape(_keepdims_shape(x, axes)) if keepdims else out, dtype)
 
 
 def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -100,13 +100,13 @@ def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def _var(x: Tensor, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(torch.float64)
-    axes = _axes(x, axis)
+    axes = _normal_axes(x, axis)
     n = math.prod([x.shape[a] for a in axes])
     if n > correction and axes:
         return torch.var(x, axes, correction=correction, keepdim=keepdims)
-    # PyTorch warns, or takes no axes for all.
-    apart = torch.abs(x - _mean(x, axis=axes, keepdims=True)) ** 2
-    total = _sum(apart, axis=axes, keepdims=keepdims)
+    # Fewer elements than the correction, of which PyTorch warns, or no axes, which it takes for all.
+    squares = torch.abs(x - _mean(x, axis=axes, keepdims=True)) ** 2
+    total = _sum(squares, axis=axes, keepdims=keepdims)
     return total / torch.full_like(total, max(n - correction, 0))
 
 
@@ -122,14 +122,14 @@ def _running(function: Kernel, first: int) -> Kernel:
             if x.ndim != 1:
                 raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
             axis = 0
-        (axis,) = _axes(x, axis)
-        dtype = dtype or _of_sums(x)
-        x, working = _for_sums(x, dtype)
+        (axis,) = _normal_axes(x, axis)
+        dtype = dtype or _sum_dtype(x)
+        x, working = _to_working_dtype(x, dtype)
         out = function(x, axis, dtype=working)
         if include_initial:
             shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
             out = torch.cat([torch.full(shape, first, dtype=working, device=x.device), out], axis)
-        return _from_sums(out, dtype)
+        return _from_working_dtype(out, dtype)
 
     return kernel
 
@@ -166,7 +166,7 @@ def _truth(function: Kernel) -> Kernel:
             x = x != 0
         if axis is None and not keepdims:
             return function(x)  # type: ignore[no-any-return]
-        return x.clone() if axis == () else function(x, _axes(x, axis), keepdim=keepdims)
+        return x.clone() if axis == () else function(x, _normal_axes(x, axis), keepdim=keepdims)
 
     return kernel
 
@@ -195,7 +195,7 @@ def _argsort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: boo
 def _searchsorted(x1: Tensor, x2: Tensor, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     if sorter is not None:
         x1 = x1[sorter]
-    x1, x2 = together(x1, x2)
+    x1, x2 = promote(x1, x2)
     if x1.dtype in SIGNED:
         x1, x2 = ordered(x1), ordered(x2)
     elif x1.dtype is torch.bool:
@@ -207,9 +207,9 @@ def _searchsorted(x1: Tensor, x2: Tensor, *, side: str = "left", sorter: Tensor 
 
 
 def _groups(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The elements in order, where each was, and which of them are other than the one before."""
+    """Sort the elements; return them, their old positions, and which of them differ from the one before."""
     flat = x.reshape(-1)
-    if flat.is_complex():
+    if flat.is_complex():  # by real part, then by imaginary part: a stable sort by the second key comes first
         order = torch.sort(flat.imag, stable=True)[1]
         order = order[torch.sort(flat.real[order], stable=True)[1]]
         ordered = flat[order]
@@ -231,7 +231,7 @@ def _counts(new: Tensor) -> Tensor:
 
 
 def _unique_all(x: Tensor) -> tuple[Tensor, ...]:
-    # PyTorch does not say where the elements are, and counts no NaN.
+    # torch.unique returns no indices, and treats NaN in another way than the standard.
     ordered, order, new = _groups(x)
     return ordered[new], order[new], _inverse(x, order, new), _counts(new)
 
@@ -252,13 +252,13 @@ def _unique_values(x: Tensor) -> Tensor:
 
 
 def _isin(x1: Operand, x2: Operand, *, invert: bool = False) -> Tensor:
-    x1, x2 = together(x1, x2)
+    x1, x2 = promote(x1, x2)
     if x1.dtype in SIGNED:
         x1, x2 = bits(x1), bits(x2)
     elif x1.dtype is torch.bool:
         x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
     elif x1.is_complex():
-        # PyTorch has it for real numbers alone.
+        # torch.isin takes real numbers only.
         among: Tensor = (x1[..., None] == x2.reshape(-1)).any(-1) ^ invert
         return among
     found: Tensor = torch.isin(x1, x2, invert=invert)
@@ -277,7 +277,7 @@ def _reshape(x: Tensor, shape: Sequence[int], *, copy: bool | None = None) -> Te
 
 
 def _squeeze(x: Tensor, axis: int | tuple[int, ...]) -> Tensor:
-    for a in _axes(x, axis):
+    for a in _normal_axes(x, axis):
         if x.shape[a] != 1:
             raise ValueError(f"axis {a} has the length {x.shape[a]}, not 1")
     return torch.squeeze(x, axis)
@@ -289,22 +289,22 @@ def _expand_dims(x: Tensor, axis: int | tuple[int, ...] = 0) -> Tensor:
     return default("expand_dims", x, axis)  # type: ignore[no-any-return]
 
 
-def _like_each_other(arrays: Sequence[Operand]) -> Any:
-    """Arrays of a sequence in their common dtype."""
+def _in_common_dtype(arrays: Sequence[Operand]) -> Any:
+    """Convert a sequence of arrays to their common dtype; the sequence itself if they have it."""
     first = arrays[0]
     if type(first) is Tensor:
         dtype = first.dtype
         if all([type(x) is Tensor and x.dtype is dtype for x in arrays]):
             return arrays
-    return together(*arrays)
+    return promote(*arrays)
 
 
 def _concat(arrays: Sequence[Operand], *, axis: int | None = 0) -> Tensor:
-    tensors = _like_each_other(arrays)
+    tensors = _in_common_dtype(arrays)
     if axis is None:
         return torch.cat([x.reshape(-1) for x in tensors])
     n = tensors[0].ndim
-    if any([x.ndim != n for x in tensors]):  # PyTorch passes over what has the shape (0,)
+    if any([x.ndim != n for x in tensors]):  # PyTorch would ignore arrays of shape (0,)
         raise ValueError(
             f"all must have as many dimensions, got shapes {', '.join(str(tuple(x.shape)) for x in tensors)}"
         )
@@ -312,7 +312,7 @@ def _concat(arrays: Sequence[Operand], *, axis: int | None = 0) -> Tensor:
 
 
 def _flip(x: Tensor, *, axis: Axis = None) -> Tensor:
-    return flip(x, _axes(x, axis))
+    return flip(x, _normal_axes(x, axis))
 
 
 def _roll(x: Tensor, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
@@ -403,7 +403,7 @@ def _full(
 
 def _astype(x: Tensor, dtype: torch.dtype, *, copy: bool = True) -> Tensor:
     if x.is_complex() and not dtype.is_complex and dtype is not torch.bool:
-        # As NumPy does, every time; PyTorch says it once in a process.
+        # Warn each time, as NumPy does; PyTorch warns once per process.
         warnings.warn(f"{x.dtype} becomes {dtype}: the imaginary part is discarded", stacklevel=2)
         x = x.real
     return x.to(dtype, copy=copy)
@@ -478,7 +478,7 @@ KERNELS: dict[str, Kernel] = {
     "permute_dims": lambda x, axes: torch.permute(x, axes),
     "broadcast_to": lambda x, shape: torch.broadcast_to(x, shape),
     "concat": _concat,
-    "stack": lambda arrays, *, axis=0: torch.stack(_like_each_other(arrays), axis),
+    "stack": lambda arrays, *, axis=0: torch.stack(_in_common_dtype(arrays), axis),
     "unstack": lambda x, *, axis=0: torch.unbind(x, axis),
     "flip": _flip,
     "roll": _roll,

@@ -86,6 +86,7 @@ def as_count(value: IntLike, name: str, where: str, least: int = 1) -> int:
         TypeError: the value is no integer.
         ValueError: the value is below `least`.
     """
+    # __index__ accepts ints, NumPy integers and integer tensors; bool has it, too, but is no count.
     if isinstance(value, bool | float) or not hasattr(value, "__index__"):
         raise TypeError(f"{where}: {name} must be an integer, got {value!r}")
     if value.__index__() < least:
@@ -120,6 +121,7 @@ def as_shapes(structure: PyTree) -> Any:
     """Convert the shapes in a structure to TensorShapes; a shape may be a list, a tuple of lengths or None."""
     if structure is None or isinstance(structure, TensorShape | list):
         return TensorShape(structure)
+    # A tuple is ambiguous: of lengths it is a shape, otherwise a structure of shapes.
     if isinstance(structure, tuple) and all(length is None or isinstance(length, int) for length in structure):
         return TensorShape(structure)
     if isinstance(structure, tuple):

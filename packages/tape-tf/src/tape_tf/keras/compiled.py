@@ -156,6 +156,7 @@ class CompiledMetrics(Metric, _Outputs):
         """Make the metrics, each with the number of its output and with True if weights of examples count for it."""
         found = []
         for given, weighted in zip(self._configured, (False, True), strict=True):
+            # With a single output the list, or the values of a dict, are the metrics of that output.
             parts = [given] if names == [""] else _by_output(given, names, "metrics")
             if names == [""] and isinstance(given, dict):
                 parts = list(given.values())
@@ -163,6 +164,7 @@ class CompiledMetrics(Metric, _Outputs):
                 for identifier in part if isinstance(part, list | tuple) else [] if part is None else [part]:
                     label, prediction = convert_to_tensor(labels[k]), convert_to_tensor(predictions[k])
                     metric = as_metric(identifier, label, prediction)
+                    # With several outputs the log needs to tell whose metric it is: "output_1_accuracy".
                     if names[k]:
                         metric.name = f"{names[k]}_{metric.name}"
                     found.append((k, metric, weighted))

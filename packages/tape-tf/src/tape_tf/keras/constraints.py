@@ -69,6 +69,7 @@ class MinMaxNorm(Constraint):
     def __call__(self, w: TensorLike) -> Any:
         value = native(w)
         norm = tc.sqrt(tc.sum(value * value, axis=self.axis, keepdims=True))
+        # A step of `rate` from the norm to the nearest norm in the range; epsilon protects the norm 0.
         wanted = self.rate * tc.clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
         return wrap(value * (wanted / (norm + epsilon())))
 

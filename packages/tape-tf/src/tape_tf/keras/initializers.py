@@ -44,6 +44,7 @@ class Initializer:
 
     def _draw(self, shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
         """Draw the values; tape_nn's layers call this in place of an initializer of their own."""
+        # No effect unless a model is made from a file: then the size of all weights is limited.
         limits.reserve(shape)
         if self.seed is not None:
             rng = tc.default_rng(self.seed)

@@ -42,6 +42,7 @@ def _loss_function(
 
     loss.__name__ = loss.__qualname__ = native_loss.__name__
     loss.__doc__ = f"{text} See :func:`tape_nn.losses.{native_loss.__name__}`."
+    # The parameters are read: metrics refuse others, and saved models find losses by the first two.
     loss.__signature__ = inspect.signature(native_loss)  # type: ignore[attr-defined]
     return loss
 
@@ -78,6 +79,7 @@ def binary_crossentropy(
     """
     truth, prediction = _as_floats(y_true, y_pred)
     if axis != -1:
+        # tape_nn averages along the last axis.
         truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
     return wrap(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
 
@@ -122,6 +124,7 @@ class Loss:
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
         self.reduction = reduction
+        # Keras 3 has two names for this reduction.
         chosen: Any = "sum_over_batch_size" if reduction == "mean" else reduction
         self.dtype = getattr(dtype, "name", dtype) or floatx()
         # tape_nn applies the weights and the reduction to the losses that `call` returns.
@@ -177,6 +180,7 @@ class LossFunctionWrapper(Loss):
 
     def call(self, y_true: PyTree, y_pred: PyTree) -> Any:
         """Return what the function returns."""
+        # A function of the user's gets labels and predictions of the same rank, as in Keras.
         if not isinstance(y_true, dict) and not isinstance(y_pred, dict):
             y_true, y_pred = map(wrap, match_ranks(y_true.native, y_pred.native))
         return self.fn(y_true, y_pred, **self._fn_kwargs)

@@ -271,6 +271,7 @@ def _per_example(metric: type[NativeMetric]) -> Callable[..., Any]:
     label = snake_case(metric.__name__)
 
     def values(y_true: TensorLike, y_pred: TensorLike, **options: Any) -> Any:
+        # The metric itself is only asked for its values; its state stays empty.
         made = metric(**options)
         return wrap(cast(wrap(made.native.values(*made._inputs(native(y_true), native(y_pred)))), made.dtype))
 

@@ -64,6 +64,7 @@ class Model(Trainer, Layer):
     _first_call: Any = None  # the arguments of the first call, with TensorSpecs for tensors
 
     def __init__(self, inputs: PyTree = None, outputs: PyTree = None, **kwargs: Any) -> None:
+        # Keras calls a model made of symbolic calls "functional"; a subclass gets its name from its class.
         if inputs is not None and type(self) is Model and kwargs.get("name") is None:
             kwargs["name"] = auto_name("functional")
         super().__init__(**kwargs)
@@ -78,8 +79,10 @@ class Model(Trainer, Layer):
                     raise ValueError(f"Model: all {what} must be symbolic, made from tf.keras.Input; got {tensor!r}")
         self._inputs, self._outputs = inputs, outputs
         self._graph = topological_order(sources, targets)
+        # Keras lists an InputLayer for each input among the layers of a model.
         first = [InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name) for tensor in sources]
         self._layers = layers_by_depth(sources, first, self._graph)
+        # The names by which dicts of losses, metrics and labels refer to the outputs.
         self.output_names = [t.node.layer.name if t.node else t.name for t in targets]
         self.built = True
         self._output_shape = shapes_of(outputs)
@@ -90,6 +93,7 @@ class Model(Trainer, Layer):
             return super().call(inputs)
         names = [tensor.name for tensor in leaves(self._inputs)]
         wanted = self._inputs
+        # A dict by the names of the inputs is accepted even if the model was made with a list of them.
         if isinstance(inputs, dict) and not isinstance(wanted, dict):
             if missing := [name for name in names if name not in inputs]:
                 raise ValueError(f"{self.name}: the inputs {', '.join(map(repr, missing))} are missing")
@@ -285,9 +289,11 @@ class Sequential(Model):
                 raise ValueError("Sequential: an Input must be the first layer")
             self._inputs = self._outputs = layer._symbol
             return
+        # A first layer with `input_shape`, or a model with an input of its own, stands for an Input before it.
         if not self._layers and self._inputs is None and (like := _first_input(layer)) is not None:
             self._inputs = self._outputs = like
         self._layers.append(layer)
+        # With a known input each layer is called symbolically when it is added, and so makes its weights.
         if self._inputs is not None:
             self._outputs = layer(self._outputs)
             self.built = True
@@ -297,6 +303,7 @@ class Sequential(Model):
         """Remove the last layer, and return it."""
         layer = self._layers.pop()
         if self._inputs is not None:
+            # The input of the last symbolic call of the removed layer was the output before.
             self._outputs = layer._nodes[-1].inputs
         return layer
 

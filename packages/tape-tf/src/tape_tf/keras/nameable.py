@@ -96,6 +96,7 @@ def _namespace_table(space: str) -> dict[str, Any]:
         for name, value in public.items()
         if isinstance(value, type) and issubclass(value, base) and value.__module__.startswith("tape_tf.")
     }
+    # Losses and metrics may also be functions, such as "mse".
     if base is Loss:
         table |= module._FUNCTIONS
     if base is Metric:

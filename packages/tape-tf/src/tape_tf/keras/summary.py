@@ -58,6 +58,7 @@ def _layer_rows(layer: Layer, before: str, expand_nested: bool) -> Iterator[list
     shape = layer._output_shape
     weights = f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
     trained = ("Y" if layer.trainable else "N") if layer.variables else "-"
+    # The layer of an operator is shown as the Keras function of its name: "Add" for `add_3`.
     kind = layer.name.rstrip("_0123456789").title() if type(layer).__name__ == "Operation" else type(layer).__name__
     yield [f"{before}{layer.name} ({kind})", "?" if shape is None else _format_shape(shape), weights, trained]
     if expand_nested:

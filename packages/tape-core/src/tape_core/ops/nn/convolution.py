@@ -369,10 +369,10 @@ def conv(
     (1, 4, 5, 5)
 
     Args:
-        x: of shape (examples, *lengths, in) with the channels last, or (examples, in, *lengths) with the channels
-            first.
-        w: of shape (*kernel, in / groups, out) with the channels last, or (out, in / groups, *kernel) with the channels
-            first.
+        x: of shape `(examples, *lengths, in)` with the channels last, or `(examples, in, *lengths)` with the
+            channels first.
+        w: of shape `(*kernel, in / groups, out)` with the channels last, or `(out, in / groups, *kernel)` with the
+            channels first.
         stride: the distance by which the kernel moves; one number, or one for each axis.
         padding: the zeros at both ends: "valid" for none; "same" for as many as make the lengths of the result those of
             `x` divided by the stride and rounded up, with an odd zero at the end; numbers; or pairs (before, after).

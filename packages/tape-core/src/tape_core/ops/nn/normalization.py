@@ -348,7 +348,7 @@ def instance_norm(
     [[[-1.0, -1.0], [1.0, 1.0]]]
 
     Args:
-        x: of shape (examples, *lengths, channels), or (examples, channels, *lengths) with the channels first.
+        x: of shape `(examples, *lengths, channels)`, or `(examples, channels, *lengths)` with the channels first.
         scale, offset: a number for each channel, or one for all.
         epsilon: a number that is added to the variance.
 

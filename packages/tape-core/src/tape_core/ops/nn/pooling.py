@@ -185,7 +185,7 @@ def max_pool(
     [[10, 11], [14, 15]]
 
     Args:
-        x: of shape (examples, *lengths, channels), or (examples, channels, *lengths) with the channels first.
+        x: of shape `(examples, *lengths, channels)`, or `(examples, channels, *lengths)` with the channels first.
         window: the length of a window along each of the 1, 2 or 3 axes.
         stride: the distance from a window to the next; by default the length of a window.
         padding, layout: as for :func:`conv`. Padding is never the greatest element.

@@ -67,6 +67,7 @@ class MultiHeadAttention(NativeLayer):
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
+        # tape_nn names the weights query_kernel, query_bias and so on; each option applies to all four projections.
         extras = {f"{part}_{name}": v for part in ("query", "key", "value", "output") for name, v in given.items()}
         super().__init__(native_layer, {"activity_regularizer": activity_regularizer, **kwargs}, extras)
 
@@ -99,6 +100,7 @@ class MultiHeadAttention(NativeLayer):
         mask = None
         if attention_mask is not None:
             mask = native(attention_mask)
+            # Keras also accepts numbers: 0 hides a position.
             mask = mask if mask.dtype is tc.bool else mask != 0
         found = self.native(
             native(query),

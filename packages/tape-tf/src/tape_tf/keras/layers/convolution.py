@@ -213,6 +213,7 @@ class SpatialLayer(Layer):
 
     def _map_spatial(self, shape: Shape, by: Iterable[Any], change: Callable[[int, Any], int]) -> Shape:
         """Return a shape with each spatial length n replaced by `change(n, other)`, where `other` is from `by`."""
+        # The spatial axes come after the examples, or after the channels.
         first = 1 if self.data_format == "channels_last" else 2
         space = [change(n, other) for n, other in zip(shape[first : first + self.rank], by, strict=False)]
         return (*shape[:first], *space, *shape[first + self.rank :])
@@ -397,6 +398,7 @@ def margins_per_axis(what: str, widths: Margins, rank: int) -> tuple[tuple[int, 
 def core_padding(padding: object, kernel: Sequence[int] | None = None, dilation: Sequence[int] | None = None) -> Any:
     """Return Keras' `padding` in the core's terms; "causal" becomes padding before the first step only."""
     name = padding.lower() if isinstance(padding, str) else padding
+    # With (kernel - 1) * dilation zeros in front, the last element of the kernel meets the current step.
     if name == "causal" and kernel is not None and dilation is not None and len(kernel) == 1:
         return [((kernel[0] - 1) * dilation[0], 0)]
     if name not in ("valid", "same"):

@@ -51,6 +51,7 @@ class InputLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or auto_name("input_layer"))
+        # Keras 2 called it `input_shape`.
         shape = kwargs.pop("input_shape", shape)
         refuse_options("InputLayer", kwargs)
         self._symbol = Input(shape, batch_size, dtype, batch_shape=batch_shape, name=self.name)
@@ -334,6 +335,7 @@ class Operation(Layer):
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         if self.function is operator.matmul and len(shapes) == 2 and min(map(len, shapes)) > 0:
+            # A product of matrices does not broadcast elementwise: rows of x and columns of y.
             x, y = shapes
             return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in try_broadcast(x[:-2], y[:-2])]
         return try_broadcast(*shapes)
@@ -408,6 +410,7 @@ class LeakyReLU(Layer):
     """Multiply negative elements by `negative_slope`."""
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        # Keras 2 called it `alpha`.
         negative_slope = kwargs.pop("alpha", negative_slope)
         super().__init__(**kwargs)
         if negative_slope < 0:
@@ -487,6 +490,7 @@ class Rescaling(Layer):
     def call(self, inputs: TensorLike) -> Any:
         """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
+        # Images are often uint8; the result is floating all the same.
         dtype = getattr(tc, self.dtype)
         value = value if value.dtype is dtype else tc.astype(value, dtype)
         scale, offset = (tc.asarray(v, dtype=dtype, backend=value.backend.root, device=value.device)
@@ -506,6 +510,7 @@ class GaussianNoise(Layer):
 
     def call(self, inputs: TensorLike, training: bool = False) -> Any:
         """Return the input; in training with noise."""
+        # Nothing is drawn outside of training, so that evaluation leaves the random state alone.
         if not training or not self.stddev:
             return inputs
         value = native(inputs)

@@ -187,6 +187,7 @@ class Optimizer:
         rate = [] if self._schedule is not None else [self._rate_variable]
         names = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
         state = self.native.state_dict(names)
+        # Keys of slots are "variable/slot". "started", the update at which a variable joined, is no slot in Keras.
         slots = [wrap(value) for key, value in state.items() if "/" in key and not key.endswith("/started")]
         return [self.iterations, *rate, *slots]
 
@@ -266,11 +267,13 @@ class Optimizer:
         # A learning rate assigned by the function being traced is known to the trace only, not to tape_nn's schedule.
         if self._schedule is None and is_assigned(self._rate_variable.native):
             run_uncompiled("a learning rate that is assigned")
+        # All arguments are checked above: an error leaves every variable unchanged.
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
             natives = [_unscale(gradient, self.loss_scale_factor) for gradient in natives]
         self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
+            # A variable without a gradient was not updated, so its constraint still holds.
             if gradient is not None and variable.constraint is not None:
                 variable.assign(variable.constraint(variable))
         if self._average is not None:
