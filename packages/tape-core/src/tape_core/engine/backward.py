@@ -38,7 +38,7 @@ def gradients(
         release: free the records.
     """
     key, variables = tape._key, tape._variables
-    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
+    recorded, is_complex = bool(ACTIVE.get()), tape._special & COMPLEX
     slots_of: list[tuple[int, ...]] = []
     for source in sources:
         if isinstance(source, Variable):
@@ -57,7 +57,7 @@ def gradients(
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
             own = seeds.setdefault(
-                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+                g.backend if g.backend is target.backend else _sweep_backend(target.backend, g.backend), {}
             )
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
@@ -78,7 +78,7 @@ def gradients(
     return totals
 
 
-def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
+def _sweep_backend(backend: Backend, cotangent: Backend) -> Backend:
     """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
     if cotangent.level or backend.level or cotangent.height < backend.height:
         return backend
@@ -130,7 +130,7 @@ def sweep(
     found: dict[int, Any] = {}
     try:
         with backend.sweeping():
-            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+            if recorded or tape._masked or tape._sparse or tape._special & NARROW or wanted is not None:
                 _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
             else:
                 _walk(records, grads, found, backend)
@@ -151,7 +151,7 @@ def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Ba
         if g is None:
             pass
         elif rec is None:
-            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _public(g, backend)
+            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _wrap_cotangent(g, backend)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             rec[PLAN].backward_reusing(g, rec, grads, xp, backend)
         else:
@@ -172,7 +172,7 @@ def _walk_careful(
     """As `_walk`, for every case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
     masked, large = tape._masked, backend.array_class
-    wide = widening(backend, xp) if tape._met & NARROW else None
+    wide = widening(backend, xp) if tape._special & NARROW else None
     careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
@@ -181,7 +181,7 @@ def _walk_careful(
         if g is None:
             continue
         if slot in sources:
-            found[slot] = g if recorded else _public(g, backend)
+            found[slot] = g if recorded else _wrap_cotangent(g, backend)
         if rec is None or (wanted is not None and not wanted[slot]):
             continue
         plan = rec[PLAN] if wanted is None else rec[PLAN].toward(rec, wanted)
@@ -189,7 +189,7 @@ def _walk_careful(
             within = plan.within(g, rec, list(calls[slot]), masked, recorded)
             for at, d in zip(calls[slot].values(), within, strict=True):
                 if d is not None:
-                    found[at] = d if recorded else _public(d, backend)
+                    found[at] = d if recorded else _wrap_cotangent(d, backend)
         if careful:
             if recorded:
                 plan = plan.recorded
@@ -200,7 +200,7 @@ def _walk_careful(
             plan.backward(g, rec, grads, xp)
 
 
-def _public(g: Any, backend: Backend) -> Any:
+def _wrap_cotangent(g: Any, backend: Backend) -> Any:
     """A raw cotangent as a Tensor, raw slices as slices of Tensors."""
     if isinstance(g, IndexedSlices):
         return IndexedSlices(wrap(g.values, backend), wrap(g.indices, backend), g.dense_shape)
@@ -267,7 +267,7 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
     return reached
 
 
-def leads(tape: GradientTape, source: int, targets: list[int]) -> bool:
+def flows_into(tape: GradientTape, source: int, targets: list[int]) -> bool:
     """Whether what is in one of the slots `targets` depends on what is in the slot `source`, and is another."""
     reached = _reached_from(tape, max(targets) + 1, [source])
     return reached is None or any([reached[slot] for slot in targets if slot != source])

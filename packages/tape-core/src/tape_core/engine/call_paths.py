@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
 from tape_core.base.mistakes import no_sequence
-from tape_core.engine.cuts import ended
+from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
@@ -44,7 +44,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
         if _get_active():
             for v in values:
                 if type(v) is Tensor and v._slots:
-                    ended(op, v._slots, out)
+                    on_no_derivative(op, v._slots, out)
         if type(out) is tuple:
             return tuple([wrap(o, backend) for o in out])
         return wrap(out, backend)
@@ -59,7 +59,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
     def call(x: Any, /) -> Tensor:
         active = _get_active()
         if type(x) is not Tensor:
-            x = operand(op, x, active)
+            x = read_operand(op, x, active)
         backend = x._home
         a = x._raw
         try:
@@ -82,7 +82,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None:
-                    ended(op, s, out)
+                    on_no_derivative(op, s, out)
                     break
                 on_op = tape._on_op
                 if slots is NO_SLOTS:
@@ -91,7 +91,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
                     tape._before_op(op, backend, out)
-                specs = ((a.shape, a.dtype),) if tape._met else None
+                specs = ((a.shape, a.dtype),) if tape._special else None
                 on_op(
                     (
                         plan,
@@ -122,7 +122,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         x, params = args[0], args[1:]
         active = _get_active()
         if type(x) is not Tensor:
-            x = operand(op, x, active)
+            x = read_operand(op, x, active)
         backend = x._home
         a = x._raw
         if takes_dtype and (params or kwargs):
@@ -139,7 +139,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x,), params, kwargs)
         if type(out) in _NO_ARRAY:
-            return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
+            return wrap_and_record(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -152,7 +152,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
-                    ended(op, s, out)
+                    on_no_derivative(op, s, out)
                     break
                 on_op = tape._on_op
                 if slots is NO_SLOTS:
@@ -161,7 +161,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
                     tape._before_op(op, backend, out)
-                specs = ((a.shape, a.dtype),) if not elementwise or tape._met else None
+                specs = ((a.shape, a.dtype),) if not elementwise or tape._special else None
                 kept = a if plan.keep1 or tape._forward else None
                 out_kept = out if plan.keep_out or tape._forward else None
                 on_op((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
@@ -170,7 +170,7 @@ def single_call(op: Op) -> Callable[..., Any]:
     return call
 
 
-def operand(op: Op, x: Any, active: Any) -> Any:
+def read_operand(op: Op, x: Any, active: Any) -> Any:
     """The only operand of an op, where it is no plain Tensor."""
     if type(x) not in _TENSORS:
         return op.operands((x,))[0]
@@ -267,7 +267,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 plan = plans[_BOTH_WATCHED]
             if plan is None:
                 if tape._cuts is not None:
-                    tape._cuts.op(op, out)
+                    tape._cuts.on_op(op, out)
                 continue
             on_op = tape._on_op
             if slots is NO_SLOTS:
@@ -316,13 +316,13 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
 _TENSORS = frozenset({Tensor, Variable})
 
 
-def variables_are_read(by_name: bool) -> None:
+def read_variables_by_name(on: bool) -> None:
     """Have ops ask Variables for what they hold, as while a trace runs, in place of looking it up in them.
 
     What ops give is the same, in each thread: it takes somewhat longer.
     """
     global _TENSORS
-    _TENSORS = frozenset({Tensor}) if by_name else frozenset({Tensor, Variable})
+    _TENSORS = frozenset({Tensor}) if on else frozenset({Tensor, Variable})
 
 
 def general_call(op: Op) -> Callable[..., Any]:
@@ -377,7 +377,7 @@ def general_call(op: Op) -> Callable[..., Any]:
                 backend = None
                 break
         if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
-            arrays[decisive] = as_array(backend, arrays, decisive)
+            arrays[decisive] = number_as_array(backend, arrays, decisive)
             slots_of[decisive] = {}
         if backend is None:
             values = op.operands(values)
@@ -398,12 +398,12 @@ def general_call(op: Op) -> Callable[..., Any]:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values, params, kwargs)
-        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
+        return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
 
     return call
 
 
-def as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
+def number_as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
     """The number at `k` as an array of the dtype that it has beside the others after it: weak, as in arithmetic."""
     kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
     highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
@@ -423,7 +423,7 @@ def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]
     return params
 
 
-def finish(
+def wrap_and_record(
     op: Op,
     active: Iterable[Any],
     plans: Any,
@@ -458,7 +458,7 @@ def finish(
         plan = plans[watched]
         if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
             if watched and tape._cuts is not None:
-                tape._cuts.op(op, out)
+                tape._cuts.on_op(op, out)
             continue
         if slots is NO_SLOTS:
             slots = {}

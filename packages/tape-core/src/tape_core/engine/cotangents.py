@@ -28,15 +28,15 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
             grads[i] = d if h is None else h + d
 
 
-def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
+def mask_nans(xp: Any, g: Any, d: Any) -> Any:
     """`d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
 
     Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
     """
-    return d if nowhere_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+    return d if has_no_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
 
 
-def nowhere_nan(d: Any) -> bool:
+def has_no_nan(d: Any) -> bool:
     """Whether an array is seen at once to hold no NaN. One that is traced, recorded or of many examples is not seen."""
     kind = type(d)
     if kind not in _PLAIN:

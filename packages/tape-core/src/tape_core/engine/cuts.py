@@ -69,12 +69,12 @@ class Cuts:
         if not _known(tensor, key):
             return
         if how == "stop_gradient":
-            self.end(how, "stop_gradient makes a constant of it")
+            self.on_end(how, "stop_gradient makes a constant of it")
         else:
-            self.end(how, _LEFT.format(how))
+            self.on_end(how, _LEFT.format(how))
             self.opaque |= OWN_DERIVATIVE.get()
 
-    def op(self, op: Any, out: Any) -> None:
+    def on_op(self, op: Any, out: Any) -> None:
         """An op had no derivative for them."""
         dtype = str(getattr(out, "dtype", type(out).__name__))
         if "bool" in dtype:
@@ -86,7 +86,7 @@ class Cuts:
             why = f"{op.name} has no derivative" + (f": {op.reason}" if getattr(op, "reason", None) else "")
         self._note(op.name, why)
 
-    def end(self, what: str, why: str) -> None:
+    def on_end(self, what: str, why: str) -> None:
         """A value was taken out of what is recorded."""
         self.taken_out = True
         self._note(what, why)
@@ -97,7 +97,7 @@ class Cuts:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
             self.ends[what] = f"{why}, here:\n{place}"
 
-    def add(self, other: Cuts) -> None:
+    def merge(self, other: Cuts) -> None:
         """What another one was told, of values that depend on those that this recorder knows."""
         self.ends = {**other.ends, **self.ends}
         self.compared = self.compared or other.compared
@@ -107,7 +107,7 @@ class Cuts:
         self.opaque |= other.opaque
         self.taken_out |= other.taken_out
 
-    def zero(self, variables: Iterable[Any] = ()) -> bool:
+    def is_zero(self, variables: Iterable[Any] = ()) -> bool:
         """Whether the derivative of what is not connected is 0 indeed, as far as it is known.
 
         Args:
@@ -144,7 +144,7 @@ def check_zero(name: str, cuts: Cuts, arguments: str, variables: Sequence[Any], 
     Raises:
         ValueError: no argument reaches the result, and why.
     """
-    if not cuts.zero(variables):
+    if not cuts.is_zero(variables):
         raise ValueError(
             f"{name}: the result does not depend on {arguments}, so that all derivatives would be 0: "
             f"{cuts.why(variables, used)}\nWhere the function is meant to be constant, {name}(..., "
@@ -169,7 +169,7 @@ def _of(tensor: Tensor) -> list[Cuts]:
     return [r._cuts for r in ACTIVE.get() if r._cuts is not None and _known(tensor, r._key)]
 
 
-def told(tensors: Iterable[Tensor]) -> list[Cuts]:
+def cuts_of(tensors: Iterable[Tensor]) -> list[Cuts]:
     """Those of the recorders of this context that know any of these Tensors."""
     return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
 
@@ -181,26 +181,26 @@ def own_derivative() -> Iterator[None]:
         yield
 
 
-def shaped(tensor: Tensor) -> None:
+def on_shape_used(tensor: Tensor) -> None:
     """An array is made in the shape and dtype of a Tensor."""
     for cuts in _of(tensor):
         cuts.constant = True
 
 
-def assigned(tensor: Tensor, method: str) -> None:
+def on_assigned(tensor: Tensor, method: str) -> None:
     """A Tensor was assigned to a Variable."""
     for cuts in _of(tensor):
-        cuts.end("assign", _ASSIGNED.format(f"Variable.{method}"))
+        cuts.on_end("assign", _ASSIGNED.format(f"Variable.{method}"))
 
 
-def ended(op: Any, slots: dict[int, Any], out: Any) -> None:
+def on_no_derivative(op: Any, slots: dict[int, Any], out: Any) -> None:
     """An op has no derivative for what has these slots."""
     for recorder in ACTIVE.get():
         if recorder._cuts is not None and recorder._key in slots:
-            recorder._cuts.op(op, out)
+            recorder._cuts.on_op(op, out)
 
 
-def asked() -> None:
+def on_truth_asked() -> None:
     """Python asks whether a Tensor is true."""
     for recorder in ACTIVE.get():
         cuts = recorder._cuts
@@ -208,24 +208,24 @@ def asked() -> None:
             cuts.decided = True
 
 
-def pushed(values: Iterable[Tensor]) -> None:
+def on_tangents(values: Iterable[Tensor]) -> None:
     """Tangents were carried through a loop over these values; they may not depend on the values, as of what is linear.
 
     What recorded the loop knows the tangents all the same: the loop's derivative says what they depend on.
     """
-    for cuts in told(values):
+    for cuts in cuts_of(values):
         cuts.constant = True
 
 
-def branched(operands: Iterable[Tensor]) -> None:
+def on_branch(operands: Iterable[Tensor]) -> None:
     """One of two functions is called with these operands."""
-    asked()
+    on_truth_asked()
     for tensor in operands:
         for cuts in _of(tensor):
             cuts.decided = True
 
 
-def differentiated(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
+def on_derivative(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
     """A derivative of targets was computed; the recorders around it learn where it is constant for them.
 
     One that is None is none: nothing is connected there.

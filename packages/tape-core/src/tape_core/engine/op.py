@@ -187,7 +187,7 @@ class Op(Options):
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
-        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
+        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.leaves_residuals_on(backend) else None
         found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
@@ -220,7 +220,7 @@ class Op(Options):
         plans.keeping = kernels[1]
         self.bindings[backend] = kernels[0], plans
 
-    def keeps_on(self, backend: Backend) -> bool:
+    def leaves_residuals_on(self, backend: Backend) -> bool:
         """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
         own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
         return own and backend.keeps
@@ -228,7 +228,7 @@ class Op(Options):
     def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
         """The rules on a backend that replaces some."""
         parameters = copy.copy(self.parameters)
-        parameters.keeping = self.keeps_on(backend)
+        parameters.keeping = self.leaves_residuals_on(backend)
         return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
 
     # -- what the hot path asks when operands are not plain Tensors of one backend
@@ -314,8 +314,8 @@ class Op(Options):
             else f"{self._input_name(k)}: {v!r}"
             for k, v in enumerate(values)
         )
-        extra = "".join(f", {described(v)}" for v in args)
-        extra += "".join(f", {k}={described(v)}" for k, v in (kwargs or {}).items())
+        extra = "".join(f", {describe(v)}" for v in args)
+        extra += "".join(f", {k}={describe(v)}" for k, v in (kwargs or {}).items())
         arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
         if arrays and isinstance(error, AttributeError | RecursionError):
             error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
@@ -328,12 +328,12 @@ class Op(Options):
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
             text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
-            raise _told(type(error)(text), whole) from error
+            raise _in_users_terms(type(error)(text), whole) from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
+        raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
@@ -362,18 +362,18 @@ class Op(Options):
         return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
 
 
-def described(value: Any) -> str:
+def describe(value: Any) -> str:
     """A parameter of an op for messages: arrays by dtype and shape, whatever they are inside of."""
     kind = type(value)
     if kind is tuple or kind is list:
-        parts = ", ".join([described(part) for part in value])
+        parts = ", ".join([describe(part) for part in value])
         return f"[{parts}]" if kind is list else f"({parts}{',' * (len(value) == 1)})"
     if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return repr(value)
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
-def _told(error: Any, whole: str | None = None) -> Any:
+def _in_users_terms(error: Any, whole: str | None = None) -> Any:
     """An error in the user's terms, marked as one, since its class may be one of an array library.
 
     It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.

@@ -13,7 +13,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
-from tape_core.engine.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
+from tape_core.engine.cotangents import accumulate_each, cast, checked, has_no_nan, mask_nans, project
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
@@ -121,7 +121,7 @@ class Plan:
             self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks], self.backend)
         return self._narrowed[ks]
 
-    def widely(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
+    def wide_lift(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
         """What lifts the arrays of a record and gives what `wide` makes of them.
 
         The result is computed again, where the record has all inputs: a rule may subtract or compare what it computes
@@ -165,7 +165,7 @@ class Plan:
         narrow: Any = None  # the dtype of inputs of which the record says none
         if wide is not None and self.op.widens:
             narrow = (g._array if type(g) is Tensor else g).dtype if self.op.elementwise else None
-            g, lift = wide(g), self.widely(rec, xp, lift, wide)
+            g, lift = wide(g), self.wide_lift(rec, xp, lift, wide)
         else:
             wide = None
         commons: dict[Any, Any] = {}
@@ -175,26 +175,26 @@ class Plan:
             if rule.kind == PARTIAL:
                 named = lifted(rec, lift)
                 partial = rule.fn(xp, *named)  # with a name: NumPy would make a temporary the first factor
-                d = touched(g * partial, named)
+                d = with_dependence(g * partial, named)
                 if masked:
-                    d = unpoisoned(xp, g, d)
+                    d = mask_nans(xp, g, d)
             elif rule.kind == ONE:
                 d = g
             elif rule.kind == CONSTANT:
                 d = g * rule.fn
             elif rule.shared is not None:
                 named = lifted(rec, lift)
-                d = touched(rule.shared.once(commons, xp, g, named), named)
+                d = with_dependence(rule.shared.once(commons, xp, g, named), named)
             else:
                 named = lifted(rec, lift)
-                d = touched(rule.fn(xp, g, *named), named)
+                d = with_dependence(rule.fn(xp, g, *named), named)
             i = record.slot(rec, rule.k)
             if self.op.sequence:
                 accumulate_each(xp, d, i, specs[0], grads, rule)
                 continue
             if self.op.elementwise:
                 if masked and rule.kind == VJP:
-                    d = unpoisoned(xp, g, d)
+                    d = mask_nans(xp, g, d)
                 if specs is not None and specs[rule.k] is not None:
                     d = project(xp, d, specs[rule.k])
                 elif wide is not None:
@@ -204,13 +204,13 @@ class Plan:
                     d = IndexedSlices(cast(xp, d.values, specs[rule.k][1]), d.indices, d.dense_shape)
             else:
                 d = checked(xp, d, specs[rule.k], rule)
-                if masked and type(g) is not tuple and not nowhere_nan(d):
+                if masked and type(g) is not tuple and not has_no_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             h = grads[i]
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
-def touched(d: Any, named: Sequence[Any]) -> Any:
+def with_dependence(d: Any, named: Sequence[Any]) -> Any:
     """A cotangent as a function of the values that its rule names, also where these only decide, as in that of relu.
 
     Its derivative is 0 then, and not None: a sweep that is recorded is differentiated as in TensorFlow.

@@ -63,7 +63,7 @@ class Recorder:
     _forward: bool = False
     """Whether records must have all inputs and the result: they are used at once."""
 
-    _met: int = 0
+    _special: int = 0
     """The special dtypes of what was recorded: COMPLEX, NARROW or both; then records have specs of all inputs."""
 
     _cuts: Cuts | None = None
@@ -102,10 +102,10 @@ class Recorder:
 
 
 COMPLEX, NARROW = 1, 2
-"""What `Recorder._met` consists of: complex dtypes, and those with which the backend computes in float32."""
+"""What `Recorder._special` consists of: complex dtypes, and those with which the backend computes in float32."""
 
 
-def met(backend: Backend, dtype: DType) -> int:
+def special_dtype(backend: Backend, dtype: DType) -> int:
     """What a tape meets in a value of this dtype: COMPLEX, NARROW, or 0 for all that the fast backward pass handles."""
     return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
@@ -171,14 +171,14 @@ def activate(tape: Recorder) -> None:
     if not ACTIVE.get():
         _set((tape,))
         return
-    tapes = tuple(in_blocks())
+    tapes = tuple(active_recorders())
     k = len(tapes)
     while k and tapes[k - 1]._forward and not tape._forward:
         k -= 1
     _set((*tapes[:k], tape, *tapes[k:]))
 
 
-def without(accumulator: Recorder) -> tuple[Recorder, ...]:
+def recorders_around(accumulator: Recorder) -> tuple[Recorder, ...]:
     """What records the tangents that an accumulator computes: all tapes, and the accumulators around it."""
     tapes = tuple(ACTIVE.get())
     return tapes[: tapes.index(accumulator)]
@@ -209,7 +209,7 @@ class InBlock(Recorder):
     _open: bool
     _guard: Any
 
-    def _stopped(self) -> None:
+    def _on_stop(self) -> None:
         """What else is to be done when the block is left."""
 
     def __reduce__(self) -> NoReturn:
@@ -233,7 +233,7 @@ class InBlock(Recorder):
         if not self._open:
             raise RecordingError(f"{self._kind} is not recording.")
         deactivate(self)
-        self._stopped()
+        self._on_stop()
         self._open = False
         self._guard = None
 
@@ -249,7 +249,7 @@ class InBlock(Recorder):
         __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
 
-def in_blocks() -> tuple[Recorder, ...]:
+def active_recorders() -> tuple[Recorder, ...]:
     """The tapes that record here. One that was left in another thread, as by a generator that ended there, is not."""
     tapes = ACTIVE.get()
     if tapes and not all([tape._open for tape in tapes]):

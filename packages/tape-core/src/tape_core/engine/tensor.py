@@ -183,7 +183,7 @@ class Tensor:
 
     def __bool__(self) -> bool:
         if ACTIVE.get():
-            cuts.asked()
+            cuts.on_truth_asked()
         try:
             return bool(self._array)
         except (TypeError, ValueError, RuntimeError) as error:
