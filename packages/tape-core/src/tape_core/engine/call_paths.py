@@ -28,7 +28,7 @@ _get_active = ACTIVE.get
 
 
 def constant_call(op: Op) -> Callable[..., Any]:
-    """The path of an op of one or two inputs through which nothing flows."""
+    """Return the call path of an op of one or two inputs through which nothing flows."""
     bindings = op.bindings
 
     def call(*values: Any) -> Any:
@@ -53,7 +53,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
 
 
 def unary_call(op: Op) -> Callable[..., Any]:
-    """The path of an elementwise op of one input."""
+    """Return the call path of an elementwise op of one input."""
     bindings = op.bindings
 
     def call(x: Any, /) -> Tensor:
@@ -109,7 +109,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
 
 
 def single_call(op: Op) -> Callable[..., Any]:
-    """The path of an op of one input and parameters."""
+    """Return the call path of an op of one input and parameters."""
     bindings = op.bindings
     elementwise = op.elementwise
     takes_dtype = op.takes_dtype
@@ -171,7 +171,7 @@ def single_call(op: Op) -> Callable[..., Any]:
 
 
 def read_operand(op: Op, x: Any, active: Any) -> Any:
-    """The only operand of an op, where it is no plain Tensor."""
+    """Return the only operand of an op, which is no plain Tensor, as one; a Variable is read by the recorders."""
     if type(x) not in _TENSORS:
         return op.operands((x,))[0]
     slots = x._slots
@@ -181,15 +181,15 @@ def read_operand(op: Op, x: Any, active: Any) -> Any:
     return x
 
 
-_NO_ARRAY = frozenset({tuple, list, Tensor})  # what a kernel returns for several results, or by mistake
-# By what the plans of an op are found: bit k is set where input k is watched.
+_NO_ARRAY = frozenset({tuple, list, Tensor})  # types that a kernel returns for several results, or by mistake
+# The keys of an op's plans: bit k is set if input k is watched.
 _FIRST_WATCHED = 1
 _SECOND_WATCHED = 2
 _BOTH_WATCHED = 3
 
 
 def accepts(value: Any) -> bool:
-    """Whether an operator takes this operand; others get their turn with their own reflected operator."""
+    """Return whether an operator takes this operand; others get their turn with their own reflected operator."""
     if isinstance(value, Tensor) or type(value) in SCALARS:
         return True
     from tape_core.backends.discovery import backend_of_type
@@ -198,7 +198,7 @@ def accepts(value: Any) -> bool:
 
 
 def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
-    """The path of an op of two inputs; as an operator it declines operands it does not know."""
+    """Return the call path of an op of two inputs; as an operator it declines operands that it does not know."""
     bindings = op.bindings
     elementwise = op.elementwise
 
@@ -317,23 +317,23 @@ _TENSORS = frozenset({Tensor, Variable})
 
 
 def read_variables_by_name(on: bool) -> None:
-    """Have ops ask Variables for what they hold, as while a trace runs, in place of looking it up in them.
+    """Let ops read Variables by their properties, which ask a running trace, or directly from their slots.
 
-    What ops give is the same, in each thread: it takes somewhat longer.
+    It is on for all threads while a trace runs in any of them. Results are the same; calls with Variables take longer.
     """
     global _TENSORS
     _TENSORS = frozenset({Tensor}) if on else frozenset({Tensor, Variable})
 
 
 def general_call(op: Op) -> Callable[..., Any]:
-    """The path of every other op: any number of inputs or a sequence of them, parameters, several results."""
+    """Return the call path of all other ops: any number of inputs or a sequence, parameters, several results."""
     bindings = op.bindings
     n = len(op.inputs)
     sequence = op.sequence
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
-    # Where the first of the values that decide on the dtype is a number: `where(c, 1.0, 2.0)`, `clip(1.0, x, None)`.
+    # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
     decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -404,7 +404,7 @@ def general_call(op: Op) -> Callable[..., Any]:
 
 
 def number_as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
-    """The number at `k` as an array of the dtype that it has beside the others after it: weak, as in arithmetic."""
+    """Return the number at `k` as an array; its dtype is weak beside the values after it, as in arithmetic."""
     kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
     highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
     dtype = default_beside(highest, [backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS])
@@ -415,7 +415,7 @@ _NUMBERS = SCALARS | {type(None)}
 
 
 def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
-    """The parameters with `dtype` in the backend's terms."""
+    """Return the positional parameters with `dtype` in the backend's terms; in `kwargs` it is replaced."""
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
     elif (place := op.parameters.places.get("dtype")) is not None and len(params) > place:
@@ -435,7 +435,7 @@ def wrap_and_record(
     kwargs: dict[str, Any],
     kept: tuple[Any, ...] = (),
 ) -> Any:
-    """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
+    """Return the results of a kernel as Tensors, recorded by the recorders that know an operand."""
     several = type(out) is tuple or type(out) is list
     if type(out) is Tensor:
         raise TypeError(

@@ -41,7 +41,7 @@ from tape_core.typing import Kernel
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
 
 BatchRule = Callable[..., Any]
-"""How an op does the work for all examples of a vmap, see `tape_core.modes.batching`."""
+"""Does the work of an op for all examples of a vmap, see `tape_core.modes.batching`."""
 
 BOUND: list[tuple[Op, Backend]] = []
 """Each binding there ever was, of every op."""
@@ -74,7 +74,7 @@ def _bind_again() -> None:
 
 
 SparsityRule = Callable[..., Any]
-"""Which elements of an op's result depend on which of its inputs, see `op`."""
+"""Returns which elements of an op's result depend on which elements of its inputs, see `op`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,7 +106,7 @@ class Op(Options):
     """
 
     push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
-    """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
+    """Pushes tangents through a record if that does not follow from the rules; returns NotImplemented if it does."""
 
     def __init__(
         self, function: Callable[..., Any], rules: Mapping[str, RuleSpec], *, form: Form, **options: Any
@@ -136,7 +136,7 @@ class Op(Options):
         self.function.op = self  # type: ignore[attr-defined]
 
     advice: Callable[..., Exception | None] | None = None
-    """What is wrong with inputs of some shapes with which the kernel failed, where no library says it well; or None."""
+    """Returns a better error for inputs of some shapes with which the kernel failed, or None for the library's own."""
 
     takes_slices = False
     """Whether its rule gets cotangents of gathers as they are, and not made dense."""
@@ -155,13 +155,13 @@ class Op(Options):
 
     @property
     def spelled(self) -> str:
-        """How it is called, for messages: the signature without annotations."""
+        """The signature without annotations, for messages."""
         plain = [p.replace(annotation=inspect.Parameter.empty) for p in self.signature.parameters.values()]
         return f"{self.name}{inspect.Signature(plain)}"
 
     @property
     def differentiable(self) -> bool:
-        """Whether anything flows back through the op."""
+        """Whether a derivative flows through the op."""
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ class Op(Options):
     # -- what the hot path asks once per backend
 
     def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
-        """The kernel on `backend`, and the plans of its records by which inputs are watched."""
+        """Return the kernel on a backend, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
         guard = backend.library.guard
@@ -221,12 +221,12 @@ class Op(Options):
         self.bindings[backend] = kernels[0], plans
 
     def leaves_residuals_on(self, backend: Backend) -> bool:
-        """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
+        """Return whether a kernel leaves residuals for rules: the op's own, or one that the backend brings."""
         own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
         return own and backend.keeps
 
     def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
-        """The rules on a backend that replaces some."""
+        """Return the rules on a backend that replaces some."""
         parameters = copy.copy(self.parameters)
         parameters.keeping = self.leaves_residuals_on(backend)
         return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
@@ -234,7 +234,7 @@ class Op(Options):
     # -- what the hot path asks when operands are not plain Tensors of one backend
 
     def operands(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
+        """Return the operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
 
         Raises:
             TypeError: for operands that are not arrays, and for two backends.
@@ -282,7 +282,7 @@ class Op(Options):
         return self.inputs[min(k, len(self.inputs) - 1)]
 
     def normalise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Inputs given by keyword or left to their default, as positional arguments."""
+        """Return all inputs as positional arguments, also those given by keyword or left to their default."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -294,7 +294,7 @@ class Op(Options):
     def fail(self, error: Exception, values: Sequence[Any], args: Any = (), kwargs: Any = None) -> Any:
         """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
 
-        Where inputs were only on another level than their hidden axes are now, the result for them in their places.
+        If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
         """
         from tape_core.modes.batched import MisplacedError
 
@@ -336,7 +336,7 @@ class Op(Options):
         raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
+        """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
         from tape_core.modes.batched import BatchedArray, lifted, placed
 
         given = [placed(v) if isinstance(v, Tensor) else v for v in values]
@@ -363,7 +363,7 @@ class Op(Options):
 
 
 def describe(value: Any) -> str:
-    """A parameter of an op for messages: arrays by dtype and shape, whatever they are inside of."""
+    """Return the text of an op's parameter for messages: arrays by dtype and shape, also inside tuples and lists."""
     kind = type(value)
     if kind is tuple or kind is list:
         parts = ", ".join([describe(part) for part in value])
@@ -374,9 +374,9 @@ def describe(value: Any) -> str:
 
 
 def _in_users_terms(error: Any, whole: str | None = None) -> Any:
-    """An error in the user's terms, marked as one, since its class may be one of an array library.
+    """Mark an error as one in the user's terms, since its class may be one of an array library, and return it.
 
-    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    Where it is raised it is no local variable: its traceback has that frame, so the two would keep each other alive.
     """
     error._tape_told = True
     if whole is not None:
@@ -396,7 +396,7 @@ def _is_ours(function: Callable[..., Any]) -> bool:
 
 
 def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
+    """Return values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
     kinds = [type(v) for v in values if type(v) in SCALARS]
     if not kinds:
         return values
@@ -429,7 +429,7 @@ class Plans(dict[int, "Plan | None"]):
         self.backend = backend
         self.rules = rules
         self.keeping = keeping
-        """The kernel that runs where an input is watched, and leaves rules something."""
+        """The kernel that runs if an input is watched, and leaves residuals for rules."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
@@ -507,7 +507,7 @@ registry = Registry()
 
 
 def unknown_names(backend: Backend) -> dict[str, str]:
-    """What is said of each name in a backend's kernels and rules that no op has."""
+    """Return a message for each name in a backend's kernels and rules that no op has."""
     known = {*registry, *[f"{name}_keeping" for name in registry]}
     kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
     return {
@@ -519,10 +519,10 @@ def unknown_names(backend: Backend) -> dict[str, str]:
 
 
 def refuse_names(backend: Backend) -> None:
-    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
+    """Refuse kernels and rules under names that look like misspelled names of ops, or of inputs of ops.
 
-    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
-    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+    It is called when the backend is made; for that of a plugin, when the plugin has declared its ops. A name that is
+    like no op's is left alone: another package may declare the op later. The conformance suite complains of it, too.
 
     Raises:
         ValueError: there is one.
@@ -542,7 +542,7 @@ def refuse_names(backend: Backend) -> None:
 def check_names(backend: Backend) -> None:
     """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
 
-    It is asked when the backend runs its first op.
+    It is called when the backend runs its first op.
     """
     backend.is_checked = True
     for text in unknown_names(backend).values():

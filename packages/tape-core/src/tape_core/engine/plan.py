@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def recorded(self) -> Plan:
-        """The plan for the same records where the sweep is recorded: the op's own rules in place of fused ones."""
+        """The plan for the same records in a sweep that is recorded: with the op's own rules in place of fused ones."""
         if self._recorded is None:
             fused = any(rule.recorded for rule in self.rules)
             self._recorded = (
@@ -101,9 +101,10 @@ class Plan:
         return self._recorded
 
     def traced(self, backend: Backend) -> Plan:
-        """The plan for the same records where the sweep is traced, as `backend` does: by instructions if it is fused.
+        """Return the plan for the same records in a sweep that `backend` traces.
 
-        It is that of a record of constants, of which the trace has noted nothing.
+        It differs for fused rules, which call the library: those of the tracing backend add instructions instead. The
+        records that a trace has not made itself are those of constants.
         """
         if self.backend is backend or not any(rule.recorded for rule in self.rules):
             return self
@@ -111,7 +112,7 @@ class Plan:
         return plans[sum([1 << rule.k for rule in self.rules])] or self
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Plan:
-        """The plan without the rules for inputs that no wanted slot flows into."""
+        """Return the plan without the rules for inputs into which no wanted slot flows."""
         if self.op.sequence:
             return self
         ks = tuple([rule.k for rule in self.rules if wanted[record.slot(rec, rule.k)]])
@@ -122,10 +123,10 @@ class Plan:
         return self._narrowed[ks]
 
     def wide_lift(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
-        """What lifts the arrays of a record and gives what `wide` makes of them.
+        """Return a `Lift` of the arrays of a record that converts them by `wide`, as to float32.
 
-        The result is computed again, where the record has all inputs: a rule may subtract or compare what it computes
-        of the inputs with it, and to the rounded one nothing is equal.
+        The result is computed again if the record has all inputs. A rule may subtract it from what it computes of the
+        inputs, or compare the two, and in float32 nothing is equal to a result that was rounded.
         """
         out, again = record.out(rec), None
         if self.keep_out and not self.op.sequence:
@@ -149,9 +150,9 @@ class Plan:
         masked: bool,
         wide: Callable[[Any], Any] | None = None,
     ) -> None:
-        """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded.
+        """Run backward with more care: for masked and sparse cotangents, and on Tensors, so that it is recorded.
 
-        With `wide`, rules get what it gives of arrays, and cotangents come back in the dtypes of inputs.
+        With `wide` rules compute with the arrays that it returns, and cotangents come back in the dtypes of inputs.
         """
         if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
             i = record.slot(rec, 0)  # the same value: slices stay slices
@@ -211,9 +212,9 @@ class Plan:
 
 
 def with_dependence(d: Any, named: Sequence[Any]) -> Any:
-    """A cotangent as a function of the values that its rule names, also where these only decide, as in that of relu.
+    """Return a cotangent that depends on the values that its rule names, also if these only decide, as for relu.
 
-    Its derivative is 0 then, and not None: a sweep that is recorded is differentiated as in TensorFlow.
+    Its derivative with respect to them is 0 then, and not None: in a sweep that is recorded TensorFlow returns 0, too.
     """
     if type(d) is not Tensor:
         return d
@@ -241,7 +242,7 @@ def with_dependence(d: Any, named: Sequence[Any]) -> Any:
 
 
 def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
-    """The source of a function that makes the record of a general op (see `tape_core.engine.record`)."""
+    """Return the source of a function that makes the record of a general op (see `tape_core.engine.record`)."""
     fields = ["plan"]
     if op.sequence:
         arrays = "tuple(arrays)" if plan.keeps or everything else "None"
@@ -274,10 +275,10 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
 
 
 def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
-    """The source of `backward(g, rec, grads, xp)`: raw arrays, nothing masked, nothing sparse but at leaves.
+    """Return the source of `backward(g, rec, grads, xp)`: raw arrays, nothing masked, nothing sparse but at leaves.
 
-    With `reuse` for large arrays: memory that nobody else can see is overwritten. `backend.is_exclusive(array, n)`
-    tells, for n references that are known of: this frame's, and those of the sweep or of the list.
+    With `reuse` it is for large arrays, and overwrites memory that nobody else holds. `backend.is_exclusive(array, n)`
+    says so, where n references are known: that of this frame, and that of the sweep or of the list.
     """
     lines = [f"def backward(g, rec, grads, xp{', backend' * reuse}):"]
     if op.elementwise:
@@ -329,7 +330,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
 
 
 def _sharing(rules: Sequence[Rule]) -> dict[int, list[Rule]]:
-    """Rules of which several share what `common` computes, by the number of the first of them."""
+    """Return the groups of rules that share a `common` function, by the number of the first rule."""
     groups: dict[Any, list[Rule]] = {}
     for rule in rules:
         if rule.shared is not None:
@@ -338,12 +339,12 @@ def _sharing(rules: Sequence[Rule]) -> dict[int, list[Rule]]:
 
 
 def _common_of(rule: Rule, rules: Sequence[Rule]) -> str:
-    """The variable that holds what a rule shares with others, or nothing."""
+    """Return the name of the variable that holds what a rule shares with others, or an empty string."""
     return next((f"common{j}" for j, group in _sharing(rules).items() if rule in group), "")
 
 
 def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool, common: str) -> list[str]:
-    """Lines that compute `d`, the cotangent of one input."""
+    """Return the lines that compute `d`, the cotangent of one input."""
     if common and rule.shared is not None:
         arguments = list(rule.arguments[rule.shared.n :])
         arguments.insert(rule.shared.place, common)
@@ -370,12 +371,12 @@ def _list(arguments: Iterable[str]) -> str:
 
 
 def _lifted_source(rule: Rule) -> str:
-    """The source of a function that gives a rule's arguments, arrays lifted."""
+    """Return the source of a function that returns the arguments of a rule, with arrays lifted."""
     return f"def lifted(rec, lift):\n    return ({''.join(f'{a}, ' for a in rule.lifted)})"
 
 
 def _generate(plan: Plan, source: str) -> Callable[..., Any]:
-    """The function that generated source defines; tracebacks show its lines."""
+    """Return the function that generated source defines; tracebacks show its lines."""
     names: dict[str, Any] = {
         "__name__": __name__,  # it is ours: what looks for the user's lines passes over it
         "Parts": Parts,
@@ -398,14 +399,14 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
 
 
 class Part:
-    """Stands where a plan does, in the record of one of several results: hands its cotangent to the op's record."""
+    """The plan of the record of one of several results, which hands its cotangent to the op's record."""
 
     __slots__ = ("k", "specs")
     n = 1
 
     @property
     def recorded(self) -> Part:
-        """Itself: it has no rules."""
+        """The plan itself, which has no rules."""
         return self
 
     def __init__(self, k: int, specs: tuple[tuple[Any, Any], ...]) -> None:
@@ -422,12 +423,12 @@ class Part:
     backward_reusing = backward_careful = backward
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Part:
-        """Itself: the op's record decides."""
+        """Return the plan itself: the op's record decides."""
         return self
 
 
 class Parts:
-    """The cotangents of an op's several results, as far as they have come."""
+    """The cotangents of the several results of an op that the sweep has come to so far."""
 
     __slots__ = ("cotangents", "specs")
 
@@ -436,7 +437,7 @@ class Parts:
         self.cotangents: list[Any] = [None] * len(specs)
 
     def complete(self, xp: Any, materialize: bool) -> tuple[Any, ...]:
-        """All of them; for results that nothing used zeros, or None without `materialize`."""
+        """Return all cotangents; for results that nothing used zeros, or None without `materialize`."""
         if not materialize:
             return tuple(self.cotangents)
         one = next(g for g in self.cotangents if g is not None)
@@ -447,7 +448,7 @@ class Parts:
 
 
 def unwritten(rule: Rule) -> NotImplementedError:
-    """The error for an input declared TODO."""
+    """Return the error for an input that is declared TODO."""
     return NotImplementedError(
         f"{rule.where} is not written yet: a gradient exists, so it is not None. Give the op a rule with "
         f"tape_core.extend.registry.override, or cut the path with tape_core.stop_gradient"
