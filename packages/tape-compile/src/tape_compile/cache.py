@@ -19,6 +19,8 @@ class _Used(Protocol):
 
 T = TypeVar("T", bound=_Used)
 
+MAX_TRACES = 256  # traces of one function that are kept by default, since each holds code and constants
+
 
 class Traces(dict[Any, list[T]], Generic[T]):
     """Traces by the kind of call, those of a kind newest first.

@@ -12,10 +12,10 @@ from typing import Any
 
 from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.levels import BatchedArray, lifted, placed
 from tape_core.engine.recording import check_assignable
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import BatchedArray, lifted, placed
 from tape_core.modes.batching import spread
 from tape_core.ops.creation import asarray
 from tape_core.staging import HostNumber, TracingError, value_of
@@ -27,7 +27,8 @@ from tape_compile.control_flow_runtime import cond, scan, while_loop
 from tape_compile.program import Program
 from tape_compile.refusals import refuses
 from tape_compile.tracer.trace import Trace
-from tape_compile.tracer.traced_array import TRACED, tracing_backend
+from tape_compile.tracer.traced_array import TRACED
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.tracer.variable_state import Held
 
 Tensors = list[Any]

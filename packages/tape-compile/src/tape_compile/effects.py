@@ -13,13 +13,13 @@ from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.commit import held_for_a_while
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import BatchedArray
 from tape_core.staging import value_of
 
 from tape_compile.tracer.contexts import outside
-from tape_compile.tracer.traced_array import tracing_backend
+from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

@@ -15,18 +15,19 @@ from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
-from tape_core.compiled import MAX_TRACES, Fallback, Retrace
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import active_recorders
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.replay import is_at_work
 from tape_core.staging import TracingError, current
+from tape_core.typing import Fallback, Retrace
 
-from tape_compile.cache import Traces, remember
+from tape_compile.cache import MAX_TRACES, Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_compile.tracer.traced_array import TracedArray, tracing_backend
+from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import its_turn
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Function:
         retrace: Retrace = "warn",
         compile: str | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
-        max_traces: int = MAX_TRACES,
+        max_traces: int | None = None,
     ) -> None:
         update_wrapper(self, python)  # first: what wraps another Function, as its gradient, has the attributes of that
         self.python = python
@@ -104,6 +105,8 @@ class Function:
             raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
+        if max_traces is None:
+            max_traces = MAX_TRACES
         if type(max_traces) is not int or max_traces < 1:
             raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
         # By signature: several where they depend on something besides, such as a mode.

@@ -33,12 +33,15 @@ from tape_core.base.dtypes import (
     uint64,
 )
 from tape_core.base.dtypes import bool_ as bool
+from tape_core.base.lookup import publish as _publish
 from tape_core.compiled import function
+from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables the op that reads them
 from tape_core.engine.hints import missing as _missing
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
+from tape_core.interop import numpy_hooks as _numpy_hooks  # noqa: F401 - NumPy's functions take Tensors
 from tape_core.interop.einops_backend import register as _register
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.vmap import vmap
@@ -507,5 +510,6 @@ __all__ = [
 ]
 
 _register()
+_publish(globals())
 
 __getattr__ = _missing(__name__, lambda: __all__)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from tape_core.typing import Fallback, Retrace
+
 if TYPE_CHECKING:
     from tape_compile.function import Function
-
-Retrace = Literal["warn", "allow", "error"]
-Fallback = bool | Literal["silent"]
-
-MAX_TRACES = 256  # traces of one function that are kept, since each holds code and constants
 
 
 def _function_class() -> type[Function]:
@@ -43,7 +40,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
-    max_traces: int = MAX_TRACES,
+    max_traces: int | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     python: Any = None,
@@ -55,7 +52,7 @@ def function(
     retrace: Retrace = "warn",
     compile: str | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
-    max_traces: int = MAX_TRACES,
+    max_traces: int | None = None,
 ) -> Any:
     """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
 
@@ -103,8 +100,8 @@ def function(
         passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.
-        max_traces: how many traces are kept, and as many for calls in tapes' blocks; the one that was not used for
-            longest goes. A trace for a Variable or another object that was an argument goes with the object.
+        max_traces: how many traces are kept, by default 256, and as many for calls in tapes' blocks; the one that was
+            not used for longest goes. A trace for a Variable or another object that was an argument goes with it.
 
     Raises:
         TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from

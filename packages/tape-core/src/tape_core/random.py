@@ -16,6 +16,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
 from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import integer, shape_of
 from tape_core.engine.recording import report_draw
 from tape_core.staging import current
@@ -74,21 +75,17 @@ class Generator:
         """Draw `n` float64 values in [0, 1), multiples of 2**-31."""
         integers = self._draw(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
         # Without the sign bit, 31 bits are left, which float64 holds exactly.
-        from tape_core.ops.data_types import astype
-
-        return astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
+        return ops.astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
 
     def _draw(
         self, make: Callable[[stdlib.Random], Any], dtype: str, backend: BackendLike, device: str | None
     ) -> Tensor:
         """Make a Tensor of what `make` takes from the generator; a compiled function does so again in each call."""
-        from tape_core.ops.creation import asarray
-
         _refuse_inside_vmap()
         if (stage := current()) is not None:
             return stage.draw(self, make, dtype, backend, device)
         report_draw(self)
-        return asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
+        return ops.asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
 
     def uniform(
         self,
@@ -101,13 +98,10 @@ class Generator:
         device: str | None = None,
     ) -> Tensor:
         """Draw uniform values in [low, high)."""
-        from tape_core.ops.data_types import astype
-        from tape_core.ops.manipulation import reshape
-
         shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
         values = self._fractions(math.prod(shape), backend, device)
         # Keep no more bits than the dtype has: rounded to it, a value such as 1 - 2**-31 would become 1.
-        return astype(reshape(_truncate(values, dtype), shape) * (high - low) + low, dtype)
+        return ops.astype(ops.reshape(_truncate(values, dtype), shape) * (high - low) + low, dtype)
 
     def normal(
         self,
@@ -120,30 +114,24 @@ class Generator:
         device: str | None = None,
     ) -> Tensor:
         """Draw normally distributed values, by the Box-Muller transform."""
-        from tape_core.ops.data_types import astype
-        from tape_core.ops.elementwise import cos, log1p, sqrt
-        from tape_core.ops.manipulation import reshape
-
         shape, dtype = shape_of("normal", shape), _floating("normal", dtype, backend)
         n = math.prod(shape)
-        radius = sqrt(-2.0 * log1p(-self._fractions(n, backend, device)))
+        radius = ops.sqrt(-2.0 * ops.log1p(-self._fractions(n, backend, device)))
         angle = self._fractions(n, backend, device) * (2 * math.pi)
-        values = reshape(radius * cos(angle), shape) * stddev + mean
-        return astype(values, dtype)
+        values = ops.reshape(radius * ops.cos(angle), shape) * stddev + mean
+        return ops.astype(values, dtype)
 
     def integers(
         self, low: int, high: int, shape: ShapeLike = (), *, backend: BackendLike = None, device: str | None = None
     ) -> Tensor:
         """Draw integers in [low, high), int64."""
-        from tape_core.ops.manipulation import reshape
-
         low, high = integer("integers", "low", low), integer("integers", "high", high)
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
         shape = shape_of("integers", shape)
         n = math.prod(shape)
         values = self._draw(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
-        return reshape(values, shape)
+        return ops.reshape(values, shape)
 
     def permutation(self, n: int, *, backend: BackendLike = None, device: str | None = None) -> Tensor:
         """Draw the integers 0 ... n - 1 in random order, int64."""
@@ -177,11 +165,9 @@ def _floating(what: str, dtype: DTypeLike, backend: BackendLike) -> dtypes.DType
 
 def _truncate(values: Tensor, dtype: dtypes.DType) -> Tensor:
     """Drop the bits of values in [0, 1) that the dtype cannot hold."""
-    from tape_core.ops.elementwise import floor
-
     # The bits of a significand. float64 has 53, but gets no more than float32, so that both have the same numbers.
     bits = {"float16": 11, "bfloat16": 8}.get(dtype.name, 24)
-    return floor(values * 2.0**bits) * 2.0**-bits
+    return ops.floor(values * 2.0**bits) * 2.0**-bits
 
 
 def default_rng(seed: int | None = None) -> Generator:

@@ -10,7 +10,7 @@ When it runs, this module imports nothing of Tape, so that every other module ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -23,6 +23,7 @@ __all__ = [
     "Cotangent",
     "DTypeKind",
     "DTypeLike",
+    "Fallback",
     "IndexKey",
     "Kernel",
     "Namespace",
@@ -33,6 +34,7 @@ __all__ = [
     "Record",
     "Records",
     "Residuals",
+    "Retrace",
     "Scalar",
     "Shape",
     "ShapeLike",
@@ -132,3 +134,11 @@ Records: TypeAlias = list[Record | None]
 
 PyTree: TypeAlias = Any
 """A nested structure of tuples, lists, dicts and registered classes, whose leaves are arrays or other values."""
+
+# -- options of `tape_core.function`
+
+Retrace: TypeAlias = Literal["warn", "allow", "error"]
+"""What a compiled function does about many traces."""
+
+Fallback: TypeAlias = bool | Literal["silent"]
+"""Whether a function that cannot be compiled runs as Python code, with a warning or without."""

@@ -11,7 +11,8 @@ from tape_core.base.contexts import setting
 
 from tape_compile.passes.lower_kernels import Steps
 from tape_compile.program import Instruction, Program, Spec, filled, renamed
-from tape_compile.tracer.traced_array import TracedArray, tracing_backend
+from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

@@ -15,7 +15,8 @@ from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.engine import call_paths as hotpath
 
-from tape_compile.tracer.traced_array import current_trace, tracing_backend
+from tape_compile.tracer.traced_array import current_trace
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import TRACING
 
 if TYPE_CHECKING:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import Kernels
 
-from tape_compile.tracer.traced_array import NONE, PLAIN, Traced, TracedArray, current_trace, trace_of
+from tape_compile.tracer.traced_array import NONE, PLAIN, TracedArray, current_trace, trace_of
+
+if TYPE_CHECKING:
+    from tape_compile.tracer.traced_backend import Traced
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from opcode import opname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.engine.rules import fused, vjp
 from tape_core.staging import TracingError
 
-from tape_compile.tracer.traced_array import Traced, current_trace, trace_of
+from tape_compile.tracer.traced_array import current_trace, trace_of
+
+if TYPE_CHECKING:
+    from tape_compile.tracer.traced_backend import Traced
 
 
 class Rules:

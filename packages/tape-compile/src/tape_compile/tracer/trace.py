@@ -29,8 +29,8 @@ from tape_compile.tracer.traced_array import (
     is_array,
     know,
     refuse_leak,
-    tracing_backend,
 )
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.tracer.variable_state import Held, kept_by, traced_backend
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 from tape_core.engine.variable import Variable
 from tape_core.staging import HostNumber
 
-from tape_compile.tracer.traced_array import TracedArray, tracing_backend
+from tape_compile.tracer.traced_array import TracedArray
+from tape_compile.tracer.traced_backend import tracing_backend
 
 
 def kept_by(variable: Variable | HostNumber) -> Any:

@@ -29,7 +29,7 @@ from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
 from tape_compile.results import check_result, noted
 from tape_compile.tracer.contexts import tracing
-from tape_compile.tracer.traced_array import tracing_backend
+from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import parted
 
 INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative

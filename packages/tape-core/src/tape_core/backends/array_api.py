@@ -49,6 +49,6 @@ class ArrayAPIBackend(Backend):
             array_types = (f"{array_type.__module__}:{array_type.__qualname__}",)
         super().__init__(name, namespace, array_types=array_types, kernels=kernels, rules=rules, version=version)
         if not LOADING.get():
-            from tape_core.engine.op import refuse_names
+            from tape_core.backends.names import refuse_names
 
             refuse_names(self)

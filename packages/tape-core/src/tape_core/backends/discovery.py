@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core._version import __version__
 from tape_core.backends.errors import BackendError, BackendLoadError, listing, not_found
+from tape_core.backends.names import refuse_names
 from tape_core.backends.plugins import Installed, Plugins, upgrade
 from tape_core.backends.protocol import Backend
+from tape_core.base import lookup
 from tape_core.base.ambient import LOADING
 from tape_core.base.contexts import setting
 
@@ -151,13 +153,11 @@ def load(name: str) -> Backend:
             problem = f"its backend is named {backend.name!r}, not {name!r}"
             raise plugins.load_error(plugin, problem)
 
-        from tape_core.engine.op import refuse_names, registry
-
         _state.unfinished[name] = backend  # its rules may use it, other threads must wait
         try:
             if hooks.tape_register_rules.get_hookimpls():
                 with plugins.step(plugin, "tape_register_rules()"):
-                    hooks.tape_register_rules(registry=registry, backend=backend)
+                    hooks.tape_register_rules(registry=lookup.registry, backend=backend)
             with plugins.step(plugin, "looking at the names of its kernels and rules"):
                 refuse_names(backend)
         except BackendLoadError as error:

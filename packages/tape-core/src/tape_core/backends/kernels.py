@@ -11,6 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.dtypes import DTYPES
+from tape_core.base.lookup import OPS
+from tape_core.base.mistakes import meant
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -84,14 +86,12 @@ class MissingKernelError(AttributeError):
         self._kernel, self._backend = name, backend
 
     def __str__(self) -> str:
-        from tape_core.base.mistakes import meant
-        from tape_core.engine.op import registry
 
         name, backend = self._kernel, self._backend
         return (
             f"backend {backend.name!r} has no kernel {name!r}: neither its own kernels, nor the op's default, "
             f"nor {getattr(backend.namespace, '__name__', backend.namespace)!s} has one"
-            + meant(name, {*registry, *backend.kernels})
+            + meant(name, {*OPS, *backend.kernels})
         )
 
     def __reduce__(self) -> Any:

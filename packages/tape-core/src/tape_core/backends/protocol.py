@@ -11,6 +11,7 @@ from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
+from tape_core.base.lookup import OPS
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
@@ -166,14 +167,12 @@ class Backend:
         What it gives may say, as its `chosen(args, kwargs)`, which function does the work for arguments: that is what
         compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
-        from tape_core.engine.op import BOUND
-
         self.guard = guard
         for backend in self.wrappers():
             backend.xp.forget()
-        for op, backend in list(BOUND):
-            if backend.library is self:
-                op.bindings.pop(backend, None)  # its next call binds it anew
+        for op in OPS.values():
+            for backend in [bound for bound in op.bindings if bound.library is self]:
+                del op.bindings[backend]  # the op's next call binds it anew
 
     # -- devices
 

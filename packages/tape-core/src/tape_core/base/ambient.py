@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
+    from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
-    from tape_core.modes.batched import Axis
     from tape_core.modes.replay import Session
     from tape_core.staging import Stage
 

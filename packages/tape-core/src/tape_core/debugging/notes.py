@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.engine import record
-from tape_core.modes.batched import BatchedArray
+from tape_core.engine.levels import BatchedArray
 from tape_core.staging import current
 from tape_core.typing import Record
 

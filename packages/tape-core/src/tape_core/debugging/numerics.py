@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.engine import record
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.plan import Parts
 from tape_core.engine.tensor import SCALARS, Tensor
-from tape_core.modes.batched import BatchedArray
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend

@@ -6,8 +6,8 @@ from typing import Any
 
 from tape_core.base import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import lifted
 from tape_core.engine.tensor import Tensor, read
-from tape_core.modes.batched import lifted
 
 
 def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytree.Structure) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
+from tape_core.base.lookup import ops
 from tape_core.engine import record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, Lift
 from tape_core.engine.recording import COMPLEX, NARROW
@@ -209,8 +211,6 @@ def _wrap_cotangent(g: Any, backend: Backend) -> Any:
 
 def lifting(backend: Backend) -> tuple[Any, Lift]:
     """Return the namespace of a sweep that is recorded, and the `Lift` that makes a Tensor of an array in a record."""
-    from tape_core.modes.batched import BatchedArray
-    from tape_core.ops.namespace import ops
 
     root = backend.root
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
 from tape_core.base.mistakes import no_sequence
@@ -192,8 +193,6 @@ def accepts(value: Any) -> bool:
     """Return whether an operator takes this operand; others get their turn with their own reflected operator."""
     if isinstance(value, Tensor) or type(value) in SCALARS:
         return True
-    from tape_core.backends.discovery import backend_of_type
-
     return backend_of_type(type(value)) is not None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.dtypes import float32
+from tape_core.base.lookup import ops
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tensor import Tensor
 
@@ -121,6 +122,4 @@ def conj(value: Any) -> Any:
         return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
     if value.dtype.kind != "complex floating":
         return value
-    from tape_core.ops.elementwise import conj as conjugate
-
-    return conjugate(value)
+    return ops.conj(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.lookup import ops
+
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
 
@@ -57,8 +59,6 @@ class IndexedSlices:
     def _namespace(self) -> Any:
         if self._xp is not None:
             return self._xp
-        from tape_core.ops.namespace import ops
-
         return ops
 
     def densify(self) -> Tensor:

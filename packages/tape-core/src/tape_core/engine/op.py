@@ -27,11 +27,14 @@ from typing import Any, TypeVar
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
+from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
+from tape_core.base import lookup
 from tape_core.base.dtypes import RANKS, default_beside, default_for
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import meant
-from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.engine.levels import BatchedArray, MisplacedError, is_in_place, lifted, placed
 from tape_core.engine.plan import Plan
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
@@ -251,17 +254,13 @@ class Op(Options):
             values = with_numbers_as_tensors(values)
         tensors = [v for v in values if isinstance(v, Tensor)]
         if not tensors:
-            from tape_core.ops.creation import asarray
-
             first = next((k for k, v in enumerate(values) if v is not None), None)
             if first is None:
                 raise TypeError(f"{self.name}: {self.inputs[0]} must be an array or a Python number, got None")
-            tensor = asarray(values[first])
+            tensor = ops.asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
-            from tape_core.modes.batched import BatchedArray, is_in_place, lifted, placed
-
             if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
                 values = tuple([placed(v) if type(v) is Tensor else v for v in values])
                 backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
@@ -296,8 +295,6 @@ class Op(Options):
 
         If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
         """
-        from tape_core.modes.batched import MisplacedError
-
         if isinstance(error, MisplacedError):
             return self._in_place(values, args, kwargs or {})
         try:
@@ -337,8 +334,6 @@ class Op(Options):
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
-        from tape_core.modes.batched import BatchedArray, lifted, placed
-
         given = [placed(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
         tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
@@ -400,13 +395,11 @@ def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
     kinds = [type(v) for v in values if type(v) in SCALARS]
     if not kinds:
         return values
-    from tape_core.ops.creation import asarray
-
     tensors = [v for v in values if isinstance(v, Tensor)]
     highest = max(kinds, key=_rank)
     dtype = default_beside(highest, [v.dtype for v in tensors])
     backend = tensors[0].backend.root if tensors else None
-    return tuple([asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
+    return tuple([ops.asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
 
 
 def _rank(kind: type) -> int:
@@ -456,7 +449,7 @@ class Registry(Mapping[str, Op]):
     """Every op by name. Registering checks everything first, then commits."""
 
     def __init__(self) -> None:
-        self._ops: dict[str, Op] = {}
+        self._ops: dict[str, Op] = lookup.OPS
 
     def __getitem__(self, name: str) -> Op:
         try:
@@ -503,51 +496,7 @@ class Registry(Mapping[str, Op]):
             op.bindings.pop(above, None)
 
 
-registry = Registry()
-
-
-def unknown_names(backend: Backend) -> dict[str, str]:
-    """Return a message for each name in a backend's kernels and rules that no op has."""
-    known = {*registry, *[f"{name}_keeping" for name in registry]}
-    kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
-    return {
-        name: f"backend {backend.name!r} has {what} for {name!r}, and there is no such op"
-        + meant(name, known, cutoff=0.8)
-        for what, names in (("a kernel", kernels), ("rules", [name for name in backend.rules if name not in registry]))
-        for name in names
-    }
-
-
-def refuse_names(backend: Backend) -> None:
-    """Refuse kernels and rules under names that look like misspelled names of ops, or of inputs of ops.
-
-    It is called when the backend is made; for that of a plugin, when the plugin has declared its ops. A name that is
-    like no op's is left alone: another package may declare the op later. The conformance suite complains of it, too.
-
-    Raises:
-        ValueError: there is one.
-    """
-    for text in unknown_names(backend).values():
-        if text.endswith("?"):
-            raise ValueError(f"{text} An op of another package must be declared before: import that")
-    for name, rules in backend.rules.items():
-        inputs = registry[name].inputs if name in registry else tuple(rules)
-        if unknown := [given for given in rules if given not in inputs]:
-            raise ValueError(
-                f"backend {backend.name!r} has a rule for the input {unknown[0]!r} of op {name!r}, whose inputs are "
-                f"{', '.join(inputs)}{meant(unknown[0], inputs)}"
-            )
-
-
-def check_names(backend: Backend) -> None:
-    """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
-
-    It is called when the backend runs its first op.
-    """
-    backend.is_checked = True
-    for text in unknown_names(backend).values():
-        if text.endswith("?"):
-            warn_user(f"{text} It is not used, unless another package declares such an op: import that before")
+registry = lookup.registry = Registry()
 
 
 def _declare(form: Form, **options: Any) -> Callable[[F], F]:

@@ -211,6 +211,10 @@ class Plan:
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
+record_as_one: Any = None
+"""Records a function with a rule of its own as one op. `tape_core.modes.function_op`, which needs plans, sets it."""
+
+
 def with_dependence(d: Any, named: Sequence[Any]) -> Any:
     """Return a cotangent that depends on the values that its rule names, also if these only decide, as for relu.
 
@@ -229,14 +233,13 @@ def with_dependence(d: Any, named: Sequence[Any]) -> Any:
             used += [x for x in known if not any([x is y for y in used])]
     if not tapes:
         return d
-    from tape_core.modes.function_op import recorded_as_one
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Any]) -> list[Any]:
         zeros = [wrap(x.backend.xp.zeros_like(x._array), x.backend) for x in used]
         return [zero if w else None for zero, w in zip(zeros, watched, strict=True)]
 
     with setting(ACTIVE, tuple(tapes)):
-        (found,) = recorded_as_one(used, [d], pull, name="decides")
+        (found,) = record_as_one(used, [d], pull, name="decides")
     found._slots = {**d._slots, **found._slots}
     return found
 

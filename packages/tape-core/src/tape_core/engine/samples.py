@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from tape_core.base.lookup import ops
 from tape_core.random import Generator
 
 
@@ -64,14 +65,11 @@ class Draw:
 
     def distinct(self, *shape: int) -> Any:
         """Draw values at least 0.1 apart, in random order, for ops with kinks where values are equal."""
-        from tape_core.ops.creation import asarray
-        from tape_core.ops.manipulation import reshape
-
         size = 1
         for length in shape:
             size *= length
         order = self.rng.permutation(size).tolist()
-        return reshape(asarray([0.1 + 0.2 * i - 0.1 * size for i in order], dtype="float64"), shape)
+        return ops.reshape(ops.asarray([0.1 + 0.2 * i - 0.1 * size for i in order], dtype="float64"), shape)
 
 
 class ComplexDraw(Draw):

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
+from tape_core.base.lookup import ops
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -107,9 +109,7 @@ class Tensor:
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
         """This tensor on another device; the gradient travels back."""
-        from tape_core.ops.data_types import to_device
-
-        return to_device(self, device)
+        return ops.to_device(self, device)
 
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
@@ -142,18 +142,10 @@ class Tensor:
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
 
-    # NumPy's own functions, also where an array or a NumPy scalar is on the left of an operator. What answers them is
-    # imported at the first call and takes the place of these two.
+    if TYPE_CHECKING:  # NumPy's own functions; `tape_core.interop.numpy_hooks` sets these
 
-    def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
-        from tape_core.interop import numpy_protocol
-
-        return numpy_protocol.ufunc(self, ufunc, method, *inputs, **kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from tape_core.interop import numpy_protocol
-
-        return numpy_protocol.function(self, func, types, args, kwargs)
+        def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any: ...
+        def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         import tape_core
@@ -333,9 +325,7 @@ class Tensor:
 
 def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
     """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
-    from tape_core.ops.creation import asarray
-
-    return asarray(values, dtype=dtype, backend=backend, device=device)
+    return ops.asarray(values, dtype=dtype, backend=backend, device=device)
 
 
 def _warn_of_cut(tensor: Tensor, what: str) -> None:
@@ -414,9 +404,7 @@ def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
     found = read(value, where)
     if isinstance(found, Tensor):
         return found
-    from tape_core.ops.creation import asarray
-
-    return asarray(found)
+    return ops.asarray(found)
 
 
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
@@ -435,8 +423,6 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
         return value._read()  # type: ignore[attr-defined]
     if kind is IndexedSlices:
         return value.densify()
-    from tape_core.backends.discovery import backend_of_type
-
     backend = backend_of_type(kind)
     if backend is None:
         if hasattr(kind, "__tape_tensor__"):

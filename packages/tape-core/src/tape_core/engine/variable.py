@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tape_core.base.ambient import ACTIVE
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
@@ -48,6 +50,7 @@ class Variable(Tensor):
     name: str | None
     trainable: bool
     _held_as: ClassVar[str] = "_raw"
+    _read_op: ClassVar[Callable[[Variable], Tensor]]  # `tape_core.engine.reading` sets it
 
     def __init__(
         self,
@@ -59,12 +62,10 @@ class Variable(Tensor):
         backend: str | Backend | None = None,
         device: str | None = None,
     ) -> None:
-        from tape_core.ops.creation import asarray
-
         if name is not None and not isinstance(name, str):
             raise TypeError(f"Variable: name must be a str or None; got {name!r} of type {type(name).__name__}")
         trainable = flag("Variable", "trainable", trainable)
-        value = asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
+        value = ops.asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
         self._array = value._array
         self.backend = value.backend
         self._slots = {}
@@ -131,9 +132,7 @@ class Variable(Tensor):
         """
         if not ACTIVE.get():
             return wrap(self._array, self.backend)
-        from tape_core.ops.reading import read_value
-
-        tensor: Tensor = read_value(self)
+        tensor: Tensor = Variable._read_op(self)
         return tensor
 
     def assign(self, value: ArrayLike) -> Variable:
@@ -205,14 +204,12 @@ class Variable(Tensor):
             if value._slots:
                 cuts.on_assigned(value, method)
         else:
-            from tape_core.ops.creation import asarray
-
             # Python values take the variable's dtype; arrays must have it.
             python = not hasattr(value, "dtype")
             if python:
                 self._check_python(value, method)
             own = self.dtype if python else None
-            fresh = asarray(value, dtype=own, backend=backend, device=self.device, copy=True)
+            fresh = ops.asarray(value, dtype=own, backend=backend, device=self.device, copy=True)
             raw = fresh._array
             if fresh._slots:
                 cuts.on_assigned(fresh, method)
@@ -224,12 +221,10 @@ class Variable(Tensor):
 
     def _check_python(self, value: Any, method: str) -> None:
         """Whether Python values become the variable's dtype without a loss: `dtype=` would truncate."""
-        from tape_core.ops.creation import asarray
-
         kind = _KINDS.get(type(value))
         if kind is None:
             try:
-                found = asarray(value, backend=self.backend)
+                found = ops.asarray(value, backend=self.backend)
             except TypeError as error:
                 raise TypeError(self._complaint(method, repr(value)) + f": {error}") from None
             if not found.size:

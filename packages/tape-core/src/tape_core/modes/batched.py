@@ -12,128 +12,17 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.errors import BatchError
-from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS, Kernels
+from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import OPEN_AXES
-from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
+from tape_core.base.lookup import OPS, ops
+from tape_core.engine.levels import Axis, BatchedArray, is_in_place, lifted, misplaced
+from tape_core.engine.tensor import SCALARS, Tensor, wrap
+from tape_core.modes.batching import Call, batch_rule
 from tape_core.staging import TracedValue
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
-
-
-class Axis:
-    """The hidden axis of one vmap: every array that is batched in it names it.
-
-    Attributes:
-        size: the number of examples.
-        open: whether the vmap is still running; what it made is of no use afterwards.
-    """
-
-    __slots__ = ("open", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.open = True
-
-
-class BatchedArray:
-    """What a Tensor inside vmap holds: all examples, or one value that they share.
-
-    Attributes:
-        value: a Tensor of the backend below; with an axis, its dimension 0 is that.
-        axis: the hidden axis; None for a value that is the same for all examples.
-    """
-
-    __slots__ = ("axis", "backend", "value")
-    __array_ufunc__ = None
-
-    def __init__(self, value: Tensor, backend: Batched, axis: Axis | None) -> None:
-        self.value = value
-        self.backend = backend
-        self.axis = axis
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one example."""
-        shape = self.value.shape
-        return shape if self.axis is None else shape[1:]
-
-    @property
-    def ndim(self) -> int:
-        """Of one example."""
-        return len(self.value._array.shape) - (self.axis is not None)
-
-    @property
-    def dtype(self) -> Any:
-        """In the terms of the array library."""
-        return self.value._array.dtype
-
-    @property
-    def device(self) -> Any:
-        """In the terms of the array library."""
-        return self.value._array.device
-
-    @property
-    def mT(self) -> BatchedArray:
-        """Each matrix transposed."""
-        return self.backend.xp.matrix_transpose(self)  # type: ignore[no-any-return]
-
-    @property
-    def T(self) -> BatchedArray:
-        """A matrix transposed."""
-        return self.mT
-
-    def __repr__(self) -> str:
-        return f"BatchedArray({self.value!r}, axis={None if self.axis is None else self.axis.size})"
-
-    def _only(self, what: str) -> Any:
-        """The value, where it is the same for all examples."""
-        if self.axis is not None:
-            raise BatchError(
-                f"inside vmap {what} is not known: each of the {self.axis.size} examples has its own. "
-                f"A decision that depends on values is tape_core.where; a loop needs a fixed number of steps"
-            )
-        return self.value
-
-    def __bool__(self) -> bool:
-        return bool(self._only("whether a value is true"))
-
-    def __int__(self) -> int:
-        return int(self._only("a value as an int"))
-
-    def __index__(self) -> int:
-        return self._only("a value as an int").__index__()  # type: ignore[no-any-return]
-
-    def __float__(self) -> float:
-        return float(self._only("a value as a float"))
-
-    def __complex__(self) -> complex:
-        return complex(self._only("a value as a complex"))
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._only("what a Tensor holds").__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self._only("what a Tensor holds").__dlpack_device__()
-
-    def __getitem__(self, key: Any) -> BatchedArray:
-        return self.backend.xp.getitem(self, key)  # type: ignore[no-any-return]
-
-    __hash__ = object.__hash__
-
-
-def _attach() -> None:
-    for name, op in {**OPERATORS, **COMPARISONS}.items():
-        setattr(BatchedArray, f"__{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(x, y))
-    for name, op in OPERATORS.items():
-        setattr(BatchedArray, f"__r{name}__", lambda x, y, op=op: getattr(x.backend.xp, op)(y, x))
-    for name, op in SIGNS.items():
-        setattr(BatchedArray, f"__{name}__", lambda x, op=op: getattr(x.backend.xp, op)(x))
-
-
-_attach()
 
 
 class Batched(Backend):
@@ -234,8 +123,6 @@ class Batched(Backend):
 
     def apply(self, op: Op, *args: Any, **kwargs: Any) -> Any:
         """An op on arrays of this backend."""
-        from tape_core.modes.batching import Call, batch_rule
-
         n = len(op.inputs)
         if len(args) < n or (kwargs and not op.has_parameters):
             args, kwargs = op.normalise(args, kwargs)
@@ -302,11 +189,9 @@ class BatchedKernels(Kernels):
     _backend: Batched
 
     def _resolve(self, name: str) -> Any:
-        from tape_core.engine.op import registry
-
         backend = self._backend
-        if name in registry:
-            return partial(backend.apply, registry[name])
+        if name in OPS:
+            return partial(backend.apply, OPS[name])
         found = getattr(backend.base.xp, name)
         return partial(backend.other, name, found) if callable(found) and not isinstance(found, type) else found
 
@@ -321,9 +206,7 @@ def holds(condition: Any) -> bool:
         return False
     if type(array) is not BatchedArray:
         return bool(condition)
-    from tape_core.ops.searching import all as all_of
-
-    return holds(all_of(array.value))
+    return holds(ops.all(array.value))
 
 
 def is_known_to_hold(condition: Any) -> bool:
@@ -350,106 +233,13 @@ def one_of(xp: Any, condition: Any, first: Callable[[], Any], second: Callable[[
     Of Tensors in a compiled function both are computed, and each call takes one of them: so it takes the one, and has
     the bits, that it has where nothing is compiled.
     """
-    from tape_core.ops.searching import all as all_of
-
-    tensor, lifts = condition, []
+    tensor = condition
+    lifts: list[Any] = []
     while type(array := tensor._array if isinstance(tensor, Tensor) else tensor) is BatchedArray:
         lifts.append(array.backend)
-        tensor = all_of(array.value)
+        tensor = ops.all(array.value)
     if not isinstance(tensor, Tensor) or not _is_unknown(tensor._array):
         return first() if bool(tensor) else second()
     if isinstance(condition, Tensor):
         return xp.where(tensor, first(), second())
     return xp.where(lifts[0].shared(lifted(tensor, lifts[0].base)), first(), second())
-
-
-def detached(array: Any) -> Any:
-    """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
-    if type(array) is not BatchedArray:
-        return array
-    value = array.value
-    return BatchedArray(wrap(detached(value._array), value.backend), array.backend, array.axis)
-
-
-# -- places
-#
-# The level of a hidden axis is its place among those that are open. That is not always the same: a function whose
-# derivative is asked for inside another vmap, as the backward pass of a Jacobian, runs again with its own axes above
-# that one's. What it finds around it is then as it was in the first run. So an array's axes say which level it belongs
-# to, its backend says where it was made, and what meets other Tensors is put in its place first.
-
-
-class MisplacedError(BatchError):
-    """An array is not on the level on which its hidden axis is now."""
-
-
-def is_in_place(array: BatchedArray) -> bool:
-    """Whether the hidden axes are on the levels where they are open now.
-
-    It is the uppermost that says so: what moves it up or down moves those below it no further.
-    """
-    while array.axis is None:
-        below = array.value._array
-        if type(below) is not BatchedArray:
-            return True
-        array = below
-    axes, level = OPEN_AXES.get(), array.backend.level
-    if len(axes) >= level and axes[level - 1] is array.axis:
-        return True
-    return array.axis.open and array.axis not in axes  # in a thread of the vmap's
-
-
-def misplaced(name: str, array: BatchedArray) -> BatchError:
-    """What an op raises that meets an array that is not in its place."""
-    while array.axis is None:
-        array = array.value._array
-    if array.axis in OPEN_AXES.get():
-        return MisplacedError(f"{name}: a Tensor is on another level than its vmap")
-    return BatchError(
-        f"{name}: a Tensor from inside vmap is used where that vmap has ended; return it from the function"
-    )
-
-
-def placed(tensor: Tensor) -> Tensor:
-    """A Tensor on the level on which its hidden axes are now; as it is, where one of them is not open any more.
-
-    Tapes know it as they did.
-    """
-    array = tensor._array
-    if type(array) is not BatchedArray or is_in_place(array):
-        return tensor
-    axes = OPEN_AXES.get()
-    value = placed(array.value)
-    if array.axis is not None:
-        if array.axis not in axes:
-            return tensor
-        backend = value.backend
-        for _ in range(backend.level, axes.index(array.axis)):
-            backend = backend.wrapped(Batched)
-        value = lifted(value, backend)
-    above: Any = value.backend.wrapped(Batched)
-    return wrap(BatchedArray(value, above, array.axis), above, own_slots(tensor))
-
-
-def lifted(tensor: Tensor, backend: Backend) -> Tensor:
-    """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
-
-    One of a backend above is what all examples there share. Tapes know it as they did.
-
-    Raises:
-        TypeError: its backend is none of those.
-    """
-    if type(tensor._array) is BatchedArray:
-        tensor = placed(tensor)
-    while tensor.backend.level > backend.level and tensor._array.axis is None:
-        tensor = tensor._array.value
-    above: list[Any] = []
-    while backend is not tensor.backend:
-        if backend.base is None:
-            raise TypeError(f"one operand is on backend {tensor.backend.name!r}, another on {backend.name!r}")
-        above.append(backend)
-        backend = backend.base
-    slots = own_slots(tensor) if above else NO_SLOTS
-    for one in reversed(above):
-        tensor = wrap(one.shared(tensor), one, slots)
-    return tensor

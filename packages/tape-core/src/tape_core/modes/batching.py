@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import AxisError, BatchError
 from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.base.lookup import ops
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import Batched, BatchedArray
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
@@ -84,27 +85,21 @@ def front(x: Any, ndim: int) -> Any:
         return x
     if x.axis is None or x.ndim == ndim:
         return x.value
-    from tape_core.ops.manipulation import reshape
-
-    return reshape(x.value, (x.axis.size, *[1] * (ndim - x.ndim), *x.shape))
+    return ops.reshape(x.value, (x.axis.size, *[1] * (ndim - x.ndim), *x.shape))
 
 
 def aligned(x: Any, ndim: int) -> Any:
     """As `front`, with a 1 in front of what all examples share."""
     if type(x) is not BatchedArray or x.axis is not None:
         return front(x, ndim)
-    from tape_core.ops.manipulation import reshape
-
-    return reshape(x.value, ((1,) * (1 + ndim - x.ndim) + x.shape))
+    return ops.reshape(x.value, ((1,) * (1 + ndim - x.ndim) + x.shape))
 
 
 def spread(x: Any, size: int) -> Tensor:
     """An input as a Tensor with the hidden axis, also where it is the same for all examples."""
     if is_batched(x):
         return x.value  # type: ignore[no-any-return]
-    from tape_core.ops.manipulation import broadcast_to
-
-    return broadcast_to(x.value, (size, *x.shape))
+    return ops.broadcast_to(x.value, (size, *x.shape))
 
 
 def size_of(xs: Sequence[Any]) -> int:
@@ -184,11 +179,9 @@ def along_one(call: Call, x: Any) -> Any:
     """Ops along one axis; without one, of all elements in order."""
     if call.params["axis"] is not None:
         return along(call, x)
-    from tape_core.ops.manipulation import reshape
-
     size = x.axis.size
-    out = call(reshape(x.value, (size, math.prod(x.shape))), axis=-1)
-    return reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
+    out = call(ops.reshape(x.value, (size, math.prod(x.shape))), axis=-1)
+    return ops.reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
 
 
 def running(call: Call, x: Any) -> Any:
@@ -200,23 +193,19 @@ def running(call: Call, x: Any) -> Any:
 
 def merged(call: Call, *xs: Any) -> Any:
     """Ops whose inputs have examples of their own along their first dimension: more of them."""
-    from tape_core.ops.manipulation import reshape
-
     size = size_of(xs)
     own = next(x.shape[0] for x in xs if type(x) is BatchedArray and x.ndim)
-    out = call(*[reshape(spread(x, size), (size * own, *x.shape[1:])) for x in xs])
-    return reshape(out, (size, own, *out.shape[1:]))
+    out = call(*[ops.reshape(spread(x, size), (size * own, *x.shape[1:])) for x in xs])
+    return ops.reshape(out, (size, own, *out.shape[1:]))
 
 
 def with_one_kernel(call: Call, x: Any, w: Any) -> Any:
     """Convolutions: examples of examples with one kernel, else what the default kernel is made of."""
     if is_batched(w):
         return composed(call, x, w)
-    from tape_core.ops.manipulation import reshape
-
     size, own = x.axis.size, x.shape[0]
-    out = call(reshape(x.value, (size * own, *x.shape[1:])), w.value)
-    return reshape(out, (size, own, *out.shape[1:]))
+    out = call(ops.reshape(x.value, (size * own, *x.shape[1:])), w.value)
+    return ops.reshape(out, (size, own, *out.shape[1:]))
 
 
 def with_shared(call: Call, x: Any, *shared: Any) -> Any:
@@ -233,7 +222,7 @@ def beside(call: Call, x: Any) -> Any:
 
 def composed(call: Call, *xs: Any) -> Any:
     """By the default kernel, which is made of other ops; where that decides by values, one by one."""
-    backend: Batched = next(x.backend for x in xs if type(x) is BatchedArray)
+    backend: Any = next(x.backend for x in xs if type(x) is BatchedArray)
     params = {k: v for k, v in call.params.items() if v is not inspect.Parameter.empty}
     positional = [params.pop(name) for name in call.op.parameters.positional_only]
     given = (list(xs),) if call.op.sequence else xs
@@ -245,16 +234,14 @@ def composed(call: Call, *xs: Any) -> Any:
 
 def one_by_one(call: Call, *xs: Any) -> Any:
     """A loop over the examples."""
-    from tape_core.ops.manipulation import stack, unstack
-
     size = size_of(xs)
     if size == 0:
         raise BatchError(f"vmap over 0 examples: {call.op.name} has no batch rule, and no example shows its result")
-    examples = [unstack(x.value) if is_batched(x) else [getattr(x, "value", x)] * size for x in xs]
+    examples = [ops.unstack(x.value) if is_batched(x) else [getattr(x, "value", x)] * size for x in xs]
     found = [call(*inputs) for inputs in zip(*examples, strict=True)]
     several = isinstance(found[0], tuple | list)
     columns = list(zip(*found, strict=True)) if several else [found]
     if any([len({part.shape for part in column}) > 1 for column in columns]):
         raise BatchError(f"{call.op.name} inside vmap: the shape of its result depends on values, and examples differ")
-    stacked = [stack(list(column)) for column in columns]
+    stacked = [ops.stack(list(column)) for column in columns]
     return tuple(stacked) if several else stacked[0]

@@ -9,13 +9,15 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import INNER_AXES, OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine import record
+from tape_core.base.lookup import ops
+from tape_core.engine import plan, record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.levels import Axis, BatchedArray, lifted, placed
 from tape_core.engine.op import Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.batched import Axis, Batched, BatchedArray, lifted, placed
+from tape_core.modes.batched import Batched
 from tape_core.modes.batching import spread
 
 Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
@@ -333,26 +335,19 @@ def _shared(value: Tensor, axis: Axis) -> Tensor:
 
 def _moved(value: Tensor, source: int, destination: int) -> Tensor:
     """With a dimension at another place."""
-    from tape_core.ops.manipulation import moveaxis
-
-    return moveaxis(value, source, destination)
+    return ops.moveaxis(value, source, destination)
 
 
 def _total(value: Tensor) -> Tensor:
-    from tape_core.ops.statistical import sum as total
-
-    return total(value, axis=0)
+    return ops.sum(value, axis=0)
 
 
 def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
     """The cotangent of what all examples share as one for each of them, of which the first has it all."""
-    from tape_core.ops.creation import zeros_like
-    from tape_core.ops.manipulation import concat
-
     if axis.size == 0:
         return g
-    none = zeros_like(wrap(g._array, g.backend))[None]
-    return _above(concat([g[None], *[none] * (axis.size - 1)]), axis)
+    none = ops.zeros_like(wrap(g._array, g.backend))[None]
+    return _above(ops.concat([g[None], *[none] * (axis.size - 1)]), axis)
 
 
 def _below(d: Any, axis: Axis, *, shared: bool) -> Tensor:
@@ -427,6 +422,9 @@ def recorded_as_one(
     for axis in reversed(OPEN_AXES.get()[level:]):
         pull, push = _outside(axis, pull, push)
     return _recorded(inputs, outs, pull, push, name, ())
+
+
+plan.record_as_one = recorded_as_one
 
 
 def _recorded(

@@ -13,8 +13,9 @@ from tape_core.base import pytree
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.mistakes import check_callable
+from tape_core.engine.levels import Axis, BatchedArray, lifted
 from tape_core.engine.tensor import Tensor, read, wrap
-from tape_core.modes.batched import Axis, Batched, BatchedArray, lifted
+from tape_core.modes.batched import Batched
 from tape_core.staging import current
 
 Axes = Any

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.errors import AxisError
 from tape_core.backends.protocol import Backend
 from tape_core.base import dtypes
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import real
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -462,8 +463,6 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     `indexing` is "xy" where the first axis of the results belongs to the second array, as in plots, or "ij" for the
     order of the arrays.
     """
-    from tape_core.ops.manipulation import broadcast_arrays
-
     n = len(arrays)
     tensors = [asarray(a) for a in arrays]
     if indexing not in ("xy", "ij"):
@@ -471,7 +470,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     axes = list(range(n))
     if indexing == "xy" and n > 1:
         axes[0], axes[1] = 1, 0
-    return broadcast_arrays(
+    broadcast: Callable[..., tuple[Tensor, ...]] = cast("Any", ops.broadcast_arrays)
+    return broadcast(
         *(reshape(t, (1,) * axis + (-1,) + (1,) * (n - axis - 1)) for t, axis in zip(tensors, axes, strict=True))
     )
 

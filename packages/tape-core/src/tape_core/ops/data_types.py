@@ -9,10 +9,12 @@ from tape_core.backends import selection
 from tape_core.base import dtypes
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import DType
+from tape_core.base.lookup import ops
+from tape_core.engine.levels import detached
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.recording import report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
 from tape_core.modes import batching
 from tape_core.typing import ArrayLike, DTypeKind, DTypeLike
 
@@ -84,13 +86,8 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     >>> tape.gradient(y, x).item()
     2.0
     """
-    from tape_core.ops.creation import asarray
-
     if not isinstance(x, Tensor):
-        return asarray(x)
-    from tape_core.engine.tensor import wrap
-    from tape_core.modes.batched import detached
-
+        return ops.asarray(x)
     if ACTIVE.get():
         report_leave(x, "stop_gradient", sys._getframe(1))
     return wrap(detached(x._array), x.backend)

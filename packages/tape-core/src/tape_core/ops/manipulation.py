@@ -10,12 +10,12 @@ from typing import Any
 
 from tape_core.base.mistakes import integer, sequence
 from tape_core.engine.cotangents import broadcast_shape
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call, normal_axis
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, Namespace, ShapeLike
 

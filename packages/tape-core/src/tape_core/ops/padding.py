@@ -10,11 +10,11 @@ import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 

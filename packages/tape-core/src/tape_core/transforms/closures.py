@@ -9,12 +9,12 @@ from tape_core.base.ambient import ACTIVE, OBSERVERS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import record
 from tape_core.engine.cuts import Cuts
+from tape_core.engine.levels import BatchedArray, detached
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
 from tape_core.engine.recording import COMPLEX, Recorder
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import BatchedArray, detached
 from tape_core.staging import current
 from tape_core.transforms.calls import Readers, reading
 from tape_core.typing import Record, Slots

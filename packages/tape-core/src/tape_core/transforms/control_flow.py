@@ -9,8 +9,8 @@ from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import cuts
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor, read
-from tape_core.modes.batched import BatchedArray
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of

@@ -15,10 +15,10 @@ from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
+from tape_core.engine.levels import BatchedArray, lifted, placed
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.batched import BatchedArray, lifted, placed
 from tape_core.modes.function_op import Axes, Pull, below, lowered, raised
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient

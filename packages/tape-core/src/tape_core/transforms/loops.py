@@ -16,9 +16,9 @@ from tape_core import random
 from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
+from tape_core.engine.levels import placed
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import placed
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
 from tape_core.modes.replay import computed_again, is_at_work

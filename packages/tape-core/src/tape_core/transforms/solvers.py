@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tape_core.backends.errors import BatchError
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import eye, zeros_like
 from tape_core.ops.data_types import astype, finfo, stop_gradient

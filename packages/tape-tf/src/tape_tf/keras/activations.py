@@ -15,6 +15,7 @@ import tape_core as tc
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
 ActivationFunction = Callable[[Any], Any]
@@ -25,7 +26,7 @@ def linear(x: TensorLike) -> Any:
     return x
 
 
-def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Any:
+def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Tensor:
     """`x` between `threshold` and `max_value`; below the threshold `negative_slope * (x - threshold)`.
 
     >>> import tape_tf as tf
@@ -38,25 +39,25 @@ def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = N
         y = above - negative_slope * tc.relu(threshold - value) if negative_slope else above
     else:
         y = tc.leaky_relu(value, negative_slope) if negative_slope else tc.relu(value)
-    return wrap(y if max_value is None else tc.minimum(y, max_value))
+    return wrap_tensor(y if max_value is None else tc.minimum(y, max_value))
 
 
-def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     """`x`, or `negative_slope * x` where `x` is negative."""
-    return wrap(tc.leaky_relu(native(x), negative_slope))
+    return wrap_tensor(tc.leaky_relu(native(x), negative_slope))
 
 
-def elu(x: TensorLike, alpha: float = 1.0) -> Any:
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """`x`, or `alpha * (exp(x) - 1)` where `x` is negative."""
-    return wrap(tc.elu(native(x), alpha))
+    return wrap_tensor(tc.elu(native(x), alpha))
 
 
-def gelu(x: TensorLike, approximate: bool = False) -> Any:
+def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """`x * P(X <= x)` for a standard normal X; `approximate=True` uses tanh instead of the error function."""
-    return wrap(tc.gelu(native(x), approximate=approximate))
+    return wrap_tensor(tc.gelu(native(x), approximate=approximate))
 
 
-def softmax(x: TensorLike, axis: int = -1) -> Any:
+def softmax(x: TensorLike, axis: int = -1) -> Tensor:
     """`exp(x)` normalized to the sum 1 along `axis`.
 
     Raises:
@@ -65,19 +66,19 @@ def softmax(x: TensorLike, axis: int = -1) -> Any:
     value = native(x)
     if value.ndim == 0:
         raise ValueError("softmax takes tensors with an axis or more; got shape ()")
-    return wrap(tc.softmax(value, axis=axis))
+    return wrap_tensor(tc.softmax(value, axis=axis))
 
 
-def log_softmax(x: TensorLike, axis: int = -1) -> Any:
+def log_softmax(x: TensorLike, axis: int = -1) -> Tensor:
     """The logarithm of :func:`softmax`, accurate also where the softmax underflows to 0."""
-    return wrap(tc.log_softmax(native(x), axis=axis))
+    return wrap_tensor(tc.log_softmax(native(x), axis=axis))
 
 
 def _activation(name: str, function: Callable[..., Any], text: str) -> ActivationFunction:
     """Make an activation out of a function of tape_core Tensors."""
 
-    def activation(x: TensorLike) -> Any:
-        return wrap(function(native(x)))
+    def activation(x: TensorLike) -> Tensor:
+        return wrap_tensor(function(native(x)))
 
     activation.__name__ = activation.__qualname__ = name
     activation.__doc__ = text

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras.backend import epsilon
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
 __all__ = [
@@ -48,8 +49,8 @@ class NonNeg(Constraint):
     array([[0.]], dtype=float32)
     """
 
-    def __call__(self, w: TensorLike) -> Any:
-        return wrap(tc.relu(native(w)))
+    def __call__(self, w: TensorLike) -> Tensor:
+        return wrap_tensor(tc.relu(native(w)))
 
 
 class MinMaxNorm(Constraint):
@@ -66,12 +67,12 @@ class MinMaxNorm(Constraint):
     ) -> None:
         self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
 
-    def __call__(self, w: TensorLike) -> Any:
+    def __call__(self, w: TensorLike) -> Tensor:
         value = native(w)
         norm = tc.sqrt(tc.sum(value * value, axis=self.axis, keepdims=True))
         # A step of `rate` from the norm to the nearest norm in the range; epsilon protects the norm 0.
         wanted = self.rate * tc.clip(norm, self.min_value, self.max_value) + (1.0 - self.rate) * norm
-        return wrap(value * (wanted / (norm + epsilon())))
+        return wrap_tensor(value * (wanted / (norm + epsilon())))
 
 
 class MaxNorm(MinMaxNorm):

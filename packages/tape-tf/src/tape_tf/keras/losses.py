@@ -21,6 +21,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, match_ranks, to_class_ids
 from tape_tf.keras.naming import by_name, snake_case
 from tape_tf.names import absent
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import DTypeLike, LossLike, PyTree, TensorLike
 
 
@@ -37,8 +38,8 @@ def _loss_function(
 ) -> Callable[..., Any]:
     """Wrap a loss of tape_nn as a function that converts its arguments as Keras does."""
 
-    def loss(y_true: TensorLike, y_pred: TensorLike, *options: Any, **named: Any) -> Any:
-        return wrap(native_loss(*arguments(y_true, y_pred), *options, **named))
+    def loss(y_true: TensorLike, y_pred: TensorLike, *options: Any, **named: Any) -> Tensor:
+        return wrap_tensor(native_loss(*arguments(y_true, y_pred), *options, **named))
 
     loss.__name__ = loss.__qualname__ = native_loss.__name__
     loss.__doc__ = f"{text} See :func:`tape_nn.losses.{native_loss.__name__}`."
@@ -72,7 +73,7 @@ categorical_crossentropy = _loss_function(nn.losses.categorical_crossentropy, "T
 
 def binary_crossentropy(
     y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
-) -> Any:
+) -> Tensor:
     """The cross-entropy of independent yes-or-no answers, averaged along `axis`.
 
     See :func:`tape_nn.losses.binary_crossentropy`.
@@ -81,12 +82,12 @@ def binary_crossentropy(
     if axis != -1:
         # tape_nn averages along the last axis.
         truth, prediction = (tc.moveaxis(x, axis, -1) for x in (truth, prediction))
-    return wrap(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
+    return wrap_tensor(nn.losses.binary_crossentropy(truth, prediction, from_logits, label_smoothing))
 
 
 def sparse_categorical_crossentropy(
     y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
-) -> Any:
+) -> Tensor:
     """The cross-entropy for class numbers as labels. See :func:`tape_nn.losses.sparse_categorical_crossentropy`.
 
     Labels may be floating numbers, and may have a last axis of length 1.
@@ -96,7 +97,7 @@ def sparse_categorical_crossentropy(
         prediction = cast(prediction)
     labels = to_class_ids(native(y_true), prediction, axis)
     options: dict[str, Any] = {"from_logits": from_logits, "ignore_class": ignore_class, "axis": axis}
-    return wrap(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
+    return wrap_tensor(nn.losses.sparse_categorical_crossentropy(labels, prediction, **options))
 
 
 class Loss:
@@ -130,7 +131,7 @@ class Loss:
         # tape_nn applies the weights and the reduction to the losses that `call` returns.
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
 
-    def __call__(self, y_true: PyTree, y_pred: PyTree, sample_weight: TensorLike | None = None) -> Any:
+    def __call__(self, y_true: PyTree, y_pred: PyTree, sample_weight: TensorLike | None = None) -> Tensor:
         """Return the loss of a batch.
 
         Args:
@@ -142,7 +143,7 @@ class Loss:
             # Keras squeezes weights of shape (n, 1), as it does labels.
             if sample_weight.ndim > 1 and sample_weight.shape[-1] == 1:
                 sample_weight = tc.squeeze(sample_weight, axis=-1)
-        return wrap(self.native(y_true, y_pred, sample_weight))
+        return wrap_tensor(self.native(y_true, y_pred, sample_weight))
 
     def _cast(self, value: PyTree) -> Any:
         if isinstance(value, dict):

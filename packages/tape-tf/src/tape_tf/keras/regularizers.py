@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.naming import by_name
 from tape_tf.names import absent
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
 __all__ = [
@@ -50,7 +51,7 @@ class L1L2(Regularizer):
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1, self.l2 = _factor("l1", 0.0 if l1 is None else l1), _factor("l2", 0.0 if l2 is None else l2)
 
-    def __call__(self, x: TensorLike) -> Any:
+    def __call__(self, x: TensorLike) -> Tensor:
         value = native(x)
         # Without factors the penalty is still a tensor that depends on x, so that its gradient is 0 and not None.
         penalty: Any = 0.0 * tc.sum(value) if not (self.l1 or self.l2) else 0.0
@@ -58,7 +59,7 @@ class L1L2(Regularizer):
             penalty = penalty + self.l1 * tc.sum(tc.abs(value))
         if self.l2:
             penalty = penalty + self.l2 * tc.sum(tc.square(value))
-        return wrap(penalty)
+        return wrap_tensor(penalty)
 
 
 class L1(L1L2):
@@ -94,20 +95,20 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f"mode must be 'rows' or 'columns'; got {mode!r}")
         self.factor, self.mode = _factor("factor", factor), mode
 
-    def __call__(self, x: TensorLike) -> Any:
+    def __call__(self, x: TensorLike) -> Tensor:
         value = native(x)
         if value.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer takes matrices; got shape {value.shape}")
         rows = value if self.mode == "rows" else value.T
         size = rows.shape[0]
         if size < 2:
-            return wrap(0.0 * tc.sum(rows))
+            return wrap_tensor(0.0 * tc.sum(rows))
         unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), SQUARED_NORM_FLOOR))
         cosines = tc.abs(tc.matmul(unit, unit.T)) * (
             1.0 - tc.eye(size, dtype=value.dtype, backend=value.backend.root, device=value.device)
         )
         # Each pair occurs twice in the symmetric matrix, and there are size * (size - 1) / 2 pairs.
-        return wrap(self.factor * 0.5 * tc.sum(cosines) / (size * (size - 1) / 2))
+        return wrap_tensor(self.factor * 0.5 * tc.sum(cosines) / (size * (size - 1) / 2))
 
 
 def _factor(name: str, value: float) -> float:

@@ -6,8 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 from tape_core.backends.errors import BatchError
+from tape_core.base.lookup import ops
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call, front, is_batched, size_of, spread
 from tape_core.ops.index import keys
 from tape_core.typing import Array, BatchInput, IndexKey
@@ -42,12 +43,9 @@ def stacked_key(key: IndexKey, ndim: int, size: int) -> StackedKey:
         # in front of it.
         order = None if together else (m, *range(m), *range(m + 1, ndim + 1))
         return StackedKey((slice(None), *map(_unwrap, parts)), ndim, order)
-    from tape_core.ops.manipulation import reshape
-    from tape_core.ops.searching import arange_beside
-
     example = next(part for part in arrays if is_batched(part))
     # Index the hidden axis by the number of the example, which broadcasts against the index arrays.
-    number = reshape(arange_beside(example.value, size), (size, *[1] * m))
+    number = ops.reshape(ops.arange_beside(example.value, size), (size, *[1] * m))
     order = None
     if together and before:
         # The hidden axis, the dimensions of the index arrays, then those that one example has in front of them.
@@ -88,18 +86,16 @@ def _inverse_permutation(order: tuple[int, ...]) -> tuple[int, ...]:
 
 def batch_getitem(call: Call, x: BatchedArray) -> Any:
     """`x[key]` for all examples."""
-    from tape_core.ops.manipulation import moveaxis, permute_dims
-
     key = call.params["key"]
     if is_batched(x):
         stacked = stacked_key(key, x.ndim, size_of([x]))
         out = call(x.value, key=stacked.key)
-        return out if stacked.order is None else permute_dims(out, stacked.order)
+        return out if stacked.order is None else ops.permute_dims(out, stacked.order)
     # Only the key is batched: all examples read from one array, each by indices of its own.
     parts = list(keys.full_key(key, x.ndim))
     m, before, together = _analyse_arrays(parts, [part for part in parts if keys.is_array(part)])
     out = call(x.value, key=tuple([front(part, m) for part in parts]))
-    return moveaxis(out, before, 0) if together and before else out
+    return ops.moveaxis(out, before, 0) if together and before else out
 
 
 def _size_of_key(key: IndexKey) -> int:
@@ -130,9 +126,7 @@ def batch_update(call: Call, x: BatchInput, values: BatchInput) -> Any:
             raise ValueError(f"values of shape {values.shape} do not fit what the key picks")
         fitted = front(values, stacked.ndim)
         if extra > 0:  # an assignment drops leading axes of length 1
-            from tape_core.ops.manipulation import reshape
-
-            fitted = reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
+            fitted = ops.reshape(fitted, (*fitted.shape[: is_batched(values)], *values.shape[extra:]))
         values = _arrange_values(fitted, stacked, batched=is_batched(values))
     return call(spread(x, size), values, key=stacked.key)
 
@@ -157,10 +151,8 @@ def _has_elements(values: Array) -> bool:
 
 def _arrange_values(values: Tensor, stacked: StackedKey, *, batched: bool = True) -> Tensor:
     """Permute the dimensions of values to the order in which the stacked key picks them."""
-    from tape_core.ops.manipulation import permute_dims, reshape
-
     if not batched:
         if stacked.order is None:
             return values  # they broadcast
-        values = reshape(values, (*[1] * (stacked.ndim + 1 - len(values.shape)), *values.shape))
-    return values if stacked.order is None else permute_dims(values, _inverse_permutation(stacked.order))
+        values = ops.reshape(values, (*[1] * (stacked.ndim + 1 - len(values.shape)), *values.shape))
+    return values if stacked.order is None else ops.permute_dims(values, _inverse_permutation(stacked.order))

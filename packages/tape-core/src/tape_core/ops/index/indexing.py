@@ -8,12 +8,12 @@ from typing import Any
 
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import lifted, placed
 from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
 from tape_core.modes import batching
-from tape_core.modes.batched import lifted, placed
 from tape_core.modes.batching import Call
 from tape_core.ops.index import keys
 from tape_core.ops.index.batched_keys import batch_getitem, batch_scatter, batch_update

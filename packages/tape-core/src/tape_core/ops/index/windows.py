@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tape_core.backends.windows import Axes, Ints, Windows, normal_axes, windows
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
 from tape_core.typing import Array, ArrayLike, Namespace
 

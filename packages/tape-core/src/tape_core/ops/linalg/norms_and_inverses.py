@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import integer
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, linear, op, refuses, transpose, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.engine.tensor import Tensor, read_array, wrap
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray, holds
+from tape_core.modes.batched import holds
 from tape_core.modes.batching import Call
 from tape_core.ops.elementwise import abs as absolute
 from tape_core.ops.elementwise import multiply, pow
@@ -382,9 +384,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     if ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
-        from tape_core.ops.linalg.decompositions import svdvals
-
-        values = svdvals(x)
+        values = ops.svdvals(x)
         reduce: Any = {"nuc": total, 2: maximum, -2: minimum}[ord]
         norm: Tensor = reduce(values, axis=-1, keepdims=keepdims)
         return norm[..., None] if keepdims else norm

@@ -11,11 +11,11 @@ from typing import Any
 
 from tape_core.backends.checks import check_labels
 from tape_core.base import dtypes
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, elementwise, op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, unary
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
-from tape_core.modes.batched import BatchedArray
 from tape_core.modes.batching import Call
 from tape_core.ops.statistical import reductions, restore_axes
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTypeLike, Namespace

@@ -20,6 +20,7 @@ from tape_tf.keras.layers.convolution import (
     per_axis,
     window_shapes,
 )
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import (
     ActivationLike,
     ConstraintLike,
@@ -95,7 +96,7 @@ class _Depthwise(Layer):
 
     def call(self, inputs: TensorLike) -> Any:
         """Convolve each channel, and apply the activation."""
-        return self.activation(wrap(self._biased(self._each_channel(native(inputs)))))
+        return self.activation(wrap(self._add_bias(self._each_channel(native(inputs)))))
 
     def _each_channel(self, value: tc.Tensor) -> tc.Tensor:
         kernel = native(self.kernel)  # shape (*kernel_size, channels, depth_multiplier)
@@ -113,7 +114,7 @@ class _Depthwise(Layer):
         found: tc.Tensor = tc.conv(value, kernel, groups=groups, **options)
         return found
 
-    def _biased(self, value: tc.Tensor) -> tc.Tensor:
+    def _add_bias(self, value: tc.Tensor) -> tc.Tensor:
         if self.bias is None:
             return value
         bias = native(self.bias)
@@ -207,7 +208,7 @@ class _Separable(_Depthwise):
     def call(self, inputs: TensorLike) -> Any:
         """Apply both convolutions and the activation."""
         mixed = self._conv(self._each_channel(native(inputs)), native(self.pointwise_kernel), 1)
-        return self.activation(wrap(self._biased(mixed)))
+        return self.activation(wrap(self._add_bias(mixed)))
 
 
 class SeparableConv1D(_Separable):
@@ -276,13 +277,15 @@ class GroupNormalization(Layer):
         self.beta = self.add_weight((channels,), name="beta", **self._beta) if self.center else None
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Normalize the input."""
         value = native(inputs)
         first = self.axis == 1 and value.ndim > 2
         gamma, beta = (None if v is None else native(v) for v in (self.gamma, self.beta))
         options: dict[str, Any] = {"groups": self.groups, "epsilon": self.epsilon}
-        return wrap(tc.group_norm(value, gamma, beta, layout="channels_first" if first else "channels_last", **options))
+        return wrap_tensor(
+            tc.group_norm(value, gamma, beta, layout="channels_first" if first else "channels_last", **options)
+        )
 
 
 class _SpatialDropout(SpatialLayer):
@@ -293,13 +296,13 @@ class _SpatialDropout(SpatialLayer):
         self.rate = rate
         self._rng = None if seed is None else tc.default_rng(seed)
 
-    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Tensor:
         """Return the input; in training each channel of each example is kept or zeroed as a whole."""
         value = native(inputs)
         axes = self._spatial_axes(value)
         # One random number for all positions of a channel: length 1 along the spatial axes broadcasts.
         shape = tuple([1 if axis in axes else n for axis, n in enumerate(value.shape)])
-        return wrap(tc.dropout(value, self.rate, training=bool(training), rng=self._rng, noise_shape=shape))
+        return wrap_tensor(tc.dropout(value, self.rate, training=bool(training), rng=self._rng, noise_shape=shape))
 
 
 class SpatialDropout1D(_SpatialDropout):
@@ -326,7 +329,7 @@ class _Cropping(SpatialLayer):
         cropping = (1 if self.rank != 2 else 0) if cropping is None else cropping  # Keras' defaults, uneven as they are
         self.cropping = margins_per_axis(f"{type(self).__name__}: cropping", cropping, self.rank)
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input without its margins."""
         value = native(inputs)
         key: list[slice] = [slice(None)] * value.ndim
@@ -334,7 +337,7 @@ class _Cropping(SpatialLayer):
             if before + after >= value.shape[axis]:
                 raise ValueError(f"{self.name}: cropping {before} and {after} leaves nothing of shape {value.shape}")
             key[axis] = slice(before, value.shape[axis] - after)
-        return wrap(value[tuple(key)])
+        return wrap_tensor(value[tuple(key)])
 
 
 class Cropping1D(_Cropping):

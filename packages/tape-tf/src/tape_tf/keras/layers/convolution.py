@@ -11,11 +11,12 @@ import tape_nn as nn
 from tape_core.backends.windows import Ints, Padding, windows
 from tape_core.typing import Shape
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, RegularizerLike, TensorLike
 
 Margins: TypeAlias = "int | Sequence[int] | Sequence[Sequence[int]]"
@@ -112,7 +113,7 @@ class Conv2D(_Conv):
         data_format: "channels_last" or "channels_first".
         groups: the number of groups of channels that are convolved separately.
         activation, use_bias and the others: as for :class:`Dense`. With channels first the kernel has shape
-            (filters, channels / groups, *kernel_size), as in tape_nn.
+            `(filters, channels / groups, *kernel_size)`, as in tape_nn.
 
     Raises:
         ValueError: an argument is invalid; or, when called, the input has other axes or channels.
@@ -236,10 +237,10 @@ class _GlobalPooling(SpatialLayer):
         super().__init__(data_format, **kwargs)
         self.keepdims = keepdims
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Reduce each channel to a number."""
         value = native(inputs)
-        return wrap(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
+        return wrap_tensor(type(self)._reduce(value, axis=self._spatial_axes(value), keepdims=self.keepdims))
 
 
 class GlobalAveragePooling1D(_GlobalPooling):
@@ -291,13 +292,13 @@ class _ZeroPadding(SpatialLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.padding, lambda n, width: n + sum(width)) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with zeros around it."""
         value = native(inputs)
         widths = [(0, 0)] * value.ndim
         for axis, width in zip(self._spatial_axes(value), self.padding, strict=True):
             widths[axis] = width
-        return wrap(tc.pad(value, widths))
+        return wrap_tensor(tc.pad(value, widths))
 
 
 class ZeroPadding1D(_ZeroPadding):
@@ -330,12 +331,12 @@ class _UpSampling(SpatialLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [self._map_spatial(shape, self.size, operator.mul) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with each element repeated."""
         value = native(inputs)
         for axis, times in zip(self._spatial_axes(value), self.size, strict=True):
             value = tc.repeat(value, times, axis=axis)
-        return wrap(value)
+        return wrap_tensor(value)
 
 
 class UpSampling1D(_UpSampling):

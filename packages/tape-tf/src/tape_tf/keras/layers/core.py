@@ -22,6 +22,7 @@ from tape_tf.keras.naming import auto_name
 from tape_tf.keras.regularizers import L1L2
 from tape_tf.keras.structures import is_array, leaves
 from tape_tf.keras.symbolic import Input, KerasTensor
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import (
     ActivationLike,
     ConstraintLike,
@@ -181,13 +182,13 @@ class Embedding(NativeLayer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the row for each integer."""
         ids = native(inputs)
         if not ids.dtype.kind.endswith("integer"):
             # Keras casts: a model may get its integers as the float array of a dataset.
             ids = tc.astype(ids, tc.int32)
-        return wrap(self.native(ids))
+        return wrap_tensor(self.native(ids))
 
 
 class Dropout(NativeLayer):
@@ -204,9 +205,9 @@ class Dropout(NativeLayer):
         rng = None if seed is None else tc.default_rng(seed)
         super().__init__(nn.Dropout(rate, None if noise_shape is None else tuple(noise_shape), rng), kwargs)
 
-    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Tensor:
         """Return the input; in training with elements dropped."""
-        return wrap(self.native(native(inputs), training=bool(training)))
+        return wrap_tensor(self.native(native(inputs), training=bool(training)))
 
 
 class Flatten(NativeLayer):
@@ -219,10 +220,10 @@ class Flatten(NativeLayer):
             raise ValueError("Flatten: data_format='channels_first' is not taken; move the axis with Permute before")
         super().__init__(nn.Flatten(), kwargs)
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return shape (examples, features)."""
         value = native(inputs)
-        return wrap(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
+        return wrap_tensor(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
 
 
 class Reshape(Layer):
@@ -237,8 +238,8 @@ class Reshape(Layer):
         super().__init__(**kwargs)
         self.target_shape = tuple(target_shape)
 
-    def call(self, inputs: TensorLike) -> Any:
-        """Return shape (examples, *target_shape)."""
+    def call(self, inputs: TensorLike) -> Tensor:
+        """Return shape `(examples, *target_shape)`."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
         # max: a length of 0 beside -1 must not divide.
@@ -248,7 +249,7 @@ class Reshape(Layer):
                 f"The total size of the tensor must be unchanged. Received: input_shape={value.shape[1:]}, "
                 f"target_shape={self.target_shape}"
             )
-        return wrap(tc.reshape(value, (value.shape[0], *shape)))
+        return wrap_tensor(tc.reshape(value, (value.shape[0], *shape)))
 
 
 class Permute(Layer):
@@ -260,9 +261,9 @@ class Permute(Layer):
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"Invalid permutation argument `dims` for Permute Layer: {dims}. It counts axes from 1")
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with its axes permuted."""
-        return wrap(tc.permute_dims(native(inputs), (0, *self.dims)))
+        return wrap_tensor(tc.permute_dims(native(inputs), (0, *self.dims)))
 
 
 class RepeatVector(Layer):
@@ -275,9 +276,9 @@ class RepeatVector(Layer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(self.n, *shape) for shape in shapes]
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Return each example `n` times."""
-        return wrap(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
+        return wrap_tensor(tc.repeat(tc.expand_dims(native(inputs), axis=1), self.n, axis=1))
 
 
 class Identity(Layer):
@@ -447,10 +448,10 @@ class PReLU(Layer):
         self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Apply the activation."""
         value = native(inputs)
-        return wrap(tc.relu(value) - native(self.alpha) * tc.relu(-value))
+        return wrap_tensor(tc.relu(value) - native(self.alpha) * tc.relu(-value))
 
 
 class ELU(Layer):
@@ -487,7 +488,7 @@ class Rescaling(Layer):
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes, np.shape(self.scale), np.shape(self.offset))
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
         # Images are often uint8; the result is floating all the same.
@@ -495,7 +496,7 @@ class Rescaling(Layer):
         value = value if value.dtype is dtype else tc.astype(value, dtype)
         scale, offset = (tc.asarray(v, dtype=dtype, backend=value.backend.root, device=value.device)
                          for v in (self.scale, self.offset))  # fmt: skip
-        return wrap(value * scale + offset)
+        return wrap_tensor(value * scale + offset)
 
 
 class GaussianNoise(Layer):

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import tape_core as tc
 from tape_core.typing import Shape
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
 
@@ -23,14 +24,14 @@ class _MergeLayer(Layer):
     _min_inputs = 2
     _max_inputs = sys.maxsize
 
-    def call(self, inputs: Sequence[TensorLike]) -> Any:
+    def call(self, inputs: Sequence[TensorLike]) -> Tensor:
         """Merge the tensors of a list to one."""
         if not isinstance(inputs, list | tuple) or not self._min_inputs <= len(inputs) <= self._max_inputs:
             many = "two" if self._max_inputs == 2 else f"{self._min_inputs} or more"
             raise ValueError(
                 f"A `{type(self).__name__}` layer should be called on a list of {many} inputs; got {inputs!r}"
             )
-        return wrap(self._merge([native(x) for x in inputs]))
+        return wrap_tensor(self._merge([native(x) for x in inputs]))
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes)

@@ -9,6 +9,7 @@ import tape_nn as nn
 from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.layers.base import Layer
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 from tape_tf.variable import Variable
 
@@ -54,9 +55,9 @@ class NativeLayer(Layer):
             self._bind()
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Call the native layer."""
-        return wrap(self.native(native(inputs)))
+        return wrap_tensor(self.native(native(inputs)))
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(vars(self).get(name), Variable):

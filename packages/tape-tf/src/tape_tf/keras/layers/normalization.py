@@ -10,13 +10,14 @@ import tape_core as tc
 import tape_nn as nn
 from tape_core.typing import Shape
 
-from tape_tf.conversion import native, wrap
+from tape_tf.conversion import native
 from tape_tf.data import Dataset
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
 
 
@@ -85,9 +86,9 @@ class BatchNormalization(NativeLayer):
             raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
         super().build(*shapes)
 
-    def call(self, inputs: TensorLike, training: bool = False) -> Any:
+    def call(self, inputs: TensorLike, training: bool = False) -> Tensor:
         """Normalize the input."""
-        return wrap(self.native(native(inputs), training=bool(training) and self.trainable))
+        return wrap_tensor(self.native(native(inputs), training=bool(training) and self.trainable))
 
 
 class LayerNormalization(NativeLayer):
@@ -138,11 +139,11 @@ class UnitNormalization(Layer):
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else axis
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Scale the input to norm 1."""
         value = native(inputs)
         square = tc.sum(value * value, axis=self.axis, keepdims=True)
-        return wrap(value / tc.sqrt(tc.maximum(square, SQUARED_NORM_FLOOR)))
+        return wrap_tensor(value / tc.sqrt(tc.maximum(square, SQUARED_NORM_FLOOR)))
 
 
 _MIN_DEVIATION = 1e-7  # the least standard deviation of a feature to divide by, as in Keras
@@ -207,7 +208,7 @@ class Normalization(Layer):
         self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Normalize the input."""
         if self.mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
@@ -215,4 +216,4 @@ class Normalization(Layer):
         where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         mean = tc.asarray(self.mean, **where)
         deviation = tc.asarray(np.maximum(np.sqrt(self.variance), _MIN_DEVIATION), **where)
-        return wrap(mean + value * deviation if self.invert else (value - mean) / deviation)
+        return wrap_tensor(mean + value * deviation if self.invert else (value - mean) / deviation)

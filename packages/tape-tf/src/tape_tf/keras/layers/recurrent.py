@@ -13,6 +13,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
+from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PyTree, RegularizerLike, TensorLike
 
 _UNSUPPORTED: dict[str, Any] = {"dropout": 0.0, "recurrent_dropout": 0.0, "stateful": False, "reset_after": True}
@@ -188,7 +189,7 @@ class TimeDistributed(Layer):
         super().__init__(**kwargs)
         self.layer = layer
 
-    def call(self, inputs: TensorLike, training: bool | None = None) -> Any:
+    def call(self, inputs: TensorLike, training: bool | None = None) -> Tensor:
         """Return shape (examples, steps, ...)."""
         value = native(inputs)
         if value.ndim < 3:
@@ -196,7 +197,7 @@ class TimeDistributed(Layer):
         n, steps = value.shape[:2]
         # Steps become examples, so that the layer is called once.
         y = native(self.layer(wrap(tc.reshape(value, (n * steps, *value.shape[2:])))))
-        return wrap(tc.reshape(y, (n, steps, *y.shape[1:])))
+        return wrap_tensor(tc.reshape(y, (n, steps, *y.shape[1:])))
 
 
 def _as_list(value: PyTree) -> list[Any]:

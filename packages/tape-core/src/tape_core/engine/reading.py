@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.protocol import Backend
 from tape_core.engine.op import Op, Plans
+from tape_core.engine.variable import Variable
 from tape_core.typing import Array, Kernel
 
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
-    from tape_core.engine.variable import Variable
 
 
 class _ReadOp(Op):
@@ -27,6 +27,8 @@ def _identity(array: Array) -> Array:
 
 def value(variable: Variable, /) -> Tensor:
     """The value of a Variable."""
+    raise NotImplementedError  # an op is declared by its signature
 
 
-read_value = _ReadOp(value, {"variable": 1}, form="elementwise").function
+_read: Any = _ReadOp(value, {"variable": 1}, form="elementwise").function
+Variable._read_op = staticmethod(_read)

@@ -1,0 +1,51 @@
+"""Ops and public functions by name, for the floors below those that declare them.
+
+A Tensor's methods, batch rules and the sweep of a recorded gradient call ops, which are declared above them. They look
+them up here by name, `ops.reshape(x, shape)`, in place of importing what imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
+
+OPS: dict[str, Any] = {}
+"""Every op by its name: an `Op`. `tape_core.engine.op.registry` is the way to add one."""
+
+registry: Any = None
+"""The `Registry` that keeps `OPS`, which plugins are given to declare ops; `tape_core.engine.op` sets it."""
+
+_public: Mapping[str, Any] = {}
+
+
+def publish(namespace: Mapping[str, Any]) -> None:
+    """Let names that are no op's be looked up in the namespace of `tape_core`, which calls this."""
+    global _public
+    _public = namespace
+
+
+class Ops:
+    """A namespace of all ops, as functions of Tensors, and of the other functions of `tape_core`.
+
+    It is the `xp` that a derivative rule receives when another tape records the sweep. Each name is looked up once.
+
+    >>> import tape_core as tc
+    >>> ops.sin is tc.sin, ops.asarray is tc.asarray
+    (True, True)
+    """
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        if name in OPS:
+            found: Callable[..., Any] = OPS[name].function
+        elif name in _public:
+            found = _public[name]
+        else:
+            raise AttributeError(f"there is no op or function named {name!r}")
+        setattr(self, name, found)
+        return found
+
+
+ops = Ops()
