@@ -43,7 +43,7 @@ def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     batch=_reshape_batch,
 )
 def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
-    """Give the elements of `x` another shape, in row-major order; one length may be -1, which stands for what is left."""
+    """Give the elements of `x` another shape, in row-major order; one length may be -1, for what is left."""
 
 
 def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
