@@ -16,7 +16,7 @@ from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import in_blocks
+from tape_core.engine.recording import active_recorders
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.replay import is_at_work
@@ -142,7 +142,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
         if active:
-            active = in_blocks()
+            active = active_recorders()
         if active or OPEN_AXES.get() or current() is not None:
             if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]

@@ -10,7 +10,7 @@ import torch
 from tape_core import Tensor, Variable
 from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
-from tape_core.engine.recording import check_assignable, met, report_assigned
+from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
 from tape_core.engine.variable import _serial
 from tape_core.typing import ArrayLike
 
@@ -37,7 +37,7 @@ class ParameterVariable(Variable):
         self.name = name
         self.trainable = parameter.requires_grad
         self._inexact = True
-        self._met = met(backend, backend.dtype(parameter.dtype))
+        self._special = special_dtype(backend, backend.dtype(parameter.dtype))
         self._serial = next(_serial)
         self._follow()
 

@@ -120,11 +120,6 @@ def _copy(self: Tensor) -> Tensor:
     return asarray(self, copy=True)
 
 
-def _to_device(self: Tensor, device: str, /, *, stream: Any = None) -> Tensor:
-    """This tensor on another device; the gradient travels back."""
-    return data_types.to_device(self, device)
-
-
 _METHODS = {
     **{name: _reduction(name, function) for name, function in _REDUCTIONS.items()},
     "argmax": _argmax,
@@ -141,7 +136,6 @@ _METHODS = {
     "round": _round,
     "squeeze": _squeeze,
     "std": _std,
-    "to_device": _to_device,
     "transpose": _transpose,
     "var": _var,
 }
