@@ -12,7 +12,8 @@ from weakref import ref
 
 from tape_core.backends import selection
 from tape_core.backends.discovery import backend_of_type
-from tape_core.base import dtypes, pytree
+from tape_core.base import dtypes
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable

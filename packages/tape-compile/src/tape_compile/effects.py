@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import random
 from tape_core.backends import selection
-from tape_core.base import pytree
 from tape_core.base.ambient import OPEN_AXES
-from tape_core.base.commit import held_for_a_while
 from tape_core.base.contexts import contextmanager
+from tape_core.engine import pytree
+from tape_core.engine.commit import held_for_a_while
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor, wrap

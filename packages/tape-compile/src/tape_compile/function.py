@@ -11,10 +11,10 @@ from weakref import ref
 
 from tape_core import random
 from tape_core.backends import compilers
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.user_code import warn_user
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import in_blocks
 from tape_core.engine.tape import GradientTape

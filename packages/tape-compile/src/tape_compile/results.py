@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
+from tape_core.engine import pytree
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.staging import TracingError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tape_core.base import pytree
 from tape_core.base.dtypes import bfloat16, finfo
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray

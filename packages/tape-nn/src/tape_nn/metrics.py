@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
-from tape_core.base.commit import Commit
+from tape_core.engine.commit import Commit
 from tape_core.staging import (
     HostNumber,
     TracingError,

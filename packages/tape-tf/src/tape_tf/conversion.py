@@ -296,7 +296,7 @@ def wrap(value: PyTree) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[wrap(part) for part in value])
     if isinstance(value, list | dict):  # subclasses, such as defaultdict
-        from tape_core.base import pytree
+        from tape_core.engine import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(structure, [wrap(leaf) for leaf in leaves])
@@ -310,7 +310,7 @@ def unwrap(value: PyTree) -> Any:
     if isinstance(value, Value | IndexedSlices):
         return value.native
     if isinstance(value, list | tuple | dict) and value:
-        from tape_core.base import pytree
+        from tape_core.engine import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(

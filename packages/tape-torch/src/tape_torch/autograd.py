@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tape_core import GradientTape
 from tape_core.backends.discovery import backend_of_type
-from tape_core.base import pytree
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor, wrap
 

@@ -18,9 +18,9 @@ import torch
 from tape_compile.tracer.traced_array import TracedArray
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
+from tape_core.engine import pytree
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Op, Plans, registry, vjp
 from tape_core.engine.tensor import Tensor, wrap

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.discovery import backend_of_type
-from tape_core.base.commit import set_all
 from tape_core.base.contexts import contextmanager
 from tape_core.base.user_code import deciding_frame, user_frame
+from tape_core.engine.commit import set_all
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.staging import HostNumber, TracedValue, TracingError, value_of

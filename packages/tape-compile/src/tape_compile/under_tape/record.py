@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tape_core import random
-from tape_core.base import pytree
-from tape_core.base.commit import set_all
+from tape_core.engine import pytree
 from tape_core.engine.backward import sweep
+from tape_core.engine.commit import set_all
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
 
 from tape_core import random
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
+from tape_core.engine import pytree
 from tape_core.engine.backward import leads, sweep
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.indexed_slices import IndexedSlices

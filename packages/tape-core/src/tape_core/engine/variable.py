@@ -77,7 +77,7 @@ class Variable(Tensor):
 
     @property
     def _holder(self) -> Any:
-        """Where its value is, in the attribute `_held_as`; see `tape_core.base.commit`."""
+        """Where its value is, in the attribute `_held_as`; see `tape_core.engine.commit`."""
         return self
 
     # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.

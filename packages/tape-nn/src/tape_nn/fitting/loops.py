@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_core.base import pytree
 from tape_core.base.contexts import contextmanager
 from tape_core.base.mistakes import sequence
+from tape_core.engine import pytree
 from tape_core.random import global_rng
 
 from tape_nn.checkpoints import Path

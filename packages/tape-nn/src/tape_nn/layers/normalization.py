@@ -6,8 +6,8 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.backends.windows import Layout
-from tape_core.base.commit import assign_together
 from tape_core.base.mistakes import real
+from tape_core.engine.commit import assign_together
 from tape_core.engine.tensor import wrap
 from tape_core.typing import ArrayLike
 

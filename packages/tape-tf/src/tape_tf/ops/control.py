@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
+from tape_core.engine import pytree
 from tape_core.staging import opaque
 
 from tape_tf import dtypes, nest

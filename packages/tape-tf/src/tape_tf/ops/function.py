@@ -17,8 +17,8 @@ import numpy as np
 import tape_core as tc
 from tape_compile.function import Function as CompiledFunction
 from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
-from tape_core.base import pytree
 from tape_core.base.contexts import setting
+from tape_core.engine import pytree
 from tape_core.staging import current
 
 from tape_tf import logger, nest
