@@ -29,7 +29,7 @@ ROOMS = {
     "random": "random numbers",
     "engine": "Tensor, tape, rules, sweep",
     "backends": "the backend contract",
-    "base": "dtypes, pytrees, errors",
+    "base": "dtypes, pytrees, staging",
 }
 """What is in the picture, and what its boxes say."""
 
@@ -54,7 +54,7 @@ def room(module: str) -> str:
         return first
     if (modules()[module].parent.name == first) or "." in rest:
         raise LookupError(f"the picture of the house does not know the folder {first!r}: name it in ROOMS")
-    return "base" if first in ("typing", "_version") else "public face"
+    return "base" if first in ("typing", "_version", "staging") else "public face"
 
 
 def imports(module: str) -> Iterator[tuple[str, bool]]:

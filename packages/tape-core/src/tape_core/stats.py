@@ -26,7 +26,7 @@ from tape_core.ops.linalg.norms_and_inverses import diagonal
 from tape_core.ops.logic import logical_and
 from tape_core.ops.manipulation import expand_dims
 from tape_core.ops.special.by_scipy import betainc, gammainc, gammaincc, stdtr
-from tape_core.ops.special.composed import together
+from tape_core.ops.special.composed import to_float_tensors
 from tape_core.ops.special.error_functions import log_ndtr, ndtr
 from tape_core.ops.special.gamma import betaln, gammaln
 from tape_core.ops.special.logarithms import expit, xlog1py, xlogy
@@ -84,7 +84,7 @@ class _Distribution:
             found[name] = value
         if missing := [name for name in names if name not in found]:
             raise TypeError(f"{self._name}.{what}: {', '.join(missing)} is missing")
-        x, *shapes, loc, scale = together(x, *[found[name] for name in names])
+        x, *shapes, loc, scale = to_float_tensors(x, *[found[name] for name in names])
         for shape in shapes:
             scale = where(shape > 0, scale, math.nan)
         scale = where(scale > 0, scale, math.nan)
@@ -192,7 +192,7 @@ class _Poisson:
 
     def logpmf(self, k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
         """The logarithm of the probability of `k`; -inf where `k` is not a whole number of at least 0."""
-        k, mu, loc = together(k, mu, loc)
+        k, mu, loc = to_float_tensors(k, mu, loc)
         k, mu = k - loc, where(mu >= 0, mu, math.nan)
         there = logical_and(k >= 0, k == ew.floor(k))
         k = where(there, k, 0.0)
@@ -204,7 +204,7 @@ class _Poisson:
 
     def cdf(self, k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
         """The probability of a value of at most `k`."""
-        k, mu, loc = together(k, mu, loc)
+        k, mu, loc = to_float_tensors(k, mu, loc)
         k, mu = ew.floor(k - loc), where(mu >= 0, mu, math.nan)
         # DLMF 8.4.10: exp(-mu) * sum(mu**j / j! for j <= k) is Q(k + 1, mu), the regularized incomplete gamma function.
         return where(k >= 0, gammaincc(where(k >= 0, k, 0.0) + 1.0, mu), 0.0)
@@ -215,7 +215,7 @@ class _Binomial:
 
     def logpmf(self, k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0.0) -> Tensor:
         """The logarithm of the probability of `k`; -inf where `k` is not a whole number from 0 to `n`."""
-        k, n, p, loc = together(k, n, p, loc)
+        k, n, p, loc = to_float_tensors(k, n, p, loc)
         k, p = k - loc, where(logical_and(p >= 0, p <= 1), p, math.nan)
         there = logical_and(logical_and(k >= 0, k <= n), k == ew.floor(k))
         k = where(there, k, 0.0)
@@ -242,7 +242,7 @@ class _MultivariateNormal:
         Raises:
             ValueError: `cov` is not positive definite.
         """
-        x, mean, cov = together(x, mean, cov)
+        x, mean, cov = to_float_tensors(x, mean, cov)
         difference = x - mean
         size = difference.shape[-1]
         if cov.ndim < 2:
@@ -273,7 +273,7 @@ class _Dirichlet:
             x: of shape (d,) or (d, n), with the sum 1 along the first axis; this is not checked.
             alpha: of shape (d,).
         """
-        x, alpha = together(x, alpha)
+        x, alpha = to_float_tensors(x, alpha)
         constant = gammaln(_sum(alpha)) - _sum(gammaln(alpha))
         powers = _columns(alpha) if x.ndim == 2 else alpha
         return _sum(xlogy(powers - 1.0, x), axis=0) + constant

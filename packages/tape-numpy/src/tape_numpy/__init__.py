@@ -1,4 +1,4 @@
-"""The NumPy backend of Tape. This module is light: it does not import NumPy."""
+"""The NumPy backend of Tape. Discovery imports this module, which therefore does not import NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def tape_backend_info() -> BackendInfo:
-    """What discovery needs to know without importing NumPy."""
+    """Describe the backend, without importing NumPy."""
     return BackendInfo(
         name="numpy",
         contract=CONTRACT_VERSION,
@@ -24,7 +24,7 @@ def tape_backend_info() -> BackendInfo:
 
 @hookimpl
 def tape_load_backend() -> Backend:
-    """The backend; imports NumPy."""
+    """Make the backend, and import NumPy."""
     from tape_numpy.backend import NumPyBackend
 
     return NumPyBackend()

@@ -1,24 +1,29 @@
-"""Keep freed memory for the next array, in place of handing it back to the system page by page.
+"""Settings of glibc's allocator, so that freed memory is kept for the next array.
 
-With glibc's own settings a temporary of some megabytes is returned to the system when it is freed and faulted in
-again, 4 kB at a time, when the next one is made: array arithmetic then takes two to three times as long. Loading the
-NumPy backend therefore sets glibc's thresholds, for the whole process. What is kept is at most 1 GiB.
+By default glibc returns a temporary of some megabytes to the system when it is freed, and the next one is faulted in
+again, 4 kB at a time: array arithmetic then takes two to three times as long. Loading the NumPy backend therefore sets
+glibc's thresholds, for the whole process. At most 1 GiB of freed memory is kept.
 
-`TAPE_NUMPY_ALLOCATOR=system` leaves the allocator alone; `keep`, the default, does the above. Elsewhere than on
-Linux with glibc neither changes anything.
+`TAPE_NUMPY_ALLOCATOR=system` leaves the allocator alone; `keep`, the default, does the above. Neither changes anything
+on systems other than Linux with glibc.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
-# <malloc.h>
+# The options of mallopt, from glibc's <malloc.h>.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+KEPT_BYTES: Final = 1 << 30  # bytes: freed memory at the top of the heap that is not returned to the system
+MMAP_FROM_BYTES: Final = 1 << 30  # bytes: larger blocks have pages of their own, which are returned when they are freed
+TOP_PAD_BYTES: Final = 64 << 20  # bytes asked of the system beyond what is needed
 
 
 def configure() -> bool:
-    """Apply `TAPE_NUMPY_ALLOCATOR`; whether glibc accepted it.
+    """Apply `TAPE_NUMPY_ALLOCATOR`; return whether glibc has accepted the settings.
 
     Raises:
         ValueError: the variable is neither `keep` nor `system`.
@@ -35,6 +40,10 @@ def configure() -> bool:
         return False
     # Both thresholds: setting one alone freezes the other at 128 kB, which is worse than neither. The pad keeps
     # the heaps of worker threads from being unmapped.
-    settings = ((_M_MMAP_THRESHOLD, 1 << 30), (_M_TRIM_THRESHOLD, 1 << 30), (_M_TOP_PAD, 64 << 20))
+    settings = (
+        (_M_MMAP_THRESHOLD, MMAP_FROM_BYTES),
+        (_M_TRIM_THRESHOLD, KEPT_BYTES),
+        (_M_TOP_PAD, TOP_PAD_BYTES),
+    )
     accepted = [libc.mallopt(option, value) == 1 for option, value in settings]
     return all(accepted)

@@ -1,43 +1,48 @@
-"""The NumPy backend: NumPy's own namespace, which follows the standard, plus kernels where it has a faster way."""
+"""The NumPy backend: NumPy's own namespace, which follows the standard, and kernels where there is a faster way."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from tape_core.backends import Backend
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
+from tape_core.typing import ArrayLike, Raw, RawDType
 
 from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
 from tape_numpy.special import special_kernels
+from tape_numpy.thresholds import COMPARE_BYTES_MAX_ELEMENTS, PARTIAL_BLOCK, STRIDED_COPY_MAX_RATIO, UPDATE_BLOCK
 
-# From 3.14 on, and without the GIL, a reference may exist that the count does not show.
+# From Python 3.14 on, and without the GIL, references exist that the count does not show: a local variable may hold a
+# borrowed one. Then no array is ever taken to be exclusive.
 _COUNTS_REFERENCES = (
     sys.implementation.name == "cpython"
     and sys.version_info < (3, 14)
     and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
 
-try:  # asked in each compiled call: NumPy's function for it makes a dictionary
+# Every compiled call asks whether the user has called np.seterr or np.errstate. NumPy keeps the settings in an object
+# of a context variable, which is the default one as long as nobody has; np.geterr makes a dictionary each time.
+try:
     from numpy._core._ufunc_config import _extobj_contextvar  # type: ignore[attr-defined]
 
-    _state: Any = _extobj_contextvar.get
-    _UNTOUCHED: Any = _state()
+    _error_settings: Callable[[], object] = _extobj_contextvar.get
+    _DEFAULT_ERROR_SETTINGS: object = _error_settings()
 except (ImportError, AttributeError, LookupError):
-    _state, _UNTOUCHED = bool, None
+    # A private name of NumPy, which may go: then `is_strict` always asks np.geterr.
+    _error_settings, _DEFAULT_ERROR_SETTINGS = bool, None
 
-
-_STRETCHED = 4  # times the memory of an array that a copy of its layout may take
-_SMALL = 1 << 12  # elements: bytes are compared in less time than it takes to call two functions
+Arguments: TypeAlias = tuple[Raw, ...]
+"""The arguments of a partial derivative: raw arrays and Python numbers."""
 
 
 class NumPyBackend(Backend):
-    """NumPy on the CPU. 0-d values are kept as NumPy scalars, which compute several times faster."""
+    """NumPy on the CPU. Arrays of shape () are kept as NumPy scalars, which compute several times faster."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,22 +65,24 @@ class NumPyBackend(Backend):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Have bfloat16 ready where it is the default dtype: then kernels make arrays of it unasked."""
-        with suppress(TypeError, ValueError):  # who computes is told
+        """Guard the kernels if bfloat16 is the default dtype: then creation kernels make arrays of it unasked."""
+        with suppress(TypeError, ValueError):  # without ml_dtypes; the first computation raises, too
             if dtypes.get_default_dtype() is dtypes.bfloat16:
                 self.raw_dtype(dtypes.bfloat16)
 
-    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
-        """As `numpy.asarray`; a 0-d array comes as a scalar."""
+    def asarray(
+        self, obj: ArrayLike, *, dtype: RawDType = None, device: str | None = None, copy: bool | None = None
+    ) -> Raw:
+        """Convert by `numpy.asarray`; return an array of shape () as a NumPy scalar."""
         array = np.asarray(obj, dtype=dtype, copy=copy) if copy is not None else np.asarray(obj, dtype=dtype)
-        if array.dtype.kind == "V" and self.dtype(array.dtype) is dtypes.bfloat16:
+        if array.dtype.kind == "V" and self.dtype(array.dtype) is dtypes.bfloat16:  # ml_dtypes' types are void to NumPy
             from tape_numpy.bfloat16 import as_bfloat16
 
             return as_bfloat16(array)
         return array if array.shape else array[()]
 
     def foreign_dtype(self, dtype: DType) -> Any:
-        """bfloat16, of ml_dtypes: from now on kernels are guarded, so that they compute with it in float32.
+        """Return bfloat16 of ml_dtypes. From now on kernels are guarded, so that they compute with it in float32.
 
         Raises:
             TypeError: ml_dtypes is not installed.
@@ -92,14 +99,19 @@ class NumPyBackend(Backend):
             self.guarded(bfloat16.guard)
         return bfloat16.DTYPE
 
-    def dtype(self, raw: Any) -> DType:
-        """As it is told; of the dtypes of ml_dtypes it is bfloat16 alone."""
+    def dtype(self, raw: RawDType) -> DType:
+        """Return Tape's dtype for NumPy's, or for bfloat16 of ml_dtypes.
+
+        Raises:
+            TypeError: Tape has no such dtype.
+        """
         try:
             return self._dtypes[raw]
         except (KeyError, TypeError):
-            kind: Any = raw if isinstance(raw, type) else getattr(raw, "type", None)
+            kind = raw if isinstance(raw, type) else getattr(raw, "type", None)
             if getattr(kind, "__module__", "") != "ml_dtypes":
                 return super().dtype(raw)
+            assert kind is not None
             if kind.__name__ != "bfloat16":
                 raise TypeError(
                     f"{kind.__name__} is not a dtype of backend 'numpy': of those of ml_dtypes it has bfloat16 alone"
@@ -108,16 +120,16 @@ class NumPyBackend(Backend):
             self._dtypes[np.dtype(kind)] = dtypes.bfloat16
             return dtypes.bfloat16
 
-    def public(self, array: Any) -> Any:
-        """An `ndarray`, also of a scalar; of bfloat16 one that computes in float32."""
+    def public(self, array: Raw) -> Raw:
+        """Return an `ndarray`, also for a scalar; bfloat16 as the subclass that computes in float32."""
         return np.asanyarray(array)
 
-    def numpy(self, array: Any) -> Any:
-        """The array itself."""
+    def numpy(self, array: Raw) -> Raw:
+        """Return the array itself."""
         return np.asarray(array)
 
-    def format(self, array: Any) -> str:
-        """As NumPy prints it; bfloat16 as float32."""
+    def format(self, array: Raw) -> str:
+        """Format as NumPy does; bfloat16 as float32."""
         return str(array.astype(np.float32) if array.dtype.kind == "V" else array)
 
     @property
@@ -128,57 +140,66 @@ class NumPyBackend(Backend):
         return blocks
 
     def devices(self) -> tuple[str, ...]:
-        """NumPy has one."""
+        """Return NumPy's only device."""
         return ("cpu",)
 
     @property
     def default_device(self) -> str:
-        """The only one."""
+        """NumPy's only device."""
         return "cpu"
 
-    def device(self, array: Any) -> str:
-        """The only one."""
+    def device(self, array: Raw) -> str:
+        """Return NumPy's only device."""
         return "cpu"
 
-    def quiet(self) -> AbstractContextManager[Any]:
-        """No floating-point warnings from a backward pass."""
+    def quiet(self) -> AbstractContextManager[object]:
+        """Return a context without floating-point warnings, for a backward pass."""
         return np.errstate(all="ignore")
 
     @property
     def is_strict(self) -> bool:
-        """As `np.errstate` says."""
-        return _state() is not _UNTOUCHED and not {"raise", "call"}.isdisjoint(np.geterr().values())
+        """Whether `np.errstate` or `np.seterr` asks for an error or a call at a floating-point exception."""
+        if _error_settings() is _DEFAULT_ERROR_SETTINGS:
+            return False
+        return not {"raise", "call"}.isdisjoint(np.geterr().values())
 
-    def memory(self, array: Any) -> tuple[Any, int]:
-        """A view keeps what it is of."""
+    def memory(self, array: Raw) -> tuple[int, int]:
+        """Return the id and the size in bytes of the array that owns the memory."""
         while isinstance(getattr(array, "base", None), np.ndarray):
             array = array.base
         return id(array), array.nbytes
 
-    def frozen(self, array: Any) -> Any:
-        """Of the same strides, unless that takes much more memory; scalars, which nobody can change, as they are."""
-        if isinstance(array, np.generic):  # as arrays of shape () their powers and shifts would be other ones
+    def frozen(self, array: Raw) -> Raw:
+        """Copy an array with its strides, unless the copy would take much more memory. Scalars are immutable already.
+
+        The strides are kept since the bits of sums depend on the layout.
+        """
+        if isinstance(array, np.generic):  # not as an array of shape (): powers and shifts promote differently
             return array
         if array.flags.forc or not array.size or type(array) is not np.ndarray:
             return np.array(array, copy=True, order="K", subok=True)
         low, high = np.lib.array_utils.byte_bounds(array)
-        if high - low > _STRETCHED * array.nbytes:
+        if high - low > STRIDED_COPY_MAX_RATIO * array.nbytes:
             return array.copy(order="K")
+        # Memory for all that lies between the first and the last element, and a view of it with the same strides.
         memory = np.empty(high - low, np.uint8)
         start = array.__array_interface__["data"][0] - low
         copy = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
         copy[...] = array
         return copy
 
-    def is_as(self, array: Any, copy: Any) -> bool:
-        """By the bytes of small ones."""
-        if array.size <= _SMALL:
+    def is_as(self, array: Raw, copy: Raw) -> bool:
+        """Whether an array equals a copy of it; compares the bytes of small ones."""
+        if array.size <= COMPARE_BYTES_MAX_ELEMENTS:
             return bool(array.tobytes() == copy.tobytes())
         return super().is_as(array, copy)
 
-    def is_exclusive(self, array: Any, references: int) -> bool:
-        """By CPython's reference count, as NumPy itself decides whether to reuse a temporary."""
-        # The caller's, plus this frame's argument and getrefcount's.
+    def is_exclusive(self, array: Raw, references: int) -> bool:
+        """Whether nobody but the caller, with this many references, holds the array or a view of its memory.
+
+        It goes by CPython's reference count, as NumPy itself does to reuse a temporary.
+        """
+        # The caller's references, and two more: the argument of this function and that of getrefcount.
         return (
             _COUNTS_REFERENCES
             and type(array) is np.ndarray
@@ -187,37 +208,40 @@ class NumPyBackend(Backend):
             and sys.getrefcount(array) <= references + 2
         )
 
-    def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
-        """Large arrays of one layout block by block."""
+    def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
+        """Return the flat blocks of large arrays of one layout, as views; any other arrays as one block, in a list."""
         first, *others = arrays
-        if type(first) is not np.ndarray or first.size <= _UPDATE_BLOCK or not _alike(first, tuple(others)):
+        size = UPDATE_BLOCK
+        if type(first) is not np.ndarray or first.size <= size or not _have_one_layout(first, tuple(others)):
             return [arrays]
         flat = [a.reshape(-1) for a in arrays]
-        return ([a[start : start + _UPDATE_BLOCK] for a in flat] for start in range(0, first.size, _UPDATE_BLOCK))
+        return ([a[start : start + size] for a in flat] for start in range(0, first.size, size))
 
-    # Large partials are evaluated in blocks, whose temporaries stay in the cache.
+    # The next two evaluate the partial derivatives of elementwise ops block by block, so that temporaries stay in the
+    # cache.
 
-    def scale(self, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
-        """As it is told; in blocks, where all arrays have the layout of `g`."""
-        if not _alike(g, arguments):
+    def scale(self, g: Raw, partial: Callable[..., Raw], arguments: Arguments, in_place: bool) -> Raw:
+        """Return `g * partial(xp, *arguments)`, with `in_place` in the memory of `g`."""
+        if not _have_one_layout(g, arguments):
             return super().scale(g, partial, arguments, in_place)
         out = g if in_place else np.empty_like(g)
         first = True
         for part_out, part_g, parts in _blocks(out, g, arguments):
             p = partial(self.xp, *parts)
             if first and any([p is part for part in parts]):
-                return np.multiply(g, partial(self.xp, *arguments), out=out)  # nothing is computed: no need of blocks
+                # The partial is one of the arguments, as for x * y: nothing is computed that blocks would speed up.
+                return np.multiply(g, partial(self.xp, *arguments), out=out)
             first = False
             np.multiply(part_g, p, out=part_out)
         return out
 
-    def add_scaled(self, h: Any, g: Any, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """As it is told; in blocks, where all arrays have the layout of `g`."""
-        if not h.flags.c_contiguous or not _alike(g, arguments):
+    def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Raw], arguments: Arguments) -> None:
+        """Add `g * partial(xp, *arguments)` to `h`, in place."""
+        if not h.flags.c_contiguous or not _have_one_layout(g, arguments):
             super().add_scaled(h, g, partial, arguments)
             return
-        # The operator computes in the memory of the temporary, and may swap the factors for that: the last bits of
-        # complex products depend on their order.
+        # The operator reuses the memory of the temporary on its right, and swaps the factors for that. The last bits of
+        # complex products depend on the order of the factors; the function keeps it.
         is_complex = h.dtype.kind == "c"
         for part_h, part_g, parts in _blocks(h, g, arguments):
             if is_complex:
@@ -226,13 +250,11 @@ class NumPyBackend(Backend):
                 part_h += part_g * partial(self.xp, *parts)
 
 
-_BLOCK = 1 << 15  # elements
-_UPDATE_BLOCK = 1 << 17  # elements: an update calls a dozen functions for each block
 _NUMBERS = frozenset({bool, int, float})
 
 
-def _alike(g: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether all arguments are numbers or arrays of the layout and dtype of `g`."""
+def _have_one_layout(g: Raw, arguments: Arguments) -> bool:
+    """Whether all arguments are numbers, or contiguous arrays with the shape and dtype of `g`, also contiguous."""
     if not g.flags.c_contiguous:
         return False
     for a in arguments:
@@ -243,10 +265,10 @@ def _alike(g: Any, arguments: tuple[Any, ...]) -> bool:
     return True
 
 
-def _blocks(out: Any, g: Any, arguments: tuple[Any, ...]) -> Iterator[tuple[Any, Any, list[Any]]]:
-    """The same block of each, as flat views; numbers as they are."""
+def _blocks(out: Raw, g: Raw, arguments: Arguments) -> Iterator[tuple[Raw, Raw, list[Raw]]]:
+    """Yield the same block of each array, as flat views; numbers unchanged."""
     flat_out, flat_g = out.reshape(-1), g.reshape(-1)
     flat = [a if type(a) in _NUMBERS else a.reshape(-1) for a in arguments]
-    for start in range(0, flat_g.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, flat_g.size, PARTIAL_BLOCK):
+        block = slice(start, start + PARTIAL_BLOCK)
         yield flat_out[block], flat_g[block], [a if type(a) in _NUMBERS else a[block] for a in flat]

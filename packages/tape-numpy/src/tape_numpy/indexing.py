@@ -1,126 +1,127 @@
-"""Updates of elements, and the largest ones, in NumPy's own ways."""
+"""Kernels that update elements at a key (scatter, setitem, add_rows and others), and top_k."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from tape_core.backends import check_top_k
+from tape_core.typing import IndexKey, Raw
 
-_BLOCK = 1 << 15  # elements whose numbers are made at a time
+from tape_numpy.thresholds import PARTITION_MIN_LENGTH, SCATTER_BLOCK
 
 
-def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
+def scatter(values: Raw, key: IndexKey, shape: tuple[int, ...]) -> Raw:
     out = np.zeros(shape, dtype=values.dtype)
-    if _repeats(key):
-        _at(np.add, out, values, key)
+    if _may_repeat(key):
+        _ufunc_at(np.add, out, values, key)
     else:
         out[key] = values
     return out
 
 
-def joined(axis: int, *parts: Any) -> Any:
-    """Parts one after the other, in compiled functions; -0 becomes 0, as in a sum with zeros."""
+def joined(axis: int, *parts: Raw) -> Raw:
+    """Concatenate arrays, in place of a sum of arrays that are zero elsewhere; see the pass merge_scatters."""
     out = np.concatenate(parts, axis)
-    out += 0
+    out += 0  # -0 + 0 is 0, as in the sum
     return out
 
 
-def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
-    """Zeros to which each part is added where its key says."""
+def placed(shape: tuple[int, ...], keys: list[IndexKey], *parts: Raw) -> Raw:
+    """Add arrays to zeros, each at its key; see the pass merge_scatters."""
     out = np.zeros(shape, parts[0].dtype)
     for key, part in zip(keys, parts, strict=True):
         out[key] += part
     return out
 
 
-def setitem(x: Any, values: Any, key: Any) -> Any:
+def setitem(x: Raw, values: Raw, key: IndexKey) -> Raw:
     out = np.array(x)
     out[key] = values
     return out if out.shape else out[()]
 
 
-_QUIET = (np.minimum, np.maximum)  # they warn of NaN in `at`, though nowhere else
+_WARN_OF_NAN_IN_AT = (np.minimum, np.maximum)  # in their method `at`, though not when they are called
 
 
-def updater(ufunc: Any) -> Callable[..., Any]:
-    """The kernel of the op that combines by `ufunc`."""
+def updater(ufunc: np.ufunc) -> Callable[..., Raw]:
+    """Return the kernel that combines elements with values by `ufunc`: scatter_add for np.add, and so on."""
 
-    def kernel(x: Any, values: Any, key: Any) -> Any:
+    def kernel(x: Raw, values: Raw, key: IndexKey) -> Raw:
         out = np.array(x)
-        if not _repeats(key):
+        if not _may_repeat(key):
             out[key] = ufunc(out[key], values)
-        elif ufunc in _QUIET:
+        elif ufunc in _WARN_OF_NAN_IN_AT:
             with np.errstate(invalid="ignore"):
-                _at(ufunc, out, values, key)
+                _ufunc_at(ufunc, out, values, key)
         else:
-            _at(ufunc, out, values, key)
+            _ufunc_at(ufunc, out, values, key)
         return out if out.shape else out[()]
 
     return kernel
 
 
-def add_rows(x: Any, indices: Any, rows: Any, *, in_place: bool = False) -> Any:
+def add_rows(x: Raw, indices: Raw, rows: Raw, *, in_place: bool = False) -> Raw:
     out = x if in_place else x.copy()
-    _at(np.add, out, rows, indices)
+    _ufunc_at(np.add, out, rows, indices)
     return out
 
 
-def _repeats(key: Any) -> bool:
-    """Whether a key may name an element more than once."""
+def _may_repeat(key: IndexKey) -> bool:
+    """Whether a key may name an element more than once: only integer arrays can."""
     parts = key if isinstance(key, tuple) else (key,)
     return any([isinstance(part, np.ndarray) and part.dtype != bool for part in parts])
 
 
-def _at(ufunc: Any, out: Any, values: Any, key: Any) -> None:
-    """`ufunc.at`, which is fast in one dimension: rows are updated as elements of the flat array."""
+def _ufunc_at(ufunc: np.ufunc, out: Raw, values: Raw, key: IndexKey) -> None:
+    """Do `ufunc.at(out, key, values)`, several times faster for rows of contiguous arrays.
+
+    NumPy has a fast path for one dimension. So an array whose leading axes the key indexes by integers is updated as a
+    flat array, with the flat index of each element.
+    """
     if out.ndim < 2 or not out.flags.c_contiguous:
         ufunc.at(out, key, values)
         return
-    lead = 1
+    lead = 1  # the number of axes that the key indexes
     if isinstance(key, np.ndarray):
-        numbers = key
+        numbers: Raw = key
     elif len(key) == out.ndim and all([isinstance(part, np.ndarray) and part.dtype != bool for part in key]):
-        numbers, lead = np.ravel_multi_index(_wrapped(out, key), out.shape), out.ndim
+        numbers, lead = np.ravel_multi_index(_nonnegative(out, key), out.shape), out.ndim
     else:
         ufunc.at(out, key, values)
         return
     if lead == 1 and not _in_bounds(numbers, len(out)):
-        out[key]  # whose error speaks of the array's dimensions
+        out[key]  # raises an IndexError in terms of the array's own shape
     width = math.prod(out.shape[lead:])
     values = np.broadcast_to(values, (*numbers.shape, *out.shape[lead:])).reshape(numbers.size, width)
     numbers, flat, columns = numbers.reshape(-1, 1), out.reshape(-1), np.arange(width)
-    step = max(1, _BLOCK // max(1, width))
+    step = max(1, SCATTER_BLOCK // max(1, width))
     for start in range(0, len(numbers), step):
         block = numbers[start : start + step].astype(np.int64, copy=False) * width + columns
         ufunc.at(flat, block.reshape(-1), values[start : start + step].reshape(-1))
 
 
-def _in_bounds(numbers: Any, n: int) -> bool:
-    """Whether these are integers, of which each is the index of one of so many elements."""
+def _in_bounds(numbers: Raw, n: int) -> bool:
+    """Whether all are integers from -n to n - 1."""
     if numbers.dtype.kind not in "iu":
         return False
     return not numbers.size or bool(-n <= numbers.min() and numbers.max() < n)
 
 
-def _wrapped(out: Any, key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Indices that count from the start."""
-    out[key]  # they are within bounds
+def _nonnegative(out: Raw, key: tuple[Raw, ...]) -> tuple[Raw, ...]:
+    """Convert negative indices, which count from the end, after a check of the bounds."""
+    out[key]  # raises an IndexError if one is out of bounds
     return tuple([np.where(part < 0, part + n, part) for part, n in zip(key, out.shape, strict=True)])
 
 
-_FEW = 64  # along an axis so short it is no use to part before sorting
-
-
-def top_k(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def top_k(x: Raw, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Raw, Raw]:
     k = check_top_k(x, k, axis, x.dtype.kind == "c")
     lines = np.moveaxis(x, axis, -1)
     n = lines.shape[-1]
     indices = None
-    if n > _FEW and 0 < 4 * k < n:
-        indices = _chosen(lines, k, largest)
+    if n > PARTITION_MIN_LENGTH and 0 < 4 * k < n:
+        indices = _partition_top_k(lines, k, largest)
     if indices is None:
         order = _order(lines, largest)
         indices = order[..., :k]
@@ -128,21 +129,25 @@ def top_k(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Any,
     return np.take_along_axis(x, indices, axis=axis), indices
 
 
-def _order(lines: Any, largest: bool) -> Any:
+def _order(lines: Raw, largest: bool) -> Raw:
+    """Return the stable order of each line, the largest or the smallest element first."""
     if not largest:
         return np.argsort(lines, axis=-1, stable=True)
-    # Backwards twice, so that equal elements keep their order.
+    # NumPy sorts ascending only. Reversed before and after, equal elements keep their order.
     return lines.shape[-1] - 1 - np.argsort(lines[..., ::-1], axis=-1, stable=True)[..., ::-1]
 
 
-def _chosen(lines: Any, k: int, largest: bool) -> Any:
-    """The places of the `k` foremost elements of each line in order; None if there are NaN, which nothing equals."""
+def _partition_top_k(lines: Raw, k: int, largest: bool) -> Raw | None:
+    """Return the indices of the `k` first elements of each line, in order, without sorting the whole line.
+
+    None if there are NaN: they equal nothing, so that the counts below do not add up.
+    """
     n = lines.shape[-1]
-    at = n - k if largest else k - 1
+    at = n - k if largest else k - 1  # the place of the k-th element in ascending order
     bound = np.partition(lines, at, axis=-1)[..., at : at + 1]
     beyond = lines > bound if largest else lines < bound
     level = lines == bound
-    # Of those that equal the last one the first are taken.
+    # All elements beyond the k-th, and as many of its equals, from the front, as there is room for.
     room = k - np.count_nonzero(beyond, axis=-1, keepdims=True)
     taken = beyond | (level & (np.cumsum(level, axis=-1) <= room))
     if np.count_nonzero(taken) != k * math.prod(lines.shape[:-1]) or (lines != lines).any():

@@ -1,6 +1,7 @@
-"""NumPy's own ways: operators on scalars and arrays, and functions with less in front of the loop.
+"""Kernels of ops where NumPy's own function of that name is missing or slower.
 
-Each is the op of the same name in `tape_core`; only what is faster, or missing from the standard, is here.
+Many replace a function of NumPy's Python layer by an operator, a method or a ufunc, which for small arrays saves most
+of the time. A kernel takes the arguments of the op of the same name in `tape_core`.
 """
 
 from __future__ import annotations
@@ -9,60 +10,71 @@ import math
 import operator
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from tape_core.backends import check_labels, get_default_dtype
+from tape_core.typing import Axis, Kernel, Raw, RawDType
 
 from tape_numpy import indexing, windows
+from tape_numpy.thresholds import (
+    BLAS_SUM_MAX_LINE,
+    BLAS_SUM_MIN_ELEMENTS,
+    CACHED_ONES_MAX_LENGTH,
+    FILL_MAX_ELEMENTS,
+    LINE_SUMS_BLOCK,
+    TRANSPOSE_MAX_CLASSES,
+)
 
-# The reductions without the Python layers of np.sum and its like.
+# np.sum, np.max and np.min without their Python layers.
 _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
 
+WIDE = np.dtype(np.int64)
+FLOATS: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+SHORT: Final = TRANSPOSE_MAX_CLASSES
+FEW: Final = CACHED_ONES_MAX_LENGTH
 
-def _gather(params: Any, indices: Any) -> Any:
+
+def _gather(params: Raw, indices: Raw) -> Raw:
     return params.take(indices, axis=0)
 
 
-def _one_hot(labels: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def _one_hot(labels: Raw, num_classes: int, *, dtype: RawDType = None, axis: int = -1) -> Raw:
     if dtype is None:
         dtype = get_default_dtype().name
     labels = np.asarray(labels)
-    return (np.expand_dims(labels, axis) == _classes(num_classes, labels.ndim + 1, axis)).astype(dtype)
+    return (np.expand_dims(labels, axis) == _arange_along(num_classes, labels.ndim + 1, axis)).astype(dtype)
 
 
-def _classes(n: int, ndim: int, axis: int) -> Any:
+def _arange_along(n: int, ndim: int, axis: int) -> Raw:
+    """Return arange(n) with `ndim` dimensions, along one of them."""
     shape = [1] * ndim
     shape[axis] = n
     return np.arange(n).reshape(shape)
 
 
-def _softmax(x: Any, *, axis: int = -1) -> Any:
-    normalize_axis_index(axis, np.ndim(x))
-    return _normalised_exp(x, axis)
+def _softmax(x: Raw, *, axis: int = -1) -> Raw:
+    normalize_axis_index(axis, np.ndim(x))  # an AxisError
+    return _unchecked_softmax(x, axis)
 
 
-def _normalised_exp(x: Any, axis: int) -> Any:
+def _unchecked_softmax(x: Raw, axis: int) -> Raw:
     e = np.exp(x - _maximum(x, axis=axis, keepdims=True))
     e /= _sum(e, axis=axis, keepdims=True)
     return e
 
 
-def _log_softmax(x: Any, *, axis: int = -1) -> Any:
-    normalize_axis_index(axis, np.ndim(x))
+def _log_softmax(x: Raw, *, axis: int = -1) -> Raw:
+    normalize_axis_index(axis, np.ndim(x))  # an AxisError
     shifted = x - _maximum(x, axis=axis, keepdims=True)
     shifted -= np.log(_sum(np.exp(shifted), axis=axis, keepdims=True))
     return shifted
 
 
-WIDE = np.dtype(np.int64)
-SHORT = 32  # lines of so few classes are laid out the other way round: NumPy is slow along short lines
-
-
-def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy(logits: Raw, labels: Raw, *, axis: int = -1) -> Raw:
     labels = np.asarray(labels)
     if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not WIDE:
         check_labels(logits, labels, axis, labels.dtype.kind in "iu")
@@ -70,20 +82,20 @@ def _cross_entropy(logits: Any, labels: Any, *, axis: int = -1) -> Any:
     n = logits.shape[-1]
     if labels.size:
         checked_labels(labels, n)
-    if logits.ndim == 2 and n <= SHORT:
+    if logits.ndim == 2 and n <= TRANSPOSE_MAX_CLASSES:  # transposed: reductions go along long lines
         shifted = logits.T.copy()
         shifted -= _maximum(shifted, axis=0)
         at_labels = shifted[labels, np.arange(len(labels))]
         return np.log(_sum(np.exp(shifted, out=shifted), axis=0)) - at_labels
     shifted = logits - _maximum(logits, axis=-1, keepdims=True)
-    return np.log(_sum(np.exp(shifted), axis=-1)) - shifted[_each(labels)]
+    return np.log(_sum(np.exp(shifted), axis=-1)) - shifted[_key_of_labels(labels)]
 
 
-def checked_labels(labels: Any, n: int) -> Any:
-    """Labels that are classes.
+def checked_labels(labels: Raw, n: int) -> Raw:
+    """Return the labels, int64, if all are from 0 to n - 1.
 
     Raises:
-        ValueError: one is none of `n`.
+        ValueError: one is not.
     """
     # Read as unsigned, a negative label is a large one: one pass checks both bounds.
     unsigned = labels.view(np.uint64)
@@ -92,41 +104,48 @@ def checked_labels(labels: Any, n: int) -> Any:
     return labels
 
 
+# Compiled code keeps a call that may refuse its arguments, though its result be unused.
 checked_labels.refuses = True  # type: ignore[attr-defined]
 
 
-def _cross_entropy_vjp(cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+def _cross_entropy_vjp(cotangent: Raw, logits: Raw, labels: Raw, *, axis: int = -1) -> Raw:
     labels = np.asarray(labels)
     if axis not in (-1, logits.ndim - 1):
         d = _cross_entropy_vjp(cotangent, np.moveaxis(logits, axis, -1), labels)
         return np.moveaxis(d, -1, axis)
-    if logits.ndim == 2 and logits.shape[-1] <= SHORT:
+    if logits.ndim == 2 and logits.shape[-1] <= TRANSPOSE_MAX_CLASSES:
         d = logits.T.copy()
         d -= _maximum(d, axis=0)
         np.exp(d, out=d)
         return cross_entropy_slope(cotangent, d, _sum(d, axis=0), labels, np.arange(len(labels)))
-    d = _normalised_exp(logits, -1)
-    d[_each(labels)] -= 1
+    d = _unchecked_softmax(logits, -1)
+    d[_key_of_labels(labels)] -= 1
     d *= cotangent[..., None]
     return d
 
 
-def cross_entropy_slope(cotangent: Any, exp: Any, total: Any, labels: Any, each: Any) -> Any:
-    """The cotangent of logits from their exponentials class by class, and the sums of these."""
+def cross_entropy_slope(cotangent: Raw, exp: Raw, total: Raw, labels: Raw, each: Raw) -> Raw:
+    """Return the cotangent of logits, `(softmax - one_hot) * cotangent`, with arrays transposed: classes first.
+
+    Args:
+        exp: the exponentials of the shifted logits, of shape (classes, examples).
+        total: their sums over the classes.
+        each: `arange(examples)`.
+    """
     d = exp * (cotangent / total)
     d[labels, each] -= cotangent
     return d.T
 
 
-def _each(labels: Any) -> tuple[Any, ...]:
-    """The key of the element at each label along the last axis."""
+def _key_of_labels(labels: Raw) -> tuple[Raw, ...]:
+    """Return the key of the element at each label along the last axis."""
     if labels.ndim == 1:
         return np.arange(len(labels)), labels
     return (*np.indices(labels.shape, sparse=True), labels)
 
 
-def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    # np.broadcast_to's Python layers cost more than filling a small array.
+def _broadcast_to(x: Raw, shape: tuple[int, ...]) -> Raw:
+    # np.broadcast_to takes several microseconds in Python: more than filling a small array.
     if x.shape == ():
         out = np.ndarray(shape, x.dtype, np.asarray(x), strides=(0,) * len(shape))
         out.flags.writeable = False
@@ -134,39 +153,41 @@ def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     size = 1
     for length in shape:
         size *= length
-    if size > 4096 or len(shape) < x.ndim:  # an assignment would leave out leading axes of length 1
+    # With fewer dimensions than x, broadcast_to raises, but an assignment would drop leading axes of length 1.
+    if size > FILL_MAX_ELEMENTS or len(shape) < x.ndim:
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)
     out[...] = x
     return out
 
 
-def _ones_like(x: Any, **kwargs: Any) -> Any:
+def _ones_like(x: Raw, **kwargs: Any) -> Raw:
     return np.ones_like(x, **kwargs) if kwargs or type(x) is np.ndarray else type(x)(1)
 
 
-def _sum(x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    # By products with ones: BLAS forms them several times as fast.
+def _sum(x: Raw, *, axis: Axis = None, dtype: RawDType = None, keepdims: bool = False) -> Raw:
+    # Along some axes as a product with ones, which BLAS computes several times as fast.
     if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in FLOATS:
         if axis == 0 and x.ndim == 2:  # as for the gradient of a bias
-            total = _ones_of(len(x), x.dtype).dot(x)
+            total = _ones(len(x), x.dtype).dot(x)
             return total[None] if keepdims else total
-        first, last = sum_span(axis, x.shape) if x.size >= MANY and x.flags.c_contiguous else (0, 0)
+        large = x.size >= BLAS_SUM_MIN_ELEMENTS and x.flags.c_contiguous
+        first, last = sum_span(axis, x.shape) if large else (0, 0)
         if first < last:
             shape = x.shape
             n = math.prod(shape[first:last])
             if last == x.ndim:
                 total = line_sums(x.reshape(-1, n))
             elif first == 0:
-                total = _ones_of(n, x.dtype).dot(x.reshape(n, -1))
+                total = _ones(n, x.dtype).dot(x.reshape(n, -1))
             else:
-                total = _ones_of(n, x.dtype) @ x.reshape(math.prod(shape[:first]), n, -1)
+                total = _ones(n, x.dtype) @ x.reshape(math.prod(shape[:first]), n, -1)
             return total.reshape(shape[:first] + (1,) * ((last - first) * keepdims) + shape[last:])
     return _add(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def sum_span(axis: Any, shape: tuple[int, ...]) -> tuple[int, int]:
-    """The first axis of a sum and the one behind its last, where it is one of products; else 0, 0."""
+def sum_span(axis: Axis, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the range of axes, first and last + 1, of a sum that is computed as a product with ones; else (0, 0)."""
     ndim = len(shape)
     axes = (axis,) if type(axis) is int else axis
     if type(axes) is not tuple or not 0 < len(axes) < ndim:
@@ -175,23 +196,28 @@ def sum_span(axis: Any, shape: tuple[int, ...]) -> tuple[int, int]:
     last = first + len(axes)
     if first < 0 or last > ndim or (len(axes) > 1 and [a % ndim for a in axes] != [*range(first, last)]):
         return 0, 0
-    return (0, 0) if last == ndim and math.prod(shape[first:]) > SHORT_SUM else (first, last)
+    return (0, 0) if last == ndim and math.prod(shape[first:]) > BLAS_SUM_MAX_LINE else (first, last)
 
 
 def has_line_sums(shape: tuple[int, ...]) -> bool:
-    """Whether a sum along the last axis of an array that lies row by row is one by `line_sums`."""
-    return math.prod(shape) >= MANY and shape[-1] <= SHORT_SUM
+    """Whether a sum along the last axis of a C-contiguous array of this shape is computed by `line_sums`."""
+    return math.prod(shape) >= BLAS_SUM_MIN_ELEMENTS and shape[-1] <= BLAS_SUM_MAX_LINE
 
 
-def line_sums(x: Any) -> Any:
-    """The sums of a matrix's rows, each the same wherever it stands and however many there are.
+_ROWS_AT_A_TIME: Final = 8  # rows that a BLAS kernel takes at once, or a multiple of that
 
-    BLAS takes several rows at a time, and what is left over in other ways: so the last ones come with zeros behind. And
-    it gets so few at a time that it takes one thread.
+
+def line_sums(x: Raw) -> Raw:
+    """Return the sums of a matrix's rows, with bits that do not depend on the place of a row or the number of rows.
+
+    So compiled code, which sums block by block, has the bits of eager code. BLAS takes several rows at a time and left
+    over ones in another way: so the last rows are padded to a multiple of 8. With several threads the rows would be
+    divided otherwise: so it gets few enough at a time to take one thread.
     """
     m, n = x.shape
-    ones, step = _ones_of(n, x.dtype), 8192 // n // 8 * 8
-    rest = m % 8
+    rows = _ROWS_AT_A_TIME
+    ones, step = _ones(n, x.dtype), LINE_SUMS_BLOCK // n // rows * rows
+    rest = m % rows
     if m <= step and not rest:
         return x.dot(ones)
     out = np.empty(m, x.dtype)
@@ -199,7 +225,7 @@ def line_sums(x: Any) -> Any:
         stop = min(k + step, m - rest)
         np.dot(x[k:stop], ones, out=out[k:stop])
     if rest:
-        padded = np.zeros((8, n), x.dtype)
+        padded = np.zeros((rows, n), x.dtype)
         padded[:rest] = x[m - rest :]
         out[m - rest :] = padded.dot(ones)[:rest]
     return out
@@ -207,7 +233,7 @@ def line_sums(x: Any) -> Any:
 
 @cache
 def lines_are_alike() -> bool:
-    """Whether `line_sums` keeps its promise with this BLAS."""
+    """Whether `line_sums` keeps its promise with this BLAS: tried once, on random rows."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
         for n in (2, 3, 10, 25, 64, 127):
@@ -221,7 +247,10 @@ def lines_are_alike() -> bool:
 
 @cache
 def extrema_are_alike() -> bool:
-    """Whether the larger and the smaller of an array and a number are those of two arrays, -0.0 and NaN included."""
+    """Whether np.maximum and np.minimum of an array and a number have the bits of those of two arrays.
+
+    For -0.0 and NaN this depends on the vector instructions; it is tried once. Compiled code uses two arrays.
+    """
     values = [-0.0, 0.0, math.nan, -math.nan, 1.0, -1.0, math.inf, -math.inf]
     for dtype in FLOATS:
         x = np.resize(np.array(values, dtype), 69)
@@ -234,35 +263,31 @@ def extrema_are_alike() -> bool:
     return True
 
 
-def _ones_of(n: int, dtype: Any) -> Any:
-    return (_ones if n <= FEW else np.ones)(n, dtype)
+_cached_ones = lru_cache(maxsize=32)(np.ones)
 
 
-SHORT_SUM = 128  # elements: longer lines are added up pairwise, which rounds less
-MANY = 1 << 11  # elements: of fewer, NumPy's own sums are as fast
-FLOATS: frozenset[Any] = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-FEW = 4096  # rows; longer vectors of ones are not kept
-_ones = lru_cache(maxsize=32)(np.ones)
+def _ones(n: int, dtype: RawDType) -> Raw:
+    return (_cached_ones if n <= CACHED_ONES_MAX_LENGTH else np.ones)(n, dtype)
 
 
-def diagonal_matmul(d: Any, x: Any) -> Any:
-    """`(np.eye(len(d)) * d) @ x`, to the last bit, at the price of a pass over `x` where all is finite."""
+def diagonal_matmul(d: Raw, x: Raw) -> Raw:
+    """Return `(np.eye(len(d)) * d) @ x`, to the last bit, with one pass over `x` if everything is finite."""
     line = x.ravel(order="K")
     if math.isfinite(line.dot(line)) and math.isfinite(d.dot(d)):
         out = np.multiply(d[:, None], x, order="C")
-        out += 0  # as sums begin with 0, none is -0
+        out += 0  # -0 + 0 is 0: the matrix product adds zeros to each product, and so has no -0
         return out
-    return (np.eye(len(d), dtype=d.dtype) * d) @ x
+    return (np.eye(len(d), dtype=d.dtype) * d) @ x  # infinity times the zeros of the matrix is NaN
 
 
-def is_identity(x: Any) -> bool:
+def is_identity(x: object) -> bool:
     """Whether an array is an identity matrix."""
     return isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[0] == x.shape[1] and bool((x == np.eye(len(x))).all())
 
 
 @cache
 def adds_to_zero() -> bool:
-    """Whether BLAS makes of one product and many zeros that product, and of zeros alone 0, not -0."""
+    """Whether `diagonal_matmul` keeps its promise with this BLAS: tried once, on random matrices."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
         for n, columns in ((2, 2), (17, 5), (100, 100), (130, 300)):
@@ -276,56 +301,56 @@ def adds_to_zero() -> bool:
     return True
 
 
-def _max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _max(x: Raw, *, axis: Axis = None, keepdims: bool = False) -> Raw:
     return _maximum(x, axis=axis, keepdims=keepdims)
 
 
-def _min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _min(x: Raw, *, axis: Axis = None, keepdims: bool = False) -> Raw:
     return _minimum(x, axis=axis, keepdims=keepdims)
 
 
-def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    if x.dtype.kind not in "fc" or x.dtype.itemsize < 4:
+def _mean(x: Raw, *, axis: Axis = None, keepdims: bool = False) -> Raw:
+    if x.dtype.kind not in "fc" or x.dtype.itemsize < 4:  # np.mean adds integers in float64, and float16 in float32
         return np.mean(x, axis=axis, keepdims=keepdims)
     total = _sum(x, axis=axis, keepdims=keepdims)
     count = x.size // total.size if total.size else 0
-    if count == 0:
+    if count == 0:  # np.mean warns
         return np.mean(x, axis=axis, keepdims=keepdims)
     return total / count
 
 
-def _isdtype(dtype: Any, kind: Any) -> Any:
-    if kind == "complex floating" and type(dtype) is not type:
-        return dtype.kind == "c"
+def _isdtype(dtype: RawDType, kind: str | tuple[str, ...] | RawDType) -> bool:
+    if kind == "complex floating" and type(dtype) is not type:  # the question of many kernels
+        return bool(dtype.kind == "c")
     return np.isdtype(dtype, kind)
 
 
-def _sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def _sort(x: Raw, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Raw:
     ordered = np.sort(x, axis=axis, stable=stable)
     return np.flip(ordered, axis=axis) if descending else ordered
 
 
-def _argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def _argsort(x: Raw, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Raw:
     if not descending:
         return np.argsort(x, axis=axis, stable=stable)
-    # Backwards twice, so that equal elements keep their order.
+    # Reversed before and after, equal elements keep their order.
     places = np.flip(np.argsort(np.flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
     return x.shape[axis] - 1 - places
 
 
-def _eig(x: Any) -> tuple[Any, Any]:
+def _eig(x: Raw) -> tuple[Raw, Raw]:
     w, v = np.linalg.eig(x)
-    # NumPy's are real where they all happen to be; in the standard they are complex.
+    # NumPy returns real eigenvalues if all happen to be real; the standard asks for complex ones.
     dtype = np.result_type(w.dtype, np.complex64)
     return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
 
 
-def _eigvals(x: Any) -> Any:
+def _eigvals(x: Raw) -> Raw:
     w = np.linalg.eigvals(x)
     return w.astype(np.result_type(w.dtype, np.complex64), copy=False)
 
 
-KERNELS: dict[str, Callable[..., Any]] = {
+KERNELS: dict[str, Kernel] = {
     "abs": operator.abs,
     "add": operator.add,
     "subtract": operator.sub,
@@ -379,7 +404,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **windows.KERNELS,
 }
 
-RULES: dict[str, dict[str, Any]] = {
-    # NumPy multiplies by a mask faster than np.where selects.
+RULES: dict[str, dict[str, Callable[..., Any]]] = {
+    # Multiplying by a mask is faster than np.where.
     "relu": {"x": lambda xp, out: xp.astype(out > 0, out.dtype)},
 }

@@ -1,46 +1,49 @@
-"""Special functions: the default kernels, block by block, so that their many temporaries stay in the cache."""
+"""Special functions: the default kernels, called block by block, so that their many temporaries stay in the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from tape_core.backends import get_default_dtype
 from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.typing import Kernel, Namespace, Raw
 
-_BLOCK = 1 << 13  # elements
+from tape_numpy.thresholds import SPECIAL_BLOCK
+
 _NAMES = (
     "betainc_derivative", "betaln", "digamma", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "gamma",
     "gammainc_derivative", "gammaln", "i0", "i0e", "i1", "i1e", "log_ndtr", "ndtr", "ndtri", "stdtr_derivative",
 )  # fmt: skip
 
 
-def special_kernels(xp: Any) -> dict[str, Callable[..., Any]]:
-    """Kernels by op name."""
+def special_kernels(xp: Namespace) -> dict[str, Kernel]:
+    """Return the kernels by op name, for the backend's namespace `xp`."""
     return {**{name: _in_blocks(name, xp) for name in _NAMES}, "logcumsumexp": _logcumsumexp}
 
 
-def _in_blocks(name: str, xp: Any) -> Callable[..., Any]:
+def _in_blocks(name: str, xp: Namespace) -> Kernel:
+    """Return the default kernel of an op, called for blocks of large arrays of one shape."""
+
     def kernel(*values: Any, **parameters: Any) -> Any:
         default = DEFAULT_KERNELS[name]
         first = next((v for v in values if type(v) is np.ndarray), None)
-        if first is None or first.size <= _BLOCK:
+        if first is None or first.size <= SPECIAL_BLOCK:
             return default(xp, *values, **parameters)
         if any([type(v) is np.ndarray and v.shape != first.shape for v in values]):
             return default(xp, *values, **parameters)
         flat = [v.reshape(-1) if type(v) is np.ndarray else v for v in values]
         parts = [
-            default(xp, *[v[start : start + _BLOCK] if type(v) is np.ndarray else v for v in flat], **parameters)
-            for start in range(0, first.size, _BLOCK)
+            default(xp, *[v[start : start + SPECIAL_BLOCK] if type(v) is np.ndarray else v for v in flat], **parameters)
+            for start in range(0, first.size, SPECIAL_BLOCK)
         ]
         return np.concatenate(parts).reshape(first.shape)
 
     return kernel
 
 
-def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = False) -> Any:
+def _logcumsumexp(x: Raw, *, axis: int | None = None, include_initial: bool = False) -> Raw:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
@@ -49,7 +52,8 @@ def _logcumsumexp(x: Any, *, axis: int | None = None, include_initial: bool = Fa
     if x.dtype.kind == "c":
         raise TypeError("it takes real numbers, not complex ones")
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(get_default_dtype().name)
-    with np.errstate(invalid="ignore"):  # NumPy warns of NaN
+    # In float64, since rounding errors add up along the axis. NumPy warns of NaN.
+    with np.errstate(invalid="ignore"):
         out = np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(dtype)
     if include_initial:
         shape = list(x.shape)

@@ -149,6 +149,7 @@ def _as_array(value: Any, *, is_converted: bool = False) -> Any:
         raise ValueError(f"Can't convert non-rectangular Python sequence to Tensor. ({error})") from error
     if array.dtype == object:
         raise _unsupported(value)
+    # NumPy has made 64-bit numbers of Python's; those are TensorFlow's 32-bit ones, if they fit.
     if not is_converted and array.dtype in (np.float64, np.int64) and not _has_dtype(value):
         if array.dtype == np.float64:
             return array.astype(np.float32)
@@ -206,6 +207,7 @@ def match_dtypes(values: list[Any], op: str, keep_scalars: bool = False) -> list
     else:
         found[0] = first = _from_python(values[0], None, None)
     dtype = first.dtype
+    # The others take that dtype if their kind allows it; TensorFlow's error names the first operand that does not.
     for k, tensor in enumerate(found):
         if tensor is None:
             value = values[k]

@@ -109,6 +109,7 @@ class _Block:
         ) -> None: ...
 
     else:
+        # A plain method could be interrupted by Ctrl-C before it has closed the native tape.
         __exit__ = Leaving(_leave, _abandon, attrgetter("native._open"))
 
 
@@ -258,6 +259,7 @@ class GradientTape(_Block):
 
 def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
     """Convert output gradients to tape_core Tensors, arrays among them on the targets' backend and device."""
+    # Tensors stay where they are; a NumPy array goes to the targets' backend and device.
     leaves, structure = pytree.flatten(output_gradients)
     like = next(iter(pytree.flatten(targets)[0]), None)
     return pytree.unflatten(
@@ -297,6 +299,7 @@ class ForwardAccumulator(_Block):
         given = _native_tree(primals, "ForwardAccumulator", "primals")
         leaves = pytree.flatten(given)[0]
         directions, structure = pytree.flatten(tangents)
+        # The tangent of a single tensor may be a list of numbers, which is no structure.
         if isinstance(given, tc.Tensor) and not isinstance(tangents, Value | tc.Tensor):
             directions, structure = [native(tangents)], None
         converted = [unwrap(d) for d in directions]

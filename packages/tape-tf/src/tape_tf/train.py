@@ -183,6 +183,7 @@ class Restoration:
         trained = {key.rpartition("/")[0] for key in own} - {""}
         if not own or not trained <= variables.keys():
             return
+        # A tf.keras optimizer wraps one of tape_nn, which has the state.
         native = getattr(optimizer, "native", optimizer)
         native.load_state_dict(own, variables)
         if native is not optimizer and "learning_rate" in own:

@@ -32,10 +32,10 @@ NumPyArray: TypeAlias = "np.ndarray[Any, Any]"
 TensorLike: TypeAlias = (
     "Value | IndexedSlices | tc.Tensor | tc.IndexedSlices | NumPyArray | Scalar | Sequence[TensorLike]"
 )
-"""What `tf.convert_to_tensor` accepts: tensors and Variables of tape_tf or tape_core, arrays, numbers, nested lists."""
+"""A value for `tf.convert_to_tensor`: tensors and Variables of tape_tf or tape_core, arrays, numbers, lists."""
 
 DTypeLike: TypeAlias = "DType | tc.DType | np.dtype[Any] | type | str | None"
-"""What `tf.as_dtype` accepts; None asks for the default."""
+"""A value that `tf.as_dtype` accepts; None asks for the default."""
 
 ShapeLike: TypeAlias = "TensorShape | Value | tc.Tensor | NumPyArray | Sequence[int | Value | None] | int | None"
 """A shape: lengths, None where one is not known, or a tensor of lengths. None alone is a shape of unknown rank."""
@@ -47,7 +47,7 @@ Axis: TypeAlias = "IntLike | Sequence[IntLike] | None"
 """One axis, or several; None stands for all of them."""
 
 IndexLike: TypeAlias = Any
-"""What `tensor[...]` accepts: an int, a slice, `...`, `tf.newaxis`, a boolean mask, or a tuple of them."""
+"""A value that `tensor[...]` accepts: an int, a slice, `...`, `tf.newaxis`, a boolean mask, or a tuple of them."""
 
 PyTree: TypeAlias = Any
 """A nested structure of tuples, lists, dicts and registered classes; the docstring says what its leaves are."""
@@ -82,22 +82,22 @@ Logs: TypeAlias = "dict[str, Any] | None"
 """The numbers that callbacks receive, by name: `loss`, `val_loss`, the results of metrics."""
 
 ActivationLike: TypeAlias = "Callable[[Any], Any] | str | None"
-"""What `tf.keras.activations.get` accepts: a function of a tensor, or a name."""
+"""A value for `tf.keras.activations.get`: a function of a tensor, or a name."""
 
 InitializerLike: TypeAlias = "Callable[..., Any] | str"
-"""What `tf.keras.initializers.get` accepts: an Initializer, a class, a function `f(shape, dtype)`, or a name."""
+"""A value for `tf.keras.initializers.get`: an Initializer, a class, a function `f(shape, dtype)`, or a name."""
 
 RegularizerLike: TypeAlias = "Callable[[Any], Any] | str | None"
-"""What `tf.keras.regularizers.get` accepts: a Regularizer, a function of a tensor that returns a penalty, or a name."""
+"""A value for `tf.keras.regularizers.get`: a Regularizer, a function of a tensor that returns a penalty, or a name."""
 
 ConstraintLike: TypeAlias = "Callable[[Any], Any] | str | None"
-"""What `tf.keras.constraints.get` accepts: a Constraint, a function of a weight that returns a weight, or a name."""
+"""A value for `tf.keras.constraints.get`: a Constraint, a function of a weight that returns a weight, or a name."""
 
 LossLike: TypeAlias = "Callable[..., Any] | str | None"
-"""What `tf.keras.losses.get` accepts: a Loss, a class, a function of labels and predictions, or a name."""
+"""A value for `tf.keras.losses.get`: a Loss, a class, a function of labels and predictions, or a name."""
 
 MetricLike: TypeAlias = "Metric | Callable[..., Any] | str | None"
-"""What `tf.keras.metrics.get` accepts: a Metric, a class, a function of labels and predictions, or a name."""
+"""A value for `tf.keras.metrics.get`: a Metric, a class, a function of labels and predictions, or a name."""
 
 OptimizerLike: TypeAlias = "Optimizer | type[Optimizer] | str"
-"""What `tf.keras.optimizers.get` accepts: an Optimizer, a class, or a name."""
+"""A value for `tf.keras.optimizers.get`: an Optimizer, a class, or a name."""

@@ -196,7 +196,7 @@ class Variable(Value):
     def _result(self, read_value: bool) -> Variable | None:
         if not read_value:
             return None
-        self.native._read()
+        self.native._read()  # in TensorFlow the result is a reading of the Variable, so tapes watch it
         return self
 
     def scatter_add(
@@ -276,6 +276,7 @@ class Variable(Value):
     def __getitem__(self, key: IndexLike) -> Tensor:
         from tape_tf.ops.indexing import getitem
 
+        # v[i].assign(x): the result remembers where it comes from.
         found: SlicedVariable = object.__new__(SlicedVariable)
         found.native = getitem(self, key).native
         found._source = (self, key)

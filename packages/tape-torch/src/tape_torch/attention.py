@@ -47,6 +47,8 @@ def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: fl
     """Return the result and the residuals: PyTorch's autograd graph, or those of the default kernel."""
     if not _has_fused_kernel(arrays):
         return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+    # The kernel's backward pass needs random state and logsumexp, in a layout that each kernel chooses for itself. So
+    # torch.autograd keeps them: the graph of this one call is the residual.
     leaves = [_as_4d(x).detach().requires_grad_() for x in arrays[:3]]
     with torch.enable_grad():
         out = _attention(*leaves, is_causal=is_causal, scale=scale)

@@ -16,6 +16,10 @@ from tape_core.engine.tensor import Tensor, wrap
 
 from tape_torch.inside import inside
 
+# How far the values of a second run may be from the first: they may be rounded differently, by other kernels for
+# other strides, but not by much. Random numbers differ by far more.
+_SAME_RTOL, _SAME_ATOL = 1e-3, 1e-5
+
 
 def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
     """Make a function of torch tensors from `fn`, a function of Tensors; torch.autograd differentiates it to any order.
@@ -46,6 +50,7 @@ def as_torch(fn: Callable[..., Any], /) -> Callable[..., Any]:
         leaves, structure = pytree.flatten((args, kwargs))
         run = _Run(fn, leaves, structure)
         tensors = run.take()
+        # Without a gradient to record no tape is needed, either.
         if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             outs = _TapeFunction.apply(run, *tensors)  # type: ignore[no-untyped-call]
         else:
@@ -116,6 +121,8 @@ class _TapeFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: _Run, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run the function under a tape."""
+        # The tape is persistent, since PyTorch may walk its graph twice (retain_graph). It lives in ctx, and PyTorch
+        # frees that with the graph.
         xs = [_tensor(t) for t in tensors]
         sources = [k for k, t in enumerate(tensors) if t.requires_grad]
         with inside("as_torch"):
@@ -127,7 +134,7 @@ class _TapeFunction(torch.autograd.Function):
         ctx.tape, ctx.xs, ctx.outs, ctx.sources, ctx.run = tape, xs, outs, sources, run
         ctx.flowing = [o.dtype.inexact and tape._key in o._slots for o in outs]
         ctx.mark_non_differentiable(*[o for o, flows in zip(raw, ctx.flowing, strict=True) if not flows])
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # cotangents of results that nobody uses stay None, instead of zeros
         # torch.autograd then raises an error if one is written to before the backward pass.
         ctx.save_for_backward(*tensors, *raw)
         return raw
@@ -140,7 +147,7 @@ class _TapeFunction(torch.autograd.Function):
         found: Sequence[Any] = [None] * len(ctx.sources)
         if used:
             seeds = [g for k in used if (g := gs[k]) is not None]
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled():  # create_graph=True: torch.autograd records the backward pass
                 pull = as_torch(_Pullback(ctx.run, ctx.sources, used, saved[len(ctx.xs) :]))
                 found = pull(list(saved[: len(ctx.xs)]), seeds)
             else:
@@ -173,7 +180,9 @@ class _Pullback:
         targets = [outs[k] for k in self.used]
         for target, before in zip(targets, self.outs, strict=True):
             now = target._array
-            if now.shape != before.shape or not torch.allclose(now, before, rtol=1e-3, atol=1e-5, equal_nan=True):
+            if now.shape != before.shape or not torch.allclose(
+                now, before, rtol=_SAME_RTOL, atol=_SAME_ATOL, equal_nan=True
+            ):
                 raise RuntimeError(
                     f"{run.label}: for a second derivative it ran once more, and gave other values: it must get random "
                     f"numbers, and whatever else changes, as arguments"

@@ -66,7 +66,7 @@ class TorchBackend(Backend):
         fallback.use(self.xp)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
-        # Asked for only once: it takes longer than making an array.
+        # Asked for only once: the query takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     # -- devices

@@ -125,6 +125,7 @@ class _Blocks:
 
     def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
         """Return this function with results written into the memory of inputs that are dead by then."""
+        # A result may take the memory of an input of its shape and dtype that no later instruction reads.
         specs, found = self.group.specs, {}
         last = {k: at for at, instruction in enumerate(self.group.instructions) for k in instruction.inputs}
         free = [*dead, *spare]
@@ -136,6 +137,7 @@ class _Blocks:
         return _Blocks(self.group, found)
 
     def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
+        # Views of parts: one block of each array at a time, so that the temporaries of a block stay in the cache.
         given = out or [None] * len(self.group.outputs)
         like = arrays[self.cut.index(True)]
         size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()

@@ -52,6 +52,7 @@ def padding_of(seen: Windows) -> tuple[list[int], list[int]]:
         The padding per axis, and the argument of `torch.nn.functional.pad` for the rest: the last axis first; empty if
         there is none.
     """
+    # PyTorch's kernels pad both ends alike, so "same" padding of an odd total needs a pad of its own.
     both = [min(pair) for pair in seen.pads]
     rest: list[int] = []
     for (lo, hi), p in zip(reversed(seen.pads), reversed(both), strict=True):
@@ -161,6 +162,7 @@ def _conv_transpose(
     # Computed as the gradient of a convolution, which is faster than PyTorch's own transposed convolution. That kernel
     # wants the convolution's input, but only looks at its shape and layout.
     both, rest = padding_of(seen)
+    # The result is computed with padding that is equal at both ends, and the rest is cut off afterwards.
     sizes = [n + lo + hi - 2 * p for n, (lo, hi), p in zip(seen.sizes, seen.pads, both, strict=True)]
     like = torch.empty(
         (x.shape[0], w.shape[1] * groups, *sizes), dtype=x.dtype, device=x.device, memory_format=_memory_format(x)

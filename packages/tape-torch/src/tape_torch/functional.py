@@ -75,6 +75,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             _check_backend(leaf, label, where)
             given.append((where, leaf if type(leaf) is Tensor else leaf._read()))  # type: ignore[attr-defined]
             places.append(k)
+    # Parameters come after the arguments, in `tensors` as in `arrays`.
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
     parameters = _parameters(modules)
@@ -86,7 +87,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     for k, array in zip(places, arrays, strict=False):
         leaves[k] = array
     args, kwargs = structure.unflatten(leaves)
-    versions = [_version(t) for _, t in given]
+    versions = [_version(t) for _, t in given]  # PyTorch counts writes in place
     with _running(records, label):
         if records and parameters:
             holder = _FunctionModule(fn, modules)
@@ -176,7 +177,7 @@ def _pull(
     if not isinstance(arrays[0], Tensor):
         with torch.inference_mode(False):
             return graph.cotangents(gs, arrays_watched)
-    if any([t is not None and t.backend.level for t in gs]):
+    if any([t is not None and t.backend.level for t in gs]):  # inside vmap, as when a Jacobian is computed
         return _pull_each_example(xp, gs, arrays, arrays_watched, graph)
     # The sweep is recorded. Its derivatives are torch.autograd's as well, by the graph of the graph.
     seeds = [t for t in gs if t is not None]
@@ -236,6 +237,8 @@ def _record(
     backend: Backend, tensors: Sequence[Tensor], leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> list[Tensor]:
     """Wrap `outs` as Tensors, recorded as a function of `tensors`, whose leaves in PyTorch's graph are `leaves`."""
+    # Results without a gradient, such as integers, are wrapped beside the record; inputs that no result depends on are
+    # left out of it.
     flowing = [o for o in outs if o.requires_grad]
     replaced_nodes: list[Any] = []
     reached = _reachable_leaves(flowing, replaced_nodes) if any([leaf.requires_grad for leaf in leaves]) else {}
@@ -250,6 +253,7 @@ def _record(
 
 def _reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
     """Return the leaves that a graph leads back to, by id; append nodes with a faulty rule to `replaced_nodes`."""
+    # A walk over the nodes, without recursion. AccumulateGrad is the node that ends in a leaf.
     leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
     todo: list[Any] = [o.grad_fn for o in outs if o.grad_fn is not None]
     seen = set(todo)

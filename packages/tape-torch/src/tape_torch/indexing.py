@@ -35,7 +35,7 @@ def _normalize_key(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]
     parts = [_index_part(part, x) for part in parts]
     arrays = [part for part in parts if type(part) is Tensor]
     ndim = max([1 if part.dtype is torch.bool else part.ndim for part in arrays], default=0)
-    if ndim:
+    if ndim:  # integers beside arrays become arrays
         parts = [
             torch.as_tensor(part, device=x.device).reshape((1,) * ndim) if _is_integer(part) else part for part in parts
         ]
@@ -45,6 +45,7 @@ def _normalize_key(x: Tensor, key: IndexKey) -> tuple[Any, Any, tuple[int, ...]]
         axis = 0
         for k, part in enumerate(parts):
             if type(part) is slice and part.step is not None and part.step < 0:
+                # x[start:stop:step] is flip(x)[n-1-start : n-1-stop : -step].
                 n = x.shape[axis]
                 start, stop, step = part.indices(n)
                 parts[k] = slice(n - 1 - start, n - 1 - stop, -step)
@@ -86,7 +87,7 @@ def _dimensions(part: object) -> int:
 
 
 def _repeats(key: IndexKey) -> bool:
-    """Whether a key may name an element more than once."""
+    """Return whether a key may name an element more than once."""
     parts = key if type(key) is tuple else (key,)
     return any([hasattr(part, "dtype") and "bool" not in str(part.dtype) and len(part.shape) > 0 for part in parts])
 

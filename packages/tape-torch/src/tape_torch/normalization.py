@@ -139,21 +139,24 @@ def _matching_norm(
     axes = tuple(sorted(a % ndim for a in axis))
     if epsilon <= 0:
         return None
+    # In the order of their cost. A layer norm takes scale and offset of the shape of the normalized axes.
     last = ndim - len(axes)
     trailing = axes == tuple(range(last, ndim))
     if trailing and all(tuple(p.shape) == shape[last:] for p in parameters):
         return _Layer(shape[last:])
-    if _moment_dtype(x.dtype) is not x.dtype:
+    if _moment_dtype(x.dtype) is not x.dtype:  # in half precision, PyTorch's moments may be of half precision, too
         return None
 
     def aligned(own: tuple[int, ...], channels: tuple[int, ...]) -> bool:
         padded = (1,) * (ndim - len(own)) + own
         return all(n == (shape[a] if a in channels else 1) for a, n in enumerate(padded))
 
+    # A batch norm: one axis is left, the channels; a single element per channel has no unbiased variance.
     if ndim >= 2 and len(axes) == ndim - 1 and math.prod(shape[a] for a in axes) > 1:
         (channel,) = set(range(ndim)) - set(axes)
         if channel in (1, ndim - 1) and all(aligned(tuple(p.shape), (channel,)) for p in parameters):
             return _Batch(channel, epsilon)
+    # A group norm: (examples, groups, ...) with a parameter for each group, or for each channel (axis 2) of a group.
     if trailing and last == 2 and ndim >= 3:
         n, groups = shape[:2]
         if all(aligned(tuple(p.shape), (1,)) for p in parameters):

@@ -64,6 +64,7 @@ class _Pooling:
         """
         if len(self.window) != 2 or any(self.padding) or not x.is_contiguous():
             return None
+        # Distances from a window's start are counted in int16, which is faster, so they must fit into it.
         (height, width), (down, right), length = self.window, self.stride, x.shape[3]
         if width == 1 or max(height, width) > POOL_BY_ROW_MAX_WINDOW or height * length > _INT16_MAX:
             return None
@@ -112,6 +113,7 @@ def _greatest_along(
         if out is None:
             out, found = part, there
         else:
+            # found = where(part > out, there, found), as arithmetic in int16.
             greater = (part > out).to(torch.int16)
             out = torch.maximum(out, part)
             found = found + greater.mul_(there - found)

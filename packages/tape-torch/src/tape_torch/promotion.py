@@ -31,9 +31,11 @@ def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     if a is torch.bool:
         return b
     if a in _COMPLEX or b in _COMPLEX:
+        # float64, and integers that only float64 holds, need complex128.
         wide = any(d in (torch.float64, torch.complex128) or (d in _WHOLE and d.itemsize > 2) for d in (a, b))
         return torch.complex128 if wide else torch.complex64
     if a in _FLOATS or b in _FLOATS:
+        # NumPy has no bfloat16: with integers it stays, as in PyTorch; with float16 it becomes float32.
         if torch.bfloat16 in (a, b) and (a in _WHOLE or b in _WHOLE):
             return torch.bfloat16
         a, b = (d if d in _FLOATS else _as_float(d) for d in (a, b))
@@ -42,6 +44,7 @@ def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
         return torch.float32 if a.itemsize == b.itemsize else max(a, b, key=_itemsize)
     if (a in _UNSIGNED) == (b in _UNSIGNED):
         return max(a, b, key=_itemsize)
+    # Signed and unsigned: the smallest signed dtype that holds both; for uint64 there is none, and NumPy takes float64.
     unsigned, signed = (a, b) if a in _UNSIGNED else (b, a)
     if signed.itemsize > unsigned.itemsize:
         return signed

@@ -31,6 +31,7 @@ def torch_function(
     name = func.__name__
     if SIDE.get() == "call":
         refuse_inside(f"torch.{name} is given a Tensor")
+    # PyTorch names functions that work in place with an underscore at the end.
     if name in _WRITING or (name.endswith("_") and not name.endswith("__")):
         _refuse(f"torch.{name}", "writes into a tensor")
     if kwargs.get("out") is not None:
@@ -207,7 +208,7 @@ def _adapted(function: Function) -> Function:
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             given = signature.bind(*args, **kwargs).arguments
-        except TypeError:
+        except TypeError:  # a parameter that the op does not have
             return NotImplemented
         operands = [value for name, value in given.items() if name in ("input", "other")]
         if not _have_one_float_dtype(operands) or not isinstance(operands[0], Tensor | torch.Tensor):

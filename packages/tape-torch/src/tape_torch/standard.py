@@ -220,6 +220,7 @@ def _groups(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _inverse(x: Tensor, order: Tensor, new: Tensor) -> Tensor:
+    # cumsum(new) - 1 numbers the groups in sorted order; `order` leads back to the old positions.
     inverse = torch.empty_like(order)
     inverse[order] = torch.cumsum(new, 0) - 1
     return inverse.reshape(x.shape)
@@ -350,7 +351,7 @@ def _arange(
     if stop is None:
         start, stop = 0, start
     working = torch.int64 if dtype in SIGNED else dtype
-    if step != 0 and (stop - start) / step <= 0:
+    if step != 0 and (stop - start) / step <= 0:  # PyTorch raises an error where the standard has an empty array
         integers = all([isinstance(x, int) for x in (start, stop, step)])
         working = working or (torch.int64 if integers else torch.get_default_dtype())
         return torch.empty(0, dtype=dtype or working, device=device)
@@ -368,6 +369,7 @@ def _linspace(
     device: torch.device | str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
+    # Integers are rounded down from float64, as NumPy does; PyTorch computes in the integer dtype.
     whole = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     working = torch.float64 if whole else dtype
     if endpoint:

@@ -1,4 +1,7 @@
-"""Integration and interpolation over points of a line, beyond the standard, with kernels composed from it."""
+"""Integration and interpolation of values at points of a line: `trapezoid` and `interp`.
+
+They are beyond the standard; their kernels are composed of its functions.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +15,34 @@ from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.manipulation import sum_to
 from tape_core.ops.sorting import sort
-from tape_core.ops.special.approximation import check_real, floats, is_array
+from tape_core.ops.special.approximation import as_floats, check_real, is_array
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 # -- trapezoid
 
 
-def _from(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
-    """The key of a part along an axis."""
+def _part_key(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
+    """The index key of a slice along an axis."""
     return (*[slice(None)] * axis, slice(start, stop), ...)
 
 
-def _differences(a: Array, axis: int) -> Any:
-    return a[_from(axis, 1, None)] - a[_from(axis, None, -1)]
+def _neighbour_differences(a: Array, axis: int) -> Array:
+    return a[_part_key(axis, 1, None)] - a[_part_key(axis, None, -1)]
 
 
-def _sums(a: Array, axis: int) -> Any:
-    return a[_from(axis, 1, None)] + a[_from(axis, None, -1)]
+def _neighbour_sums(a: Array, axis: int) -> Array:
+    return a[_part_key(axis, 1, None)] + a[_part_key(axis, None, -1)]
 
 
-def _normal_axis(y: Array, axis: int) -> int:
+def _check_axis(y: Array, axis: int) -> int:
     ndim = len(y.shape)
     if not -ndim <= axis < ndim:
         raise AxisError(f"y has no axis {axis}: its shape is {tuple(y.shape)}")
     return axis % ndim
 
 
-def _points(xp: Namespace, x: Array, y: Array, axis: int) -> Array:
-    """`x` with as many dimensions as `y`: a vector lies along the axis."""
+def _broadcast_points(xp: Namespace, x: Array, y: Array, axis: int) -> Array:
+    """Reshape the points `x` so that they broadcast against `y`; a vector lies along the axis."""
     ndim = len(y.shape)
     if len(x.shape) == 1:
         return xp.reshape(x, (*(1,) * axis, -1, *(1,) * (ndim - axis - 1)))
@@ -59,22 +62,24 @@ def _check_points(x: Array, y: Array, axis: int) -> None:
         raise ValueError(f"x must have the length of y along axis {axis}, {n}; got shape {shape}")
 
 
-def _trapezoid_kernel(xp: Namespace, y: Array, x: Array = None, *, dx: float = 1.0, axis: int = -1) -> Array:
-    axis = _normal_axis(y, axis)
+def _trapezoid_kernel(xp: Namespace, y: Array, x: Array | None = None, *, dx: float = 1.0, axis: int = -1) -> Array:
+    axis = _check_axis(y, axis)
     if x is None:
-        (y,) = floats(xp, y)
-        return 0.5 * dx * xp.sum(_sums(y, axis) if y.shape[axis] else y, axis=axis)
+        (y,) = as_floats(xp, y)
+        return 0.5 * dx * xp.sum(_neighbour_sums(y, axis) if y.shape[axis] else y, axis=axis)
     if not is_array(x):
         raise TypeError(f"x must be an array, got {x!r}; a constant spacing is dx")
     _check_points(x, y, axis)
-    y, x = floats(xp, y, x)
+    y, x = as_floats(xp, y, x)
     if y.shape[axis] == 0:
         return xp.sum(y, axis=axis)
-    return 0.5 * xp.sum(_differences(_points(xp, x, y, axis), axis) * _sums(y, axis), axis=axis)
+    return 0.5 * xp.sum(
+        _neighbour_differences(_broadcast_points(xp, x, y, axis), axis) * _neighbour_sums(y, axis), axis=axis
+    )
 
 
-def _pad(xp: Namespace, a: Array, axis: int) -> tuple[Any, Any]:
-    """`a` with a zero after it and before it."""
+def _pad(xp: Namespace, a: Array, axis: int) -> tuple[Array, Array]:
+    """`a` with a zero after it, and `a` with a zero before it: its transposes as a left and a right neighbour."""
     zero = xp.zeros_beside(a, tuple(1 if k == axis else n for k, n in enumerate(a.shape)), dtype=a.dtype)
     return xp.concat([a, zero], axis=axis), xp.concat([zero, a], axis=axis)
 
@@ -89,7 +94,7 @@ def _trapezoid_y(xp: Namespace, g: Cotangent, x: Array, y_spec: Spec, dx: float,
     if x is None:
         parts = xp.broadcast_to(g * dx, parts)
     else:
-        parts = xp.broadcast_to(g * _differences(_points(xp, x, y_spec, axis), axis), parts)
+        parts = xp.broadcast_to(g * _neighbour_differences(_broadcast_points(xp, x, y_spec, axis), axis), parts)
     after, before = _pad(xp, parts, axis)
     return after + before
 
@@ -98,7 +103,7 @@ def _trapezoid_x(xp: Namespace, g: Cotangent, y: Array, x_spec: Spec, axis: int)
     axis = axis % len(y.shape)
     if 0 in y.shape:
         return xp.zeros_beside(g, x_spec.shape, dtype=g.dtype)
-    after, before = _pad(xp, xp.expand_dims(0.5 * g, axis=axis) * _sums(y, axis), axis)
+    after, before = _pad(xp, xp.expand_dims(0.5 * g, axis=axis) * _neighbour_sums(y, axis), axis)
     shape = x_spec.shape
     if len(shape) == 1:
         shape = (*(1,) * axis, *shape, *(1,) * (len(y.shape) - axis - 1))
@@ -134,7 +139,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, *, dx: float = 1.0, a
     Args:
         y: the values.
         x: the points, a vector along `axis` or of a shape that broadcasts to that of `y`; evenly spaced by default.
-        dx: the spacing where there is no `x`, a number.
+        dx: the spacing of the points, a number, if `x` is left out.
 
     Raises:
         ValueError: `y` has no such axis, or the shapes do not fit.
@@ -153,12 +158,16 @@ def _check_table(xs: Array, ys: Array) -> None:
 
 
 def _pick(xp: Namespace, a: Array, places: Array) -> Array:
-    """`a[places]` of a vector, for places of any shape."""
+    """`a[places]` for a vector `a` and indices of any shape."""
     return xp.reshape(xp.take(a, xp.reshape(places, (-1,)), axis=0), tuple(places.shape))
 
 
-def _place(xp: Namespace, x: Array, xs: Array) -> tuple[Any, Any, Any, Any]:
-    """The interval that holds each `x`, or is next to it: the places of its ends, its width, how far `x` is in it."""
+def _locate(xp: Namespace, x: Array, xs: Array) -> tuple[Array, Array, Array, Array]:
+    """Find the interval of the table that has each `x` in it, or is the nearest.
+
+    Returns:
+        The indices of its two ends, its width, and the position of `x` in it, from 0 to 1.
+    """
     last = xs.shape[0] - 1
     before = x < xs[0]
     x = xp.minimum(xp.maximum(x, xs[0]), xs[last])
@@ -167,13 +176,14 @@ def _place(xp: Namespace, x: Array, xs: Array) -> tuple[Any, Any, Any, Any]:
     high = xp.clip(low + 1, 0, last)
     start = _pick(xp, xs, low)
     width = _pick(xp, xs, high) - start
-    # An interval has no width only where the first points are equal, or the last: the outermost counts.
+    # Equal points inside the table are skipped by the search, so an interval without width is at one of its ends. The
+    # outermost of the equal points counts.
     flat = width == 0
     inside = (x - start) / xp.where(flat, 1, width)
     return low, high, width, xp.where(xp.logical_and(flat, xp.logical_not(before)), inside + 1, inside)
 
 
-def _slope(xp: Namespace, low: Any, high: Any, width: Any, ys: Array) -> Array:
+def _slope(xp: Namespace, low: Array, high: Array, width: Array, ys: Array) -> Array:
     flat = width == 0
     rise = _pick(xp, ys, high) - _pick(xp, ys, low)
     return xp.where(flat, 0, rise / xp.where(flat, 1, width))
@@ -184,19 +194,19 @@ def _interp_kernel(
 ) -> Array:
     _check_table(xs, ys)
     check_real(xp, x, xs)
-    x, xs, ys = _table(xp, x, xs, ys)
-    low, high, _, t = _place(xp, x, xs)
+    x, xs, ys = _float_table(xp, x, xs, ys)
+    low, high, _, t = _locate(xp, x, xs)
     first, second = _pick(xp, ys, low), _pick(xp, ys, high)
     rise = second - first
-    # Counted from the nearer end, so that both ends are exact.
+    # Interpolate from the nearer end, so that the values at both ends are exact.
     value = xp.where(t < 0.5, first + rise * t, second - rise * (1 - t))
     if left is not None:
         value = xp.where(x < xs[0], left, value)
     return value if right is None else xp.where(x > xs[-1], right, value)
 
 
-def _table(xp: Namespace, x: Array, xs: Array, ys: Array) -> list[Any]:
-    x, xs, ys = floats(xp, x, xs, ys)
+def _float_table(xp: Namespace, x: Array, xs: Array, ys: Array) -> list[Array]:
+    x, xs, ys = as_floats(xp, x, xs, ys)
     return [x if is_array(x) else xp.zeros_beside(xs, (), dtype=xs.dtype) + x, xs, ys]
 
 
@@ -205,36 +215,38 @@ def _outside(xp: Namespace, x: Array, xs: Array) -> Array:
 
 
 def _interp_x(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys: Array) -> Cotangent:
-    x, xs, ys = _table(xp, x, xs, ys)
-    low, high, width, _ = _place(xp, x, xs)
+    x, xs, ys = _float_table(xp, x, xs, ys)
+    low, high, width, _ = _locate(xp, x, xs)
     return xp.where(_outside(xp, x, xs), 0, g * _slope(xp, low, high, width, ys))
 
 
-def _spread(xp: Namespace, low: Any, high: Any, at_low: Array, at_high: Array, shape: tuple[int, ...]) -> Array:
-    """The transpose of picking at both ends."""
+def _add_to_ends(
+    xp: Namespace, low: Array, high: Array, at_low: Array, at_high: Array, shape: tuple[int, ...]
+) -> Array:
+    """Add cotangents up at both ends of each interval: the transpose of picking these."""
     low, high, at_low, at_high = (xp.reshape(v, (-1,)) for v in (low, high, at_low, at_high))
     return xp.scatter(at_low, (low,), shape) + xp.scatter(at_high, (high,), shape)
 
 
 def _interp_xs(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys: Array) -> Cotangent:
-    x, xs, ys = _table(xp, x, xs, ys)
-    low, high, width, t = _place(xp, x, xs)
+    x, xs, ys = _float_table(xp, x, xs, ys)
+    low, high, width, t = _locate(xp, x, xs)
     d = xp.where(_outside(xp, x, xs), 0, -g * _slope(xp, low, high, width, ys))
-    return _spread(xp, low, high, d * (1 - t), d * t, tuple(xs.shape))
+    return _add_to_ends(xp, low, high, d * (1 - t), d * t, tuple(xs.shape))
 
 
 def _interp_ys(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys_spec: Spec, left: Array, right: Array) -> Cotangent:
-    x, xs, g = _table(xp, x, xs, g)
-    low, high, _, t = _place(xp, x, xs)
+    x, xs, g = _float_table(xp, x, xs, g)
+    low, high, _, t = _locate(xp, x, xs)
     if left is not None:
         g = xp.where(x < xs[0], 0, g)
     if right is not None:
         g = xp.where(x > xs[-1], 0, g)
-    return _spread(xp, low, high, g * (1 - t), g * t, ys_spec.shape)
+    return _add_to_ends(xp, low, high, g * (1 - t), g * t, ys_spec.shape)
 
 
 def _interp_samples(draw: Draw) -> Iterator[Sample]:
-    def points(n: int) -> Any:
+    def points(n: int) -> Tensor:
         return sort(draw.distinct(n))
 
     yield Sample(draw(5, low=-1, high=1), points(6), draw(6))
@@ -258,20 +270,20 @@ def _interp_samples(draw: Draw) -> Iterator[Sample]:
     samples=_interp_samples,
 )
 def interp(x: ArrayLike, xs: ArrayLike, ys: ArrayLike, left: float | None = None, right: float | None = None) -> Tensor:
-    """Piecewise linear interpolation at `x` between the points (`xs`, `ys`), as `numpy.interp`.
+    """Piecewise linear interpolation at `x` between the points (`xs`, `ys`), as in `numpy.interp`.
 
-    At a point of the table the derivative is that of the interval on its right, at the last point of that on its left.
+    At a point of the table the derivative is that of the interval to its right; at the last point, to its left.
 
     >>> import tape_core as tc
     >>> tc.interp(tc.asarray([0.5, 9.0]), tc.asarray([0.0, 1.0, 2.0]), tc.asarray([0.0, 10.0, 30.0])).tolist()
     [5.0, 30.0]
 
     Args:
-        x: where, of any shape.
-        xs: a vector in ascending order, which is not checked.
+        x: an array of any shape, the points at which to interpolate.
+        xs: a vector in ascending order; the order is not checked.
         ys: the values at `xs`.
-        left, right: numbers for `x` below and above the table; by default its first and last value.
+        left, right: the results for `x` below and above the table; by default its first and last value.
 
     Raises:
-        ValueError: `xs` and `ys` are empty, or no vectors of one length.
+        ValueError: `xs` and `ys` are empty, or not vectors of one length.
     """

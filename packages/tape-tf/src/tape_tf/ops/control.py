@@ -132,6 +132,7 @@ def while_loop(
         found = native(cond(*wrap(carry[1])))
         return found if max_steps is None else tc.logical_and(carry[0] < max_steps, found)
 
+    # As an instruction, the carry is (steps so far, loop_vars): maximum_iterations is a part of the condition.
     if all(isinstance(leaf, Value) for leaf in nest.flatten(values)):
         found = as_instruction(
             lambda: tc.while_loop(goes_on, lambda c: (c[0] + 1, unwrap(next_ones(wrap(c[1])))), (0, unwrap(values)))

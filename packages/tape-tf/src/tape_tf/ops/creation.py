@@ -113,7 +113,7 @@ def linspace(start: TensorLike, stop: TensorLike, num: IntLike, name: str | None
 def _linspace(first: tc.Tensor, last: tc.Tensor, n: int, axis: int) -> tc.Tensor:
     if n < 1:
         raise ValueError(f"Requires num > 0: {n} [Op:LinSpace]")
-    if n == 1:
+    if n == 1:  # no steps to divide by
         return tc.expand_dims(first, axis=axis)
     first, last = tc.broadcast_arrays(first, last)
     ndim = first.ndim + 1

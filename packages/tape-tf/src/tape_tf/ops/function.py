@@ -95,6 +95,8 @@ class Function:
     # -- calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # In this order: as plain Python if that is asked for or no trace can be kept; inlined into the trace around it;
+        # else by a trace of this function, which tape_core's function finds or makes.
         args, kwargs = self._bind(args, kwargs)
         if _Switch.eagerly:
             return nest.map_structure(as_result, self.python_function(*args, **kwargs))
@@ -128,6 +130,7 @@ class Function:
         found = self._call_python(wrap(args), wrap(kwargs))
         leaves, structure = pytree.flatten(found)
         for leaf in leaves:
+            # A TensorArray that is returned holds tensors that the trace does not know as results.
             if isinstance(leaf, TensorArray) and current() is not None:
                 require_value("what is in a TensorArray")
                 leaf._parts = [None if part is None else without_trace(part) for part in leaf._parts]

@@ -214,6 +214,7 @@ def reverse_sequence(
     input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
 ) -> Any:
     """Reverse the first `seq_lengths` elements of each example along `seq_axis`."""
+    # The order of each example, as indices along the axis: n - 1, ..., 0, n, n + 1, ...
     seq, batch = (seq_axis or 0) % input.ndim, (batch_axis or 0) % input.ndim
     n = input.shape[seq]
     places = tc.arange(n, dtype=tc.int64, backend=input.backend.root, device=input.device)

@@ -133,6 +133,8 @@ def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> Any:
 @op("linalg.lstsq", "matrix rhs", floating=True, kernel="MatrixSolveLs")
 def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
     """Minimize `|matrix @ x - rhs|² + l2_regularizer * |x|²`."""
+    # With a regularizer by the normal equations, which it makes well conditioned; else by the pseudo-inverse, which
+    # gives the smallest solution of a matrix without full rank.
     if l2_regularizer:
         turned = _maybe_transpose(matrix, False, True)
         n = matrix.shape[-1]

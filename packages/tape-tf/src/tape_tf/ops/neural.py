@@ -189,6 +189,7 @@ def _padding(given: Padding, n: int, layout: str) -> Any:
         if given.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be 'SAME', 'VALID' or pairs of numbers, got {given!r}")
         return given.lower()
+    # Pairs for each dimension include those of the batch and the channels, which are never padded.
     pairs = [tuple(pair) for pair in static(given)]
     if len(pairs) == n + 2:
         pairs = pairs[1:-1] if layout == "channels_last" else pairs[2:]
@@ -337,7 +338,7 @@ def _conv_transpose(
     for k in range(n):
         # The length that the transpose has without padding: that of the input whose convolution gives `given`.
         full = (given[k] - 1) * stride[k] + (w.shape[k] - 1) * dilation[k] + 1
-        if explicit == "same":
+        if explicit == "same":  # TensorFlow puts the odd one of the padding at the end
             total = max(full - lengths[k], 0)
             pads.append((total // 2, total - total // 2))
         else:

@@ -210,6 +210,7 @@ def resize(
         return tc.take(tc.take(images, places[0], axis=-3), places[1], axis=-2)
     if method != "bilinear":
         raise ValueError(f"image.resize: method must be 'bilinear' or 'nearest', got {method!r}")
+    # Interpolation is linear in each direction, so it is a matrix product along rows and one along columns.
     x = tc.astype(images, tc.float32)
     down, across = (native(_resize_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
     return tc.einsum("oh,...hwc,pw->...opc", down, x, across)

@@ -193,6 +193,7 @@ def _with_values(t: TensorLike, clipped: tc.Tensor | None) -> Any:
 @exported("clip_by_norm")
 def clip_by_norm(t: TensorLike, clip_norm: TensorLike, axes: Axis = None, name: str | None = None) -> Any:
     """Scale `t` to the norm `clip_norm` if its own norm along `axes`, by default all, is larger."""
+    # t * limit / max(norm, limit) is t itself where the norm is smaller, and has no division by 0 at t = 0.
     rows = _values_of(t)
     norm = tc.linalg.vector_norm(rows, axis=_axes(static(axes)), keepdims=True)
     limit = native(clip_norm, dtypes.of(rows.dtype), like=rows)

@@ -127,6 +127,7 @@ def confusion_matrix(
         n = max(int(tc.max(truth)), int(tc.max(guess))) + 1
     kind = dtypes.as_dtype(dtype).native
     given = tc.ones_like(truth, dtype=kind) if weights is None else tc.astype(native(weights), kind)
+    # Each cell (row, column) of the matrix is a segment.
     ids = tc.astype(truth, tc.int64) * n + tc.astype(guess, tc.int64)
     return wrap(tc.reshape(tc.segment_sum(given, ids, n * n), (n, n)))
 

@@ -1,19 +1,17 @@
-"""What the kernels of special functions share: dtypes, polynomials, and a formula for each interval."""
+"""Helpers for the kernels of special functions: dtypes, polynomials, and approximations by intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeGuard
 
 from tape_core.base import dtypes
 from tape_core.engine.tensor import SCALARS
-from tape_core.typing import Array, Namespace
-
-Kernel = Callable[..., Any]
+from tape_core.typing import Array, Kernel, Namespace
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> TypeGuard[Array]:
     """Whether a raw operand is an array, not a Python scalar."""
     return type(x) not in SCALARS
 
@@ -21,8 +19,8 @@ def is_array(x: Any) -> bool:
 _FLOATING = ("real floating", "complex floating")
 
 
-def floats(xp: Namespace, *values: Any) -> list[Any]:
-    """The operands with integers as floats: of the dtype of the first that has one, else of the default dtype."""
+def as_floats(xp: Namespace, *values: Array) -> list[Array]:
+    """The operands, with arrays of integers cast to the dtype of the first floating array, or to the default dtype."""
     mixed = [k for k, v in enumerate(values) if is_array(v) and not xp.isdtype(v.dtype, _FLOATING)]
     if not mixed:
         return list(values)
@@ -34,22 +32,22 @@ def floats(xp: Namespace, *values: Any) -> list[Any]:
     return [xp.astype(v, dtype) if k in mixed else v for k, v in enumerate(values)]
 
 
-def check_real(xp: Namespace, *values: Any) -> None:
-    """Refuse complex operands of a function that is here for real ones only."""
+def check_real(xp: Namespace, *values: Array) -> None:
+    """Raise TypeError for complex operands of a function that is implemented for real numbers only."""
     for v in values:
         if type(v) is complex or (is_array(v) and xp.isdtype(v.dtype, "complex floating")):
             raise TypeError("it takes real numbers, not complex ones")
 
 
 def in_double(kernel: Kernel) -> Kernel:
-    """A kernel of real numbers, computed in float64 and rounded once: as SciPy computes its own for float32.
+    """Wrap a kernel of real numbers: it computes in float64 and rounds once, as SciPy does for float32.
 
-    Where the library has no float64, or the device does not, it is computed in what there is.
+    Where the library or the device has no float64, the kernel computes in the dtype of its arguments.
     """
 
-    def computed(xp: Namespace, *values: Any) -> Array:
+    def wide_kernel(xp: Namespace, *values: Array) -> Array:
         check_real(xp, *values)
-        values = tuple(floats(xp, *values))
+        values = tuple(as_floats(xp, *values))
         dtype = xp.result_type(*[v.dtype for v in values if is_array(v)])
         if dtype == xp.float64:
             return kernel(xp, *values)
@@ -58,28 +56,30 @@ def in_double(kernel: Kernel) -> Kernel:
         except (AttributeError, TypeError, RuntimeError):
             return kernel(xp, *values)
         out = kernel(xp, *wide)
-        # What is beyond the narrow dtype becomes infinite here, since a cast would warn of it.
+        # Values out of the range of the narrow dtype become infinite here, since a cast would warn. Up to a quarter of
+        # eps above the largest number they still round to it.
         limits = xp.finfo(dtype)
         top = float(limits.max) * (1 + float(limits.eps) / 4)
         out = xp.where(out >= top, math.inf, xp.where(out <= -top, -math.inf, out))
         return xp.astype(out, dtype)
 
-    return computed
+    return wide_kernel
 
 
-def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """By Horner's rule, the constant first; at least two coefficients."""
+def polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    """Evaluate a polynomial by Horner's rule; of its coefficients, at least two, the constant is the first."""
     result = coefficients[-1] * x + coefficients[-2]
     for c in reversed(coefficients[:-2]):
         result = result * x + c
     return result
 
 
-def by_interval(xp: Namespace, x: Array, cuts: Sequence[float], *functions: Callable[[Any], Any]) -> Array:
-    """`functions[k](x)` where `cuts[k-1] <= x < cuts[k]`; the last one for NaN.
+def by_interval(xp: Namespace, x: Array, cuts: Sequence[float], *functions: Callable[[Array], Array]) -> Array:
+    """`functions[k](x)` where `cuts[k-1] <= x < cuts[k]`, and the last function for NaN.
 
-    Each sees only arguments of its own interval, so that none overflows where it is not wanted. One more cut limits
-    the arguments of the last function.
+    All functions run on all elements, since arrays know no branches. Arguments are limited to the interval of each
+    function, so that none overflows or warns where its result is dropped. One more cut than functions need limits the
+    arguments of the last one.
     """
     result = functions[0](xp.minimum(x, cuts[0]))
     for k, function in enumerate(functions[1:]):
@@ -92,7 +92,7 @@ def by_interval(xp: Namespace, x: Array, cuts: Sequence[float], *functions: Call
 
 
 def sin_pi(xp: Namespace, x: Array) -> Array:
-    """`sin(pi * x)` for finite x, exact at multiples of 1/2."""
+    """`sin(pi * x)` for finite x; exact at multiples of 1/2, since the argument is reduced before it is multiplied."""
     nearest = xp.round(x)
     odd = nearest - 2 * xp.floor(nearest / 2)
     return (1 - 2 * odd) * xp.sin(math.pi * (x - nearest))

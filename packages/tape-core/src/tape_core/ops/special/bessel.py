@@ -1,9 +1,12 @@
-"""The modified Bessel functions of the first kind, beyond the standard, with kernels composed from it."""
+"""The modified Bessel functions of the first kind: `i0`, `i1` and their scaled forms.
+
+They are beyond the standard; their kernels are composed of its functions. The derivatives are the recurrence relations
+of NIST's Digital Library of Mathematical Functions, 10.29: I0' = I1 and I1' = I0 - I1 / x.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tape_core.engine.op import elementwise
 from tape_core.engine.samples import unary
@@ -11,10 +14,10 @@ from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import by_interval, in_double, polynomial
 from tape_core.typing import Array, ArrayLike, Namespace
 
-# Up to 10 the power series in x**2 / 4 (NIST's Digital Library of Mathematical Functions, 10.25.2), whose terms are all
-# positive. From 10 on sqrt(x) * exp(-x) * I(x) as a polynomial in 20 / x - 1: the Chebyshev expansion that Clenshaw
-# (1962) and Cephes use from 8 on, computed with 60 digits, cut off below 2e-17 and written in powers.
-_CUT = 10.0
+# Up to 10, the power series in x**2 / 4 (DLMF 10.25.2), whose terms are all positive, so that nothing cancels. From 10
+# on, sqrt(x) * exp(-x) * I(x) as a polynomial in 20 / x - 1: the Chebyshev expansion that Clenshaw (1962) and Cephes
+# use from 8 on, computed with 60 digits, truncated below 2e-17 and converted to powers.
+_SERIES_UP_TO = 10.0
 _I0 = tuple(1 / math.factorial(k) ** 2 for k in range(27))
 _I1 = tuple(0.5 / (math.factorial(k) * math.factorial(k + 1)) for k in range(27))
 _I0_FAR = (
@@ -31,47 +34,49 @@ _I1_FAR = (
     1.5402105469231129802e-10, 2.2437338993863639438e-10, 4.2749844629927244376e-11, -7.8007939804064204474e-11,
     -3.4762767489717174686e-11, 1.132281193470273396e-11, 6.8838518246450915513e-12,
 )  # fmt: skip
-_OVERFLOWS = 713.98
+_OVERFLOWS_FROM = 713.98  # i0 and i1 overflow float64 beyond
 
 
 def _scaled(xp: Namespace, a: Array, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Array:
     """`exp(-a) * I(a)` for a >= 0."""
 
-    def near(a: Any) -> Any:
+    def near(a: Array) -> Array:
         value = polynomial(series, 0.25 * a * a) * xp.exp(-a)
         return a * value if odd else value
 
-    return by_interval(xp, a, (_CUT,), near, lambda a: polynomial(far, 2 * _CUT / a - 1) / xp.sqrt(a))
+    return by_interval(xp, a, (_SERIES_UP_TO,), near, lambda a: polynomial(far, 2 * _SERIES_UP_TO / a - 1) / xp.sqrt(a))
 
 
 def _unscaled(xp: Namespace, a: Array, series: tuple[float, ...], far: tuple[float, ...], odd: bool) -> Array:
     """`I(a)` for a >= 0."""
 
-    def near(a: Any) -> Any:
+    def near(a: Array) -> Array:
         value = polynomial(series, 0.25 * a * a)
         return a * value if odd else value
 
-    def beyond(a: Any) -> Any:
-        root = xp.exp(0.5 * a)  # the whole exponential overflows before the function does
-        return root * (polynomial(far, 2 * _CUT / a - 1) / xp.sqrt(a)) * root
+    def beyond(a: Array) -> Array:
+        root = xp.exp(0.5 * a)  # exp(a) itself overflows before the function does
+        return root * (polynomial(far, 2 * _SERIES_UP_TO / a - 1) / xp.sqrt(a)) * root
 
-    return xp.where(a > _OVERFLOWS, math.inf, by_interval(xp, a, (_CUT, _OVERFLOWS), near, beyond))
-
-
-# 1 - i1(x) / i0(x) as a series in 1 / x; from 100 on, where the difference of the two would lose digits.
-_GAP = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024, 103 / 32, 375733 / 32768, 23797 / 512)
+    return xp.where(a > _OVERFLOWS_FROM, math.inf, by_interval(xp, a, (_SERIES_UP_TO, _OVERFLOWS_FROM), near, beyond))
 
 
-def _gap(xp: Namespace, a: Array) -> Array:
+# 1 - i1(x) / i0(x) as a series in 1 / x, the quotient of the expansions DLMF 10.40.1 of both. It is used from 100 on,
+# where the difference of the two numbers, both nearly 1, would lose digits.
+_ONE_MINUS_RATIO_FROM = 100
+_ONE_MINUS_RATIO = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024, 103 / 32, 375733 / 32768, 23797 / 512)
+
+
+def _one_minus_ratio(xp: Namespace, a: Array) -> Array:
     """`1 - i1(a) / i0(a)` for a >= 0."""
-    near = a < 100
+    near = a < _ONE_MINUS_RATIO_FROM
     low = xp.where(near, a, 0)
-    z = 1 / xp.where(near, 100, a)
-    return xp.where(near, 1 - xp.i1e(low) / xp.i0e(low), z * polynomial(_GAP, z))
+    z = 1 / xp.where(near, _ONE_MINUS_RATIO_FROM, a)
+    return xp.where(near, 1 - xp.i1e(low) / xp.i0e(low), z * polynomial(_ONE_MINUS_RATIO, z))
 
 
-def _ratio(xp: Namespace, x: Array, out: Array) -> Array:
-    """`out / x` for an odd function with the slope 1 / 2 at 0."""
+def _over_x(xp: Namespace, x: Array, out: Array) -> Array:
+    """`out / x`, where `out` is an odd function of x with slope 1 / 2 at 0."""
     at_zero = x == 0
     return xp.where(at_zero, 0.5, out / xp.where(at_zero, 1, x))
 
@@ -98,7 +103,7 @@ def _i1_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_unscaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 
-@elementwise(x=lambda xp, x, out: xp.i0(x) - _ratio(xp, x, out), kernel=_i1_kernel, samples=unary(-14, 14))
+@elementwise(x=lambda xp, x, out: xp.i0(x) - _over_x(xp, x, out), kernel=_i1_kernel, samples=unary(-14, 14))
 def i1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and order 1.
 
@@ -115,9 +120,11 @@ def _i0e_kernel(xp: Namespace, x: Array) -> Array:
     return _scaled(xp, xp.abs(x), _I0, _I0_FAR, False)
 
 
-@elementwise(x=lambda xp, x, out: -xp.sign(x) * out * _gap(xp, xp.abs(x)), kernel=_i0e_kernel, samples=unary(-14, 14))
+@elementwise(
+    x=lambda xp, x, out: -xp.sign(x) * out * _one_minus_ratio(xp, xp.abs(x)), kernel=_i0e_kernel, samples=unary(-14, 14)
+)
 def i0e(x: ArrayLike, /) -> Tensor:
-    """`exp(-abs(x)) * i0(x)`, also where the two overflow and underflow. At 0 the derivative is 0.
+    """`exp(-abs(x)) * i0(x)`, accurate also where the factors overflow and underflow. At 0 the derivative is 0.
 
     >>> import tape_core as tc
     >>> print(f"{tc.i0e(1000.0):.4f}")
@@ -125,11 +132,11 @@ def i0e(x: ArrayLike, /) -> Tensor:
     """
 
 
-def _i1e_part(xp: Namespace, x: Array) -> Array:
+def _i1e_partial(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     even = xp.i0e(a)
-    # In d = i0e - i1e - i1e / a the first two cancel far out.
-    return even * _gap(xp, a) - _ratio(xp, a, xp.i1e(a))
+    # The derivative is i0e - i1e - i1e / a, whose first two terms cancel for large a.
+    return even * _one_minus_ratio(xp, a) - _over_x(xp, a, xp.i1e(a))
 
 
 @in_double
@@ -137,9 +144,9 @@ def _i1e_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_scaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 
-@elementwise(x=_i1e_part, kernel=_i1e_kernel, samples=unary(-14, 14))
+@elementwise(x=_i1e_partial, kernel=_i1e_kernel, samples=unary(-14, 14))
 def i1e(x: ArrayLike, /) -> Tensor:
-    """`exp(-abs(x)) * i1(x)`, also where the two overflow and underflow.
+    """`exp(-abs(x)) * i1(x)`, accurate also where the factors overflow and underflow.
 
     >>> import tape_core as tc
     >>> print(f"{tc.i1e(1000.0):.4f}")

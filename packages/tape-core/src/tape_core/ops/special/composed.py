@@ -1,4 +1,4 @@
-"""Special functions that are made of other ops, and have their derivatives from them."""
+"""Special functions that are made of other ops, which give their derivatives."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from tape_core.typing import ArrayLike
 
 
 def _floating(x: ArrayLike) -> Tensor:
-    """A Tensor of floats."""
-    return together(x)[0]
+    return to_float_tensors(x)[0]
 
 
-def together(*values: Any) -> list[Tensor]:
-    """Tensors of floats. Python's numbers come in the dtype of the other operands, and on their backend and device.
+def to_float_tensors(*values: ArrayLike) -> list[Tensor]:
+    """Convert operands to Tensors of floats. Python scalars take the dtype, backend and device of the other operands.
 
     Raises:
-        TypeError: a value is no number and no array.
+        TypeError: a value is neither a number nor an array.
     """
     tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
     given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
@@ -45,7 +44,7 @@ def together(*values: Any) -> list[Tensor]:
 
 
 def _sign_of_gamma(x: Tensor) -> Tensor:
-    """1 or -1: between its poles below 0 the gamma function changes its sign."""
+    """The sign of the gamma function, 1 or -1: below 0 it changes at each pole."""
     return where(x < 0, 1.0 - 2.0 * ew.remainder(ew.floor(x), 2.0), 1.0)
 
 
@@ -56,7 +55,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     >>> print(f"{tc.special.beta(2.0, 3.0):.4f}")
     0.0833
     """
-    a, b = together(a, b)
+    a, b = to_float_tensors(a, b)
     sign = _sign_of_gamma(a) * _sign_of_gamma(b) * _sign_of_gamma(a + b)
     return sign * ew.exp(betaln(a, b))
 
@@ -68,16 +67,16 @@ def rgamma(x: ArrayLike, /) -> Tensor:
 
 
 def loggamma(x: ArrayLike, /) -> Tensor:
-    """The logarithm of the gamma function for real numbers: NaN below 0, where it has another branch."""
+    """The logarithm of the gamma function for real numbers; NaN below 0, where the function may be negative."""
     x = _floating(x)
     return where(x < 0, math.nan, gammaln(where(x < 0, 1.0, x)))
 
 
-def multigammaln(a: ArrayLike, d: Any) -> Tensor:
+def multigammaln(a: ArrayLike, d: int) -> Tensor:
     """The logarithm of the multivariate gamma function of `d` dimensions.
 
     Raises:
-        ValueError: `d` is no positive integer.
+        ValueError: `d` is not a positive integer.
     """
     if type(d) is not int or d < 1:
         raise ValueError(f"multigammaln: d must be a positive integer; got {d!r}")
@@ -89,22 +88,22 @@ def multigammaln(a: ArrayLike, d: Any) -> Tensor:
 
 
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """`x * log(x / y) - x + y` for positive numbers, `y` where `x` is 0, else inf."""
-    x, y = together(x, y)
+    """`x * log(x / y) - x + y` for positive numbers, `y` where `x` is 0, and inf for negative ones."""
+    x, y = to_float_tensors(x, y)
     result: Tensor = rel_entr(x, y) - x + y
     return result
 
 
 def huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
-    """`r**2 / 2` up to `delta` on both sides, and beyond a line with the slope there. inf for negative `delta`."""
-    delta, r = together(delta, r)
+    """The Huber loss: `r**2 / 2` for `abs(r)` up to `delta`, and linear beyond. inf for negative `delta`."""
+    delta, r = to_float_tensors(delta, r)
     size = ew.abs(r)
     return where(delta < 0, math.inf, where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta)))
 
 
 def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
-    """`delta**2 * (sqrt(1 + (r / delta)**2) - 1)`, without cancellation. inf for negative `delta`, 0 at 0."""
-    delta, r = together(delta, r)
+    """`delta**2 * (sqrt(1 + (r / delta)**2) - 1)`, without cancellation. inf for negative `delta`, 0 for 0."""
+    delta, r = to_float_tensors(delta, r)
     possible = delta > 0
     ratio = r / where(possible, delta, 1.0)
     value = where(possible, r * r / (1.0 + ew.sqrt(1.0 + ratio * ratio)), 0.0)
@@ -114,18 +113,18 @@ def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
 def exprel(x: ArrayLike, /) -> Tensor:
     """`(exp(x) - 1) / x`, and 1 at 0."""
     x = _floating(x)
+    # The Taylor series near 0 has all derivatives there, where the quotient is 0 / 0. 18 terms are exact in float64.
     near = ew.abs(x) < 0.5
     small, other = where(near, x, 0.0), where(near, 1.0, x)
     series: Any = 1.0 / math.factorial(18)
     for k in range(17, 0, -1):
         series = series * small + 1.0 / math.factorial(k)
-    # Beyond, inf is the limit, and -1 / x that on the other side.
     return where(near, series, ew.expm1(other) / other)
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
-    """`(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0: the transformation of Box and Cox."""
-    x, lmbda = together(x, lmbda)
+    """The transformation of Box and Cox: `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
+    x, lmbda = to_float_tensors(x, lmbda)
     log = ew.log(x)
     result: Tensor = log * exprel(lmbda * log)
     return result
@@ -138,8 +137,8 @@ def cbrt(x: ArrayLike, /) -> Tensor:
     inside = logical_and(size > 0, size < math.inf)
     inner = where(inside, size, 1)
     root = ew.exp(ew.log(inner) / 3)
-    root = root - (root - inner / (root * root)) / 3  # a step of Newton's, for the last digits
-    edge = ew.pow(where(x == 0, x, 0), 1 / 3)  # 0, with a derivative that is infinite
+    root = root - (root - inner / (root * root)) / 3  # one step of Newton's method, for the last digits
+    edge = ew.pow(where(x == 0, x, 0), 1 / 3)  # the value 0, with an infinite derivative
     return where(inside, ew.copysign(root, x), where(x == 0, edge, x))
 
 
@@ -154,7 +153,7 @@ def exp10(x: ArrayLike, /) -> Tensor:
 
 
 def log_expit(x: ArrayLike, /) -> Tensor:
-    """The logarithm of :func:`expit`, exact where that is small."""
+    """The logarithm of :func:`expit`, accurate where that is small."""
     return -ew.logaddexp(0.0, -_floating(x))
 
 
@@ -165,6 +164,6 @@ def sinc(x: ArrayLike, /) -> Tensor:
     small, other = where(near, y, 0.0), where(near, 1.0, y)
     square = small * small
     series: Any = 1.0 / math.factorial(17)
-    for k in range(15, 0, -2):  # so that all derivatives at 0 are there
+    for k in range(15, 0, -2):  # the Taylor series, which has all derivatives at 0
         series = 1.0 / math.factorial(k) - square * series
     return where(near, series, ew.sin(other) / other)

@@ -1,20 +1,22 @@
-"""The error function and its relatives, beyond the standard, with kernels composed from it."""
+"""The error function and its relatives: complement, scaled complement, normal distribution, and inverses.
+
+They are beyond the standard; their kernels are composed of its functions.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from tape_core.engine.op import elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, unary, with_complex
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import by_interval, floats, in_double, polynomial
+from tape_core.ops.special.approximation import as_floats, by_interval, in_double, polynomial
 from tape_core.ops.special.by_scipy import by_scipy
 from tape_core.typing import Array, ArrayLike, Namespace
 
-# The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993): rational approximations of erf and erfc on four
-# intervals, each with an error below 1 ulp in double precision.
+# The coefficients of fdlibm's s_erf.c (Sun Microsystems, 1993), under their names there: rational approximations of erf
+# and erfc on four intervals, each with an error below 1 ulp in double precision.
 _EFX = 1.28379167095512586316e-01
 _ERX = 8.45062911510467529297e-01
 _PP = (
@@ -56,8 +58,8 @@ _SB = (
 )  # fmt: skip
 
 
-# The coefficients of Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988): rational approximations of the
-# quantiles of the normal distribution, with a relative error of about 1e-16.
+# The coefficients of Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988), under their names there:
+# rational approximations of the quantiles of the normal distribution, with a relative error of about 1e-16.
 _A = (
     3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
     4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3,
@@ -84,8 +86,8 @@ _F = (
 )  # fmt: skip
 
 _ROOT_HALF = math.sqrt(0.5)
-_SLOPE = 2 / math.sqrt(math.pi)  # of erf at 0
-_DENSITY = 1 / math.sqrt(2 * math.pi)  # of the normal distribution at 0
+_SLOPE = 2 / math.sqrt(math.pi)  # the derivative of erf at 0
+_DENSITY = 1 / math.sqrt(2 * math.pi)  # the density of the normal distribution at 0
 
 
 def _with_refusal(samples: Samples) -> Samples:
@@ -99,19 +101,19 @@ def _with_refusal(samples: Samples) -> Samples:
 # -- the error function and its complement
 
 
-def _near(x: Array) -> Any:
+def _erf_near_0(x: Array) -> Array:
     """`erf(x) / x - 1` up to 0.84375."""
     z = x * x
     return polynomial(_PP, z) / polynomial(_QQ, z)
 
 
-def _middle(x: Array) -> Any:
+def _erf_middle(x: Array) -> Array:
     """`erf(x) - _ERX` from 0.84375 to 1.25."""
     s = x - 1
     return polynomial(_PA, s) / polynomial(_QA, s)
 
 
-def _tail(xp: Namespace, x: Array) -> Array:
+def _erfc_tail(xp: Namespace, x: Array) -> Array:
     """`log(x * exp(x**2) * erfc(x)) + 0.5625` from 1.25 on."""
     t = (1 / x) ** 2
     return xp.where(
@@ -128,14 +130,14 @@ def _is_complex(xp: Namespace, x: Array) -> bool:
 def _erf_kernel(xp: Namespace, x: Array) -> Array:
     if _is_complex(xp, x):
         return by_scipy("erf", xp, x)
-    (x,) = floats(xp, x)
+    (x,) = as_floats(xp, x)
     size = by_interval(
         xp,
         xp.abs(x),
         (0.84375, 1.25, 6.0),
-        lambda a: a + a * _near(a),
-        lambda a: _ERX + _middle(a),
-        lambda a: 1 - xp.exp(-a * a - 0.5625 + _tail(xp, a)) / a,
+        lambda a: a + a * _erf_near_0(a),
+        lambda a: _ERX + _erf_middle(a),
+        lambda a: 1 - xp.exp(-a * a - 0.5625 + _erfc_tail(xp, a)) / a,
     )
     return xp.copysign(size, x)
 
@@ -149,20 +151,23 @@ def erf(x: ArrayLike, /) -> Tensor:
 
 
 def _exp_square(xp: Namespace, x: Array, scale: float) -> Array:
-    """`exp(scale * x**2)` for 0 <= x < 64: the square is taken exactly, as in fdlibm."""
+    """`exp(scale * x**2)` for 0 <= x < 64, without the rounding error of the square, which the exponential enlarges.
+
+    As in fdlibm: `head` has so few bits that its square is exact, and x**2 = head**2 + (x - head) * (x + head).
+    """
     head = xp.floor(x * 2**20) / 2**20
     return xp.exp(scale * head * head) * xp.exp(scale * (x - head) * (x + head))
 
 
-def _upper(xp: Namespace, x: Array, gauss: Any) -> Array:
-    """`erfc(x)` for x >= 0, where `gauss` is `exp(-x**2)`."""
+def _erfc_nonnegative(xp: Namespace, x: Array, gauss: Array) -> Array:
+    """`erfc(x)` for x >= 0, given `exp(-x**2)` as `gauss`."""
     size = by_interval(
         xp,
         x,
         (0.84375, 1.25, 64.0),
-        lambda a: 0.5 - (a * _near(a) + (a - 0.5)),
-        lambda a: (1 - _ERX) - _middle(a),
-        lambda a: xp.exp(_tail(xp, a) - 0.5625) / a,
+        lambda a: 0.5 - (a * _erf_near_0(a) + (a - 0.5)),
+        lambda a: (1 - _ERX) - _erf_middle(a),
+        lambda a: xp.exp(_erfc_tail(xp, a) - 0.5625) / a,
     )
     return xp.where(x < 1.25, size, gauss * size)
 
@@ -174,13 +179,13 @@ def _erfc_kernel(xp: Namespace, x: Array) -> Array:
 @in_double
 def _erfc_of_real(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
-    upper = _upper(xp, a, _exp_square(xp, xp.minimum(a, 30.0), -1.0))
+    upper = _erfc_nonnegative(xp, a, _exp_square(xp, xp.minimum(a, 30.0), -1.0))
     return xp.where(x < 0, 2 - upper, upper)
 
 
 @elementwise(x=lambda xp, x: -_SLOPE * xp.exp(-x * x), kernel=_erfc_kernel, samples=with_complex(unary(-3, 3)))
 def erfc(x: ArrayLike, /) -> Tensor:
-    """`1 - erf(x)`, exact where it is small.
+    """`1 - erf(x)`, accurate where it is small.
 
     >>> import tape_core as tc
     >>> print(f"{tc.erfc(5.0):.4e}")
@@ -198,28 +203,31 @@ def _erfcx_kernel(xp: Namespace, x: Array) -> Array:
         xp,
         a,
         (1.25,),
-        lambda _: xp.exp(small * small) * _upper(xp, small, 1.0),
-        lambda a: xp.exp(_tail(xp, a) - 0.5625) / a,
+        lambda _: xp.exp(small * small) * _erfc_nonnegative(xp, small, 1.0),
+        lambda a: xp.exp(_erfc_tail(xp, a) - 0.5625) / a,
     )
-    below = 2 * _exp_square(xp, xp.minimum(a, _ERFCX_OVERFLOWS), 1.0) - scaled
-    return xp.where(x >= 0, scaled, xp.where(a > _ERFCX_OVERFLOWS, math.inf, below))
+    below = 2 * _exp_square(xp, xp.minimum(a, _ERFCX_OVERFLOWS_BELOW), 1.0) - scaled
+    return xp.where(x >= 0, scaled, xp.where(a > _ERFCX_OVERFLOWS_BELOW, math.inf, below))
 
 
-_ERFCX_OVERFLOWS = 26.6287357137
-# 1 - sqrt(pi) * x * erfcx(x) as a series in t = 1 / (2 * x**2): t - 3 * t**2 + 15 * t**3 - ...
-_GAP = tuple(-((-1.0) ** k) * math.prod(range(1, 2 * k, 2)) for k in range(1, 18))
+_ERFCX_OVERFLOWS_BELOW = 26.6287357137  # erfcx(-x) overflows float64 for larger x
+
+# 1 - sqrt(pi) * x * erfcx(x) as an asymptotic series in t = 1 / (2 * x**2): t - 3 * t**2 + 15 * t**3 - ... (DLMF
+# 7.12.1). From 8 on, 17 terms of it suffice for float64.
+_ERFCX_SERIES_FROM = 8
+_ERFCX_SERIES = tuple(-((-1.0) ** k) * math.prod(range(1, 2 * k, 2)) for k in range(1, 18))
 
 
-def _erfcx_part(xp: Namespace, x: Array, out: Array) -> Array:
-    # Far out the two terms of the derivative nearly cancel; there it is an asymptotic series.
-    near = x < 8
-    t = 0.5 / xp.where(near, 8, x) ** 2
-    return xp.where(near, 2 * x * out - _SLOPE, -_SLOPE * t * polynomial(_GAP, t))
+def _erfcx_partial(xp: Namespace, x: Array, out: Array) -> Array:
+    # For large x the two terms of the derivative 2 * x * erfcx(x) - 2 / sqrt(pi) nearly cancel.
+    near = x < _ERFCX_SERIES_FROM
+    t = 0.5 / xp.where(near, _ERFCX_SERIES_FROM, x) ** 2
+    return xp.where(near, 2 * x * out - _SLOPE, -_SLOPE * t * polynomial(_ERFCX_SERIES, t))
 
 
-@elementwise(x=_erfcx_part, kernel=_erfcx_kernel, samples=_with_refusal(unary(-2, 12)))
+@elementwise(x=_erfcx_partial, kernel=_erfcx_kernel, samples=_with_refusal(unary(-2, 12)))
 def erfcx(x: ArrayLike, /) -> Tensor:
-    """`exp(x**2) * erfc(x)`, where neither factor can be computed, too.
+    """`exp(x**2) * erfc(x)`, accurate also where the factors overflow and underflow.
 
     >>> import tape_core as tc
     >>> print(f"{tc.erfcx(1000.0):.4e}")
@@ -232,20 +240,20 @@ def erfcx(x: ArrayLike, /) -> Tensor:
 # -- the normal distribution
 
 
-def _upper_half(xp: Namespace, a: Array) -> Array:
-    """The probability above `a >= 0`: half of erfc(a / sqrt(2)), without the rounding of a / sqrt(2) to the square."""
-    return 0.5 * _upper(xp, a * _ROOT_HALF, _exp_square(xp, xp.minimum(a, 40.0), -0.5))
+def _normal_upper_tail(xp: Namespace, a: Array) -> Array:
+    """The probability of a value above `a >= 0`: half of `erfc(a / sqrt(2))`, with the exponential of `a**2 / 2`."""
+    return 0.5 * _erfc_nonnegative(xp, a * _ROOT_HALF, _exp_square(xp, xp.minimum(a, 40.0), -0.5))
 
 
 @in_double
 def _ndtr_kernel(xp: Namespace, x: Array) -> Array:
-    upper = _upper_half(xp, xp.abs(x))
+    upper = _normal_upper_tail(xp, xp.abs(x))
     return xp.where(x < 0, upper, 1 - upper)
 
 
 @elementwise(x=lambda xp, x: _DENSITY * xp.exp(-0.5 * x * x), kernel=_ndtr_kernel, samples=_with_refusal(unary(-3, 3)))
 def ndtr(x: ArrayLike, /) -> Tensor:
-    """The distribution function of the normal distribution: the probability of a value below x.
+    """The distribution function of the normal distribution: the probability of a value below `x`.
 
     >>> import tape_core as tc
     >>> print(f"{tc.ndtr(1.96):.4f}")
@@ -256,17 +264,18 @@ def ndtr(x: ArrayLike, /) -> Tensor:
 @in_double
 def _log_ndtr_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
-    upper = _upper_half(xp, a)
+    upper = _normal_upper_tail(xp, a)
+    # Below -2 the logarithm is taken of the factors of the tail, which do not underflow.
     small = x < -2
     above = xp.where(x < 0, xp.log(xp.maximum(upper, 0.01)), xp.log1p(-upper))
     far = xp.clip(a, 2.0, 1.89e154)
     b = far * _ROOT_HALF
-    below = -0.5 * far * far + (_tail(xp, b) - 0.5625 - xp.log(2 * b))
+    below = -0.5 * far * far + (_erfc_tail(xp, b) - 0.5625 - xp.log(2 * b))
     return xp.where(small, xp.where(a > 1.89e154, -math.inf, below), above)
 
 
 def _hazard(xp: Namespace, x: Array) -> Array:
-    """The density over the distribution function, where both are tiny, too."""
+    """The density divided by the distribution function, accurate also where both underflow."""
     below = 2 * _DENSITY / xp.erfcx(-_ROOT_HALF * xp.minimum(x, 0.0))
     above = _DENSITY * xp.exp(-0.5 * x * x) / xp.ndtr(xp.maximum(x, 0.0))
     return xp.where(x < 0, below, above)
@@ -274,7 +283,7 @@ def _hazard(xp: Namespace, x: Array) -> Array:
 
 @elementwise(x=_hazard, kernel=_log_ndtr_kernel, samples=_with_refusal(unary(-12, 4)))
 def log_ndtr(x: ArrayLike, /) -> Tensor:
-    """The logarithm of :func:`ndtr`, exact far out on both sides, and so are its derivatives.
+    """The logarithm of :func:`ndtr`. It and its derivatives are accurate for large positive and negative `x`.
 
     >>> import tape_core as tc
     >>> print(f"{tc.log_ndtr(-1000.0):.4f}")
@@ -312,7 +321,7 @@ def _ndtri_kernel(xp: Namespace, p: Array) -> Array:
     p=lambda xp, out: xp.exp(0.5 * out * out) / _DENSITY, kernel=_ndtri_kernel, samples=_with_refusal(unary(0.01, 0.99))
 )
 def ndtri(p: ArrayLike, /) -> Tensor:
-    """The quantiles of the normal distribution, the inverse of :func:`ndtr`. NaN outside [0, 1].
+    """The quantile function of the normal distribution: the inverse of :func:`ndtr`. NaN outside [0, 1].
 
     >>> import tape_core as tc
     >>> print(f"{tc.ndtri(0.975):.4f}")
@@ -344,7 +353,7 @@ def erfinv(x: ArrayLike, /) -> Tensor:
 @in_double
 def _erfcinv_kernel(xp: Namespace, x: Array) -> Array:
     value = _ROOT_HALF * _quantile(xp, 0.5 * (1 - x), 0.5 * xp.minimum(x, 2 - x))
-    return xp.where(x < 0, math.nan, value)  # also where half of x is 0
+    return xp.where(x < 0, math.nan, value)  # including negative numbers whose half underflows to 0
 
 
 @elementwise(

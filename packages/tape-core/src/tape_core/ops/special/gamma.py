@@ -1,4 +1,8 @@
-"""The gamma function, its logarithm and its derivatives, beyond the standard, with kernels composed from it."""
+"""The gamma and beta functions: `gammaln`, `gamma`, `digamma`, `polygamma` and `betaln`.
+
+They are beyond the standard; their kernels are composed of its functions. Each has an approximation for positive
+arguments, by intervals, and the reflection formula (DLMF 5.5.3 and its derivatives) for negative ones.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,23 @@ import operator
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any
 
 from tape_core.base import dtypes
 from tape_core.engine.op import NONDIFF, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, binary, unary
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import by_interval, check_real, floats, in_double, is_array, polynomial, sin_pi
+from tape_core.ops.special.approximation import (
+    as_floats,
+    by_interval,
+    check_real,
+    in_double,
+    is_array,
+    polynomial,
+    sin_pi,
+)
 from tape_core.typing import Array, ArrayLike, Namespace
 
-# The coefficients of fdlibm's e_lgamma_r.c (Sun Microsystems, 1993).
+# The coefficients of fdlibm's e_lgamma_r.c (Sun Microsystems, 1993), under their names there.
 _A = (
     7.72156649015328655494e-02, 3.22467033424113591611e-01, 6.73523010531292681824e-02, 2.05808084325167332806e-02,
     7.38555086081402883957e-03, 2.89051383673415629091e-03, 1.19270763183362067845e-03, 5.10069792153511336608e-04,
@@ -28,9 +39,9 @@ _T = (
     2.25964780900612472250e-03, -1.40346469989232843813e-03, 8.81081882437654011382e-04, -5.38595305356740546715e-04,
     3.15632070903625950361e-04, -3.12754168375120860518e-04, 3.35529192635519073543e-04,
 )  # fmt: skip
-_LEAST = 1.46163214496836224576e00  # where the gamma function is least
-_AT_LEAST = -1.21486290535849611461e-01  # the logarithm there, to be corrected by _AT_LEAST_TAIL
-_AT_LEAST_TAIL = -3.63867699703950536541e-18
+_MINIMUM_AT = 1.46163214496836224576e00  # the gamma function has its minimum for positive numbers there
+_MINIMUM = -1.21486290535849611461e-01  # its logarithm there, to be corrected by _MINIMUM_LOW_BITS
+_MINIMUM_LOW_BITS = -3.63867699703950536541e-18
 _U = (
     -7.72156649015328655494e-02, 6.32827064025093366517e-01, 1.45492250137234768737e00, 9.77717527963372745603e-01,
     2.28963728064692451092e-01, 1.33810918536787660377e-02,
@@ -53,24 +64,32 @@ _W = (
 )  # fmt: skip
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_TINY = 5e-324
-_MAX = 1.7976931348623157e308
+
+# Limits of float64.
+_TINY = 5e-324  # the smallest positive number
+_MAX = 1.7976931348623157e308  # the largest finite number
+_RECIPROCAL_OVERFLOWS_BELOW = 5.6e-309  # 1 / x is infinite for smaller x
+_ALL_INTEGERS_FROM = 1e17  # larger numbers have no fraction; arguments of sines are cut off there
+
+# For 0 > x > -1e-20 the reflection formula adds less than the last bit: the functions are those of abs(x), but for
+# signs.
+_NO_REFLECTION_BELOW = 1e-20
 
 
-def _stirling(x: Array) -> Any:
-    """`gammaln(x) - ((x - 0.5) * log(x) - x + log(2 * pi) / 2)` from 8 on."""
+def stirling_correction(x: Array) -> Array:
+    """`gammaln(x) - ((x - 0.5) * log(x) - x + log(2 * pi) / 2)` for x >= 8."""
     z = 1 / x
     return z * polynomial(_W, z * z)
 
 
-def _around_one(xp: Namespace, m: Array) -> Array:
+def _gammaln_near_1(xp: Namespace, m: Array) -> Array:
     """`gammaln(1 + m)` for m between -0.1 and 1."""
 
-    def least(m: Any) -> Any:
-        y = m - (_LEAST - 1)
-        return _AT_LEAST + (y * y * polynomial(_T, y) - _AT_LEAST_TAIL)
+    def around_minimum(m: Array) -> Array:
+        y = m - (_MINIMUM_AT - 1)
+        return _MINIMUM + (y * y * polynomial(_T, y) - _MINIMUM_LOW_BITS)
 
-    def upper(m: Any) -> Any:
+    def near_1(m: Array) -> Array:
         y = 1 - m
         return y * (polynomial(_A, y) - 0.5)
 
@@ -79,18 +98,19 @@ def _around_one(xp: Namespace, m: Array) -> Array:
         m,
         (0.23164, 0.7316, 1.0),
         lambda y: y * (polynomial(_U, y) / polynomial(_V, y) - 0.5),
-        least,
-        upper,
+        around_minimum,
+        near_1,
     )
 
 
-def _log_gamma(xp: Namespace, a: Array) -> Array:
+def _gammaln_nonnegative(xp: Namespace, a: Array) -> Array:
     """`gammaln(a)` for a >= 0."""
     low = xp.clip(a, _TINY, 2.0)
     small = low <= 0.9
-    below = _around_one(xp, xp.where(small, low, low - 1)) - xp.log(xp.where(small, low, 1))
+    below = _gammaln_near_1(xp, xp.where(small, low, low - 1)) - xp.log(xp.where(small, low, 1))
 
-    def to_eight(x: Any) -> Any:
+    def to_eight(x: Array) -> Array:
+        # gamma(x + 1) = x * gamma(x) leads back to the interval from 2 to 3.
         whole = xp.minimum(xp.floor(x), 7.0)
         y = x - whole
         product = 1 + 0 * y
@@ -98,26 +118,26 @@ def _log_gamma(xp: Namespace, a: Array) -> Array:
             product = product * xp.where(whole > k, y + k, 1)
         return 0.5 * y + y * (polynomial(_S, y) / polynomial(_R, y)) + xp.log(product)
 
-    def beyond(x: Any) -> Any:
-        return (x - 0.5) * (xp.log(x) - 1) + (_HALF_LOG_2PI - 0.5 + _stirling(x))
+    def beyond(x: Array) -> Array:
+        return (x - 0.5) * (xp.log(x) - 1) + (_HALF_LOG_2PI - 0.5 + stirling_correction(x))
 
-    return by_interval(xp, a, (2.0, 8.0, _LOG_OVERFLOWS), lambda _: below, to_eight, beyond)
+    return by_interval(xp, a, (2.0, 8.0, _GAMMALN_OVERFLOWS_FROM), lambda _: below, to_eight, beyond)
 
 
-_LOG_OVERFLOWS = 2.556348e305
+_GAMMALN_OVERFLOWS_FROM = 2.556348e305  # gammaln overflows float64 beyond
 
 
 @in_double
 def _gammaln_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
-    size = _log_gamma(xp, a)
-    # Below 0 by the reflection formula; near 0 it is -log(a) on both sides.
-    inner = xp.clip(a, 1e-20, 1e17)
+    size = _gammaln_nonnegative(xp, a)
+    # Below 0 by the reflection formula; near 0 the function is -log(a) on both sides.
+    inner = xp.clip(a, _NO_REFLECTION_BELOW, _ALL_INTEGERS_FROM)
     sine = xp.abs(sin_pi(xp, inner))
     pole = xp.logical_or(a == 0, xp.logical_and(x < 0, sine == 0))
     reflected = xp.log(math.pi / (inner * xp.where(sine == 0, 1, sine))) - size
-    size = xp.where(xp.logical_and(x < 0, a > 1e-20), reflected, size)
-    size = xp.where(xp.logical_or(pole, a > _LOG_OVERFLOWS), math.inf, size)
+    size = xp.where(xp.logical_and(x < 0, a > _NO_REFLECTION_BELOW), reflected, size)
+    size = xp.where(xp.logical_or(pole, a > _GAMMALN_OVERFLOWS_FROM), math.inf, size)
     return xp.where(x == -math.inf, x, size)
 
 
@@ -129,12 +149,12 @@ def gammaln(x: ArrayLike, /) -> Tensor:
     >>> print(f"{tc.gammaln(101.0):.4f}")
     363.7394
 
-    Near its zeros at 1 and 2 it has full relative precision, near those between the negative integers an absolute error
-    of about 1e-15. Source: fdlibm's e_lgamma_r.c (Sun Microsystems, 1993).
+    Near its zeros at 1 and 2 it has full relative precision; near its zeros between the negative integers it has an
+    absolute error of about 1e-15. Source: fdlibm's e_lgamma_r.c (Sun Microsystems, 1993).
     """
 
 
-# The coefficients of Cephes' gamma.c (Moshier, 1989): gamma(2 + m) for m between 0 and 1.
+# The coefficients of Cephes' gamma.c (Moshier, 1989), under their names there: gamma(2 + m) for m between 0 and 1.
 _P = (
     9.99999999999999996796e-1, 4.94214826801497100753e-1, 2.07448227648435975150e-1, 4.76367800457137231464e-2,
     1.04213797561761569935e-2, 1.19135147006586384913e-3, 1.60119522476751861407e-4,
@@ -143,14 +163,15 @@ _Q = (
     1.00000000000000000320e0, 7.14304917030273074085e-2, -2.34591795718243348568e-1, 3.58236398605498653373e-2,
     1.18139785222060435552e-2, -4.45641913851797240494e-3, 5.39605580493303397842e-4, -2.31581873324120129819e-5,
 )  # fmt: skip
-_OVERFLOWS = 171.62437695630272
+_OVERFLOWS_FROM = 171.62437695630272  # gamma overflows float64 beyond
 
 
-def _gamma_above(xp: Namespace, a: Array) -> Array:
+def _gamma_positive(xp: Namespace, a: Array) -> Array:
     """`gamma(a)` for a > 0, inf where it overflows."""
 
-    def to_ten(a: Any) -> Any:
-        a = xp.maximum(a, 5.6e-309)
+    def to_ten(a: Array) -> Array:
+        # gamma(x + 1) = x * gamma(x) leads to the interval from 2 to 3: products from above, quotients from below.
+        a = xp.maximum(a, _RECIPROCAL_OVERFLOWS_BELOW)
         whole = xp.floor(a)
         m = a - whole
         product = 1 + 0 * a
@@ -159,21 +180,22 @@ def _gamma_above(xp: Namespace, a: Array) -> Array:
         divisor = xp.where(a < 1, a * (a + 1), xp.where(a < 2, a, 1))
         return product * (polynomial(_P, m) / polynomial(_Q, m)) / divisor
 
-    def beyond(a: Any) -> Any:
-        root = xp.pow(a, 0.5 * a - 0.25)  # squared at the end, since the square alone may overflow
-        return root * xp.exp(-a) * (math.sqrt(2 * math.pi) * xp.exp(_stirling(a))) * root
+    def beyond(a: Array) -> Array:
+        # Stirling's series; a**(a - 0.5) itself may overflow, so its root is multiplied twice.
+        root = xp.pow(a, 0.5 * a - 0.25)
+        return root * xp.exp(-a) * (math.sqrt(2 * math.pi) * xp.exp(stirling_correction(a))) * root
 
-    size = by_interval(xp, a, (10.0, _OVERFLOWS), to_ten, beyond)
-    return xp.where(xp.logical_or(a < 5.6e-309, a > _OVERFLOWS), math.inf, size)
+    size = by_interval(xp, a, (10.0, _OVERFLOWS_FROM), to_ten, beyond)
+    return xp.where(xp.logical_or(a < _RECIPROCAL_OVERFLOWS_BELOW, a > _OVERFLOWS_FROM), math.inf, size)
 
 
 @in_double
 def _gamma_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
-    size = _gamma_above(xp, a)
-    inner = xp.clip(a, 1e-20, 1e17)
+    size = _gamma_positive(xp, a)
+    inner = xp.clip(a, _NO_REFLECTION_BELOW, _ALL_INTEGERS_FROM)
     sine = sin_pi(xp, inner)
-    negative = xp.logical_and(x < 0, a > 1e-20)
+    negative = xp.logical_and(x < 0, a > _NO_REFLECTION_BELOW)
     whole = xp.logical_and(negative, sine == 0)
     reflected = (-math.pi / (inner * xp.where(sine == 0, 1, sine))) / size
     return xp.where(negative, xp.where(whole, math.nan, reflected), xp.copysign(size, x))
@@ -181,7 +203,7 @@ def _gamma_kernel(xp: Namespace, x: Array) -> Array:
 
 @elementwise(x=lambda xp, x, out: out * xp.digamma(x), kernel=_gamma_kernel, samples=unary(0.2, 9))
 def gamma(x: ArrayLike, /) -> Tensor:
-    """The gamma function, the factorial of x - 1. It is NaN at the negative integers, and inf of the sign of 0 at 0.
+    """The gamma function, the factorial of `x - 1`. It is NaN at the negative integers, inf at 0 and -inf at -0.
 
     >>> import tape_core as tc
     >>> tc.gamma(5.0).item()
@@ -191,8 +213,9 @@ def gamma(x: ArrayLike, /) -> Tensor:
     """
 
 
-# The coefficients of Boost's digamma (Maddock, 2006) between 1 and 2, where its zero is; the zero in three parts.
-_ZERO = (1569415565.0 / 2**30, 381566830.0 / 2**60, 0.9016312093258695918615325266959189453125e-19)
+# The coefficients of Boost's digamma (Maddock, 2006) between 1 and 2, around its zero, which is the sum of three
+# numbers.
+_DIGAMMA_ZERO = (1569415565.0 / 2**30, 381566830.0 / 2**60, 0.9016312093258695918615325266959189453125e-19)
 _Y = 0.99558162689208984375
 _DP = (
     0.254798510611315515235, -0.314628554532916496608, -0.665836341559876230295, -0.314767657147375752913,
@@ -208,31 +231,33 @@ _BERNOULLI = [Fraction(*pair) for pair in (
     (1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798), (-174611, 330),
     (854513, 138), (-236364091, 2730),
 )]  # fmt: skip
+# DLMF 5.11.2
 _DIGAMMA_SERIES = tuple(float(-b / (2 * k)) for k, b in enumerate(_BERNOULLI[:8], 1))
 
 
-def _digamma_series(x: Array) -> Any:
-    """`digamma(x) - log(x) + 1 / (2 * x)` from 10 on."""
+def digamma_series(x: Array) -> Array:
+    """`digamma(x) - log(x) + 1 / (2 * x)` for x >= 10."""
     z = 1 / x
     z = z * z
     return z * polynomial(_DIGAMMA_SERIES, z)
 
 
-def _digamma_above(xp: Namespace, m: Array) -> Array:
+def _digamma_from_1(xp: Namespace, m: Array) -> Array:
     """`digamma(1 + m)` for m >= 0."""
 
-    def to_nine(m: Any) -> Any:
+    def to_nine(m: Array) -> Array:
+        # digamma(x + 1) = digamma(x) + 1 / x leads back to the interval from 1 to 2.
         total = 0 * m
         for _ in range(8):
             high = m > 1
             total = xp.where(high, total + 1 / xp.where(high, m, 1), total)
             m = xp.where(high, m - 1, m)
-        from_zero = ((m - (_ZERO[0] - 1)) - _ZERO[1]) - _ZERO[2]
+        from_zero = ((m - (_DIGAMMA_ZERO[0] - 1)) - _DIGAMMA_ZERO[1]) - _DIGAMMA_ZERO[2]
         return total + from_zero * (_Y + polynomial(_DP, m) / polynomial(_DQ, m))
 
-    def beyond(m: Any) -> Any:
+    def beyond(m: Array) -> Array:
         x = 1 + m
-        return xp.log(x) - 0.5 / x + _digamma_series(x)
+        return xp.log(x) - 0.5 / x + digamma_series(x)
 
     return by_interval(xp, m, (9.0, _MAX), to_nine, beyond)
 
@@ -240,43 +265,47 @@ def _digamma_above(xp: Namespace, m: Array) -> Array:
 @in_double
 def _digamma_kernel(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
-    value = _digamma_above(xp, xp.where(x >= 1, x - 1, a))
-    positive = value - xp.where(a < 1, 1 / xp.clip(a, 5.6e-309, 1.0), 0)
-    inner = xp.clip(a, 5.6e-309, 1e17)
+    value = _digamma_from_1(xp, xp.where(x >= 1, x - 1, a))
+    positive = value - xp.where(a < 1, 1 / xp.clip(a, _RECIPROCAL_OVERFLOWS_BELOW, 1.0), 0)
+    # digamma(-a) = digamma(1 + a) + pi * cot(pi * a), DLMF 5.5.4
+    inner = xp.clip(a, _RECIPROCAL_OVERFLOWS_BELOW, _ALL_INTEGERS_FROM)
     part = inner - xp.round(inner)
     whole = part == 0
-    cotangent = math.pi / xp.tan(math.pi * xp.where(whole, 0.25, part))
-    negative = xp.where(xp.logical_or(whole, a == math.inf), math.nan, value + cotangent)
+    pi_cot = math.pi / xp.tan(math.pi * xp.where(whole, 0.25, part))
+    negative = xp.where(xp.logical_or(whole, a == math.inf), math.nan, value + pi_cot)
     result = xp.where(x < 0, negative, xp.where(a == math.inf, math.inf, positive))
-    tiny = a < 5.6e-309
+    tiny = a < _RECIPROCAL_OVERFLOWS_BELOW
     return xp.where(tiny, xp.copysign(xp.where(tiny, math.inf, a), -x), result)
 
 
 @elementwise(x=lambda xp, x: xp.polygamma(1, x), kernel=_digamma_kernel, samples=unary(0.2, 12))
 def digamma(x: ArrayLike, /) -> Tensor:
-    """The derivative of :func:`gammaln`. At 0 it is infinite, with the sign of -x, at the negative integers NaN.
+    """The derivative of :func:`gammaln`. It is NaN at the negative integers, -inf at 0 and inf at -0.
 
     >>> import tape_core as tc
     >>> print(f"{tc.digamma(1.0):.4f}")
     -0.5772
 
-    Near its zero at 1.46 it has full relative precision, near those between the negative integers an absolute error of
-    about 1e-15. Source: Boost's digamma.hpp (Maddock, 2006).
+    Near its zero at 1.46 it has full relative precision; near its zeros between the negative integers it has an
+    absolute error of about 1e-15. Source: Boost's digamma.hpp (Maddock, 2006).
     """
 
 
 # The coefficients of the Euler-Maclaurin formula, B_2k / (2k)!.
 _EULER_MACLAURIN = tuple(float(b / math.factorial(2 * k)) for k, b in enumerate(_BERNOULLI, 1))
-_TERMS = 10  # that are summed before it
-_MOST = 100
+_TERMS_SUMMED = 10  # terms of the sum itself, before the formula takes over
+_MAX_ORDER = 100  # of polygamma
 
 
 def _hurwitz(xp: Namespace, s: int, q: Array, unit: float) -> Array:
-    """The sum of `((q + k) / unit) ** -s` over k = 0, 1, ..., for q > 0, by the Euler-Maclaurin formula."""
+    """The sum of `((q + k) / unit) ** -s` over k = 0, 1, ..., for q > 0: `unit**s` times Hurwitz' zeta function.
+
+    It is computed by the Euler-Maclaurin formula, DLMF 25.11.5.
+    """
     total = xp.pow(q / unit, -float(s))
-    for k in range(1, _TERMS):
+    for k in range(1, _TERMS_SUMMED):
         total = total + xp.pow((q + k) / unit, -float(s))
-    w = q + _TERMS
+    w = q + _TERMS_SUMMED
     z = 1 / w
     rising = [float(s)]
     for j in range(1, len(_EULER_MACLAURIN)):
@@ -286,10 +315,10 @@ def _hurwitz(xp: Namespace, s: int, q: Array, unit: float) -> Array:
 
 
 @lru_cache
-def _cotangent(n: int) -> tuple[int, ...]:
-    """The polynomial p with p(cos(t)) / sin(t)**(n + 1) for the n-th derivative of cot, but for its sign (-1)**n."""
+def _cot_derivative(n: int) -> tuple[int, ...]:
+    """The coefficients of the p with (-1)**n * p(cos(t)) / sin(t)**(n + 1) for the n-th derivative of cot."""
     p = [0, 1]
-    for k in range(n):
+    for k in range(n):  # differentiate once more; sin(t)**2 is replaced by 1 - cos(t)**2
         following = [0] * (len(p) + 1)
         for power, c in enumerate(p):
             if power:
@@ -299,18 +328,18 @@ def _cotangent(n: int) -> tuple[int, ...]:
     return tuple(p)
 
 
-def _order(n: Any) -> int:
+def _check_order(n: object) -> int:
     try:
-        order = operator.index(n)
+        order = operator.index(n)  # type: ignore[arg-type] # refuses whatever has no `__index__`
     except TypeError:
         raise TypeError("n must be one integer") from None
-    if not 0 <= order <= _MOST:
-        raise ValueError(f"n must be between 0 and {_MOST}, got {order}")
+    if not 0 <= order <= _MAX_ORDER:
+        raise ValueError(f"n must be between 0 and {_MAX_ORDER}, got {order}")
     return order
 
 
-def _polygamma_kernel(xp: Namespace, n: Any, x: Array) -> Array:
-    order = _order(n)
+def _polygamma_kernel(xp: Namespace, n: Array, x: Array) -> Array:
+    order = _check_order(n)
     if not is_array(x):
         check_real(xp, x)
         x = xp.zeros_beside(n, (), dtype=getattr(xp, dtypes.get_default_dtype().name)) + x
@@ -320,20 +349,21 @@ def _polygamma_kernel(xp: Namespace, n: Any, x: Array) -> Array:
 def _polygamma(n: int, xp: Namespace, x: Array) -> Array:
     s, sign = n + 1, (-1.0) ** (n + 1)
     factorial = math.factorial(n)
-    # Sums of powers underflow where their product with the factorial does not; so they are scaled by powers of 2.
+    # DLMF 25.11.12: polygamma(n, x) = (-1)**(n + 1) * n! * zeta(n + 1, x). The powers may underflow where their product
+    # with n! does not, so n! is split into rest * (2**bits)**s, and the powers take the second factor.
     bits = (factorial.bit_length() - 1) // s
     rest = factorial / 2 ** (bits * s)
-    least = math.exp((math.lgamma(s) - 709.78) / s)
+    least = math.exp((math.lgamma(s) - 709.78) / s)  # for smaller x, n! / x**s overflows: exp(709.78) is about _MAX
     a = xp.abs(x)
     q = xp.where(x > 0, xp.maximum(x, least), 1 + a)
     tail = rest * _hurwitz(xp, s, xp.minimum(q, _MAX), 2.0**bits)
     positive = sign * xp.where(x < least, math.inf, xp.where(x == math.inf, 0, tail))
-    # Below 0 by the reflection formula, with the derivatives of cot.
-    inner = xp.clip(a, 0.0, 1e17)
+    # Below 0 by the reflection formula with the n-th derivative of cot, DLMF 5.15.6.
+    inner = xp.clip(a, 0.0, _ALL_INTEGERS_FROM)
     part = -(inner - xp.round(inner))
     near = xp.abs(part)
     r = xp.maximum(near, least)
-    p = [c / 2 ** (bits * s) for c in _cotangent(n)]
+    p = [c / 2 ** (bits * s) for c in _cot_derivative(n)]
     pole = polynomial(p, xp.cos(math.pi * r)) * xp.pow(2.0**bits * math.pi / xp.sin(math.pi * r), float(s))
     pole = xp.where(near < least, math.inf, pole)
     pole = xp.where(part < 0, sign * pole, pole)
@@ -358,7 +388,7 @@ def _polygamma_samples(draw: Draw) -> Iterator[Sample]:
     samples=_polygamma_samples,
 )
 def polygamma(n: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """The n-th derivative of :func:`digamma`, for one integer `n` between 0 and 100. It is infinite at 0, -1, -2, ...
+    """The n-th derivative of :func:`digamma`, for a single integer `n` from 0 to 100. It is infinite at 0, -1, -2, ...
 
     >>> import tape_core as tc
     >>> print(f"{tc.polygamma(1, 1.0):.4f}")
@@ -368,7 +398,7 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> Tensor:
     Functions, 25.11.5 and 5.15.6.
 
     Raises:
-        TypeError: `n` is not one integer.
+        TypeError: `n` is not a single integer.
         ValueError: `n` is negative or above 100.
     """
 
@@ -376,7 +406,8 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> Tensor:
 @in_double
 def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     low, high = xp.minimum(a, b), xp.maximum(a, b)
-    # Where one is large, the logarithms would cancel: by Stirling's series, as in TOMS 708.
+    # Where one argument is large, the values of gammaln would cancel. Stirling's series of them are combined instead,
+    # as in TOMS 708, with the large terms collected.
     far = xp.logical_and(high >= 8, high + low >= 8)
     x, y = xp.where(far, low, 1), xp.clip(xp.where(far, high, 8), 8.0, 8.9e307)
     log_low = xp.gammaln(xp.clip(low, -1e17, 1e17))
@@ -391,10 +422,10 @@ def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
             (both - 0.5) * xp.log(ratio / (1 + ratio))
             - y * xp.log1p(ratio)
             - 0.5 * xp.log(y)
-            + (_HALF_LOG_2PI + _stirling(both))
+            + (_HALF_LOG_2PI + stirling_correction(both))
         ),
     )
-    size = size + (_stirling(y) - _stirling(xp.maximum(x + y, 8.0)))
+    size = size + (stirling_correction(y) - stirling_correction(xp.maximum(x + y, 8.0)))
     x, y = xp.where(far, 1, low), xp.where(far, 1, high)
     x, y = xp.clip(x, -1e17, 8.0), xp.clip(y, -1e17, 1e17)
     log_high, log_both = xp.gammaln(y), xp.gammaln(x + y)
@@ -404,19 +435,19 @@ def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     return xp.where(high == math.inf, xp.where(low > 0, -math.inf, xp.where(low <= 0, math.inf, low)), size)
 
 
-def _digamma_difference(xp: Namespace, a: Array, b: Array) -> Array:
+def digamma_difference(xp: Namespace, a: Array, b: Array) -> Array:
     """`digamma(a) - digamma(a + b)`, without cancellation where a is large."""
-    a, b = floats(xp, a, b)
+    a, b = as_floats(xp, a, b)
     total = a + b
     far = xp.logical_and(a >= 10, total >= 10)
     x, y = xp.where(far, a + xp.zeros_like(total), 10), xp.where(far, b + xp.zeros_like(total), 1)
-    difference = _digamma_series(x) - _digamma_series(x + y) - y / x / (2 * (x + y)) - xp.log1p(y / x)
+    difference = digamma_series(x) - digamma_series(x + y) - y / x / (2 * (x + y)) - xp.log1p(y / x)
     return xp.where(far, difference, xp.digamma(a) - xp.digamma(total))
 
 
 @elementwise(
-    a=lambda xp, a, b: _digamma_difference(xp, a, b),
-    b=lambda xp, a, b: _digamma_difference(xp, b, a),
+    a=lambda xp, a, b: digamma_difference(xp, a, b),
+    b=lambda xp, a, b: digamma_difference(xp, b, a),
     kernel=_betaln_kernel,
     samples=binary(0.3, 12),
 )
