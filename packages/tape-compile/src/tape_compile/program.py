@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
 
 
 class Ref:

@@ -14,14 +14,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from tape_compile.program import Instruction, Ref, Spec
-from tape_core.base.generated import generated, identifier
+from tape_compile.extend import Instruction, Ref, Spec
+from tape_core.support import generated, identifier
 
 from tape_torch.kernels import KERNELS
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 
 if TYPE_CHECKING:
-    from tape_compile.passes.fusion import Group
+    from tape_compile.extend import Group
 
 __all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 

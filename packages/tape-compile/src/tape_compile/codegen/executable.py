@@ -7,12 +7,10 @@ from contextlib import nullcontext
 from typing import Any
 from weakref import proxy
 
-from tape_core.backends import compilers
-from tape_core.backends.protocol import Backend
-from tape_core.engine import pytree
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tensor import NO_SLOTS, Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.backends import Backend, compilers
+from tape_core.support import pytree, wrap
+from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
 from tape_compile.cache import when_gone

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tape_core.base.mistakes import flag, meant
+from tape_core.support import flag, meant
 
 from tape_compile.passes.batch_slices import slices
 from tape_compile.passes.constant_folding import constants

@@ -108,7 +108,7 @@ def slices(program: Program) -> Program:
 
 def _members(program: Program) -> dict[int, _Group]:
     """The groups of calls for which one is to do, by what the calls give."""
-    from tape_core.engine.op import registry  # ops are there when something runs
+    from tape_core.extend import registry  # ops are there when something runs
 
     specs, results = program.specs, set(program.outputs)
     views: dict[int, View] = {}

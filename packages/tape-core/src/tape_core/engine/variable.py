@@ -20,7 +20,12 @@ from tape_core.typing import ArrayLike
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
-_serial = count()
+_serials = count()
+
+
+def new_serial() -> int:
+    """Return the number of a new Variable; a tape lists those that it watches in the order in which they were made."""
+    return next(_serials)
 
 
 class Variable(Tensor):
@@ -73,7 +78,7 @@ class Variable(Tensor):
         self._met = met(value.backend, value.dtype)
         self.trainable = trainable
         self.name = name
-        self._serial = next(_serial)
+        self._serial = new_serial()
 
     @property
     def _holder(self) -> Any:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tape_compile.program import Ref
-from tape_core.base.generated import identifier
+from tape_compile.extend import Ref
+from tape_core.support import identifier
 
 from tape_numpy.compiler.calls import step_of
 from tape_numpy.compiler.tiles import Tiling

@@ -14,10 +14,8 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tape_compile.codegen.source import Source
-from tape_compile.program import Program, Ref
-from tape_core.base.forking import forget_in_children
-from tape_core.base.generated import generated
+from tape_compile.extend import Program, Ref, Source
+from tape_core.support import forget_in_children, generated
 
 from tape_numpy.compiler.block_code import BlockCode
 from tape_numpy.compiler.calls import axes_in_rows, full, gives_new, into, scalar, step_of

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
-from tape_compile.program import Ref, Spec
+from tape_compile.extend import Ref, Spec
 
 from tape_numpy.compiler.lowering import DOT
 from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_are_alike

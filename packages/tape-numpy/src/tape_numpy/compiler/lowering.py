@@ -12,9 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tape_compile.passes.inline_kernels import LARGE
-from tape_compile.program import Ref, Spec
-from tape_compile.tracer.traced_array import Method
+from tape_compile.extend import LARGE, Method, Ref, Spec
 
 from tape_numpy import kernels
 from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE
