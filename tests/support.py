@@ -11,8 +11,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
+
+STRICT = ArrayAPIBackend("strict", array_api_strict)
+"""The standard and nothing else: an op computes by kernels that are made of the standard."""
 
 # -- numbers
 
@@ -20,6 +25,13 @@ import tape_core as tc
 def values(*shape: int, seed: int = 0, dtype: str | None = None, backend: str | None = None) -> tc.Tensor:
     """Draw normal numbers: the same on every backend."""
     return tc.asarray(tc.default_rng(seed).normal(shape, dtype=dtype), backend=backend)
+
+
+def matrix(seed: int, *shape: int, dtype: str = "float64") -> Any:
+    """Draw a NumPy array of normal numbers, complex ones for complex dtypes."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if "complex" in dtype else x).astype(dtype)
 
 
 # -- results
@@ -72,6 +84,25 @@ def assert_close(found: Any, expected: Any, rtol: float = 1e-5) -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=rtol)
 
 
+def assert_agrees(found: Any, expected: Any, *, double: float = 1e-12, single: float = 1e-5) -> None:
+    """Fail unless a Tensor has NumPy's shape, dtype and values, up to a tolerance for each precision.
+
+    The tolerance is relative, to the largest element for small ones. Of named tuples, names and members are compared.
+    """
+    if isinstance(expected, tuple):
+        assert type(found)._fields == type(expected)._fields  # type: ignore[attr-defined]
+        for f, e in zip(found, expected, strict=True):
+            assert_agrees(f, e, double=double, single=single)
+        return
+    expected = np.asarray(expected)
+    assert isinstance(found, tc.Tensor)
+    assert found.shape == expected.shape
+    assert str(found.dtype) == str(expected.dtype)
+    rtol = single if str(expected.dtype) in ("float32", "complex64") else double
+    finite = np.abs(expected[np.isfinite(expected)])
+    np.testing.assert_allclose(found.numpy(), expected, rtol=rtol, atol=rtol * max(1, finite.max(initial=0)))
+
+
 # -- derivatives
 
 
@@ -86,6 +117,18 @@ def gradients(f: Callable[..., Any], *xs: Any, **options: Any) -> list[Any]:
 def gradient(f: Callable[[Any], Any], x: Any, **options: Any) -> Any:
     """Differentiate `f(x)` with a tape."""
     return gradients(f, x, **options)[0]
+
+
+def numpy_gradients(f: Callable[..., Any], *arrays: Any, backend: Any = "numpy") -> list[Any]:
+    """Differentiate `f` at arrays or lists of numbers with a tape; integers count as float64. Return NumPy arrays."""
+    xs = [np.asarray(x) for x in arrays]
+    tensors = [tc.asarray(x if x.dtype.kind in "fc" else x.astype("float64"), backend=backend) for x in xs]
+    return [g.numpy() for g in gradients(f, *tensors)]
+
+
+def numpy_gradient(f: Callable[[Any], Any], array: Any, *, backend: Any = "numpy") -> Any:
+    """Differentiate `f` at one array or list of numbers with a tape. Return a NumPy array."""
+    return numpy_gradients(f, array, backend=backend)[0]
 
 
 # -- compiled functions

@@ -1,4 +1,4 @@
-"""Without PyTorch none of these tests is there; PyTorch on one thread, so that tests in parallel do not fight."""
+"""Skip all tests without PyTorch; run PyTorch on one thread, so that tests in parallel do not slow each other down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same program gives the same on NumPy and on PyTorch: dtypes, shapes, values to rounding, and what is refused."""
+"""Programs give the same results on NumPy and on PyTorch: dtypes, shapes, values up to rounding, and errors."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROUNDING = {"float16": 4e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-1
 
 
 def program(function: Program) -> Program:
-    """A program that is run on both."""
+    """Decorator: register a program that is run on both backends."""
     PROGRAMS.append(function)
     return function
 
 
 def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function gives, or which of Python's exceptions it raises."""
+    """Return the result of a function, or the name of the exception that it raises."""
     try:
         return function(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - whatever it is, both must raise it
@@ -47,7 +47,7 @@ def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def gradients(function: Callable[..., Any], *values: Any) -> Any:
-    """The result and the gradients for all values."""
+    """Return the result and the gradients with respect to all values."""
     with tc.GradientTape() as tape:
         tape.watch(values)
         y = function(*values)
@@ -55,7 +55,7 @@ def gradients(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def some(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
-    """Random numbers."""
+    """Return random numbers."""
     values = tc.default_rng(seed).uniform(shape, low=-2.0, high=2.0, dtype="float64")
     if dtype.startswith("complex"):
         values = values + 1j * tc.default_rng(seed + 1).uniform(shape, low=-2.0, high=2.0, dtype="float64")
@@ -797,7 +797,7 @@ def test_the_same_on_both(function: Program) -> None:
 
 
 def leaves(result: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """All that a program gives, and where it is in it."""
+    """Yield the leaves of a program's result, with their places in it."""
     if isinstance(result, list | tuple):
         for k, item in enumerate(result):
             yield from leaves(item, f"{at}[{k}]")
@@ -810,7 +810,7 @@ def shown(x: Any) -> str:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two results are the same to rounding."""
+    """Return whether two results are the same up to rounding."""
     if not isinstance(a, tc.Tensor) or not isinstance(b, tc.Tensor):
         if isinstance(a, str) and isinstance(b, str) and "raises" in a and "raises" in b:
             return any(kind in a and kind in b for kind in ("TypeError", "ValueError", "IndexError")) or a == b

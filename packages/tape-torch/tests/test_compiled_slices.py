@@ -1,4 +1,4 @@
-"""Slices in compiled functions on PyTorch: their gradients are summed place by place, to the last bit."""
+"""Slices in compiled functions on PyTorch: their gradients are the sums of eager code, to the last bit."""
 
 from __future__ import annotations
 

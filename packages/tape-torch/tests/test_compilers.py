@@ -1,4 +1,4 @@
-"""Compiled functions that are handed to PyTorch's compilers."""
+"""Functions compiled by PyTorch's own compilers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_torch_compile_gives_what_an_eager_call_gives() -> None:
 
 
 def test_torch_compile_is_given_the_calls_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Blocks of ours would be laid out in what it fuses: 131,072 elements at a time, four times as slow.
+    # Tape's own blocks would break Inductor's fusion into pieces of 131,072 elements, four times as slow.
     given = []
     monkeypatch.setattr(Inductor, "compile", lambda self, program, run, examples: given.append("torch") or run)
 

@@ -1,4 +1,4 @@
-"""cdist on PyTorch: its own kernels agree with torch.autograd, are taken, and leave to the op what they would lose."""
+"""cdist on PyTorch: its kernels agree with torch.autograd and are used, but not where they would lose accuracy."""
 
 from __future__ import annotations
 

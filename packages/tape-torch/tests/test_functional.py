@@ -32,7 +32,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> t
 
 
 def check(fn: Callable[..., Any], *arrays: torch.Tensor) -> None:
-    """First and second derivatives are those of torch.autograd."""
+    """Check first and second derivatives against torch.autograd."""
     leaves = [a.clone().requires_grad_() for a in arrays]
     out = fn(*leaves)
     expected = torch.autograd.grad(_loss(out), leaves, create_graph=True)
@@ -52,7 +52,7 @@ def check(fn: Callable[..., Any], *arrays: torch.Tensor) -> None:
 
 
 def _loss(value: Any) -> Any:
-    """A real function of a tensor of either kind."""
+    """Return a real number computed from a Tensor or a torch tensor."""
     if isinstance(value, torch.Tensor):
         value = value.abs() ** 2 + value.real if value.is_complex() else value * value + value
         return value.sum()
@@ -97,7 +97,7 @@ def _by_pytorch(x: tc.Tensor, axis: int) -> tc.Tensor:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_second_derivatives_of_logcumsumexp_hold(axis: int) -> None:
-    """PyTorch's own formula has NaN there in forward mode, and 0 where a cotangent is 0."""
+    """At a cotangent of 0, the derivative of PyTorch's own formula is 0, and NaN in forward mode."""
     x, w = tc.asarray(numbers(2, 3)), tc.asarray(torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64))
 
     def loss(f: Any) -> Any:
@@ -314,7 +314,7 @@ def test_a_tensor_with_a_graph_is_a_constant_with_a_warning() -> None:
             out = use()
         assert not out.array.requires_grad
         assert record[0].filename == __file__
-    assert not tc.asarray(w).array.requires_grad  # a parameter is handed over
+    assert not tc.asarray(w).array.requires_grad  # no warning: a parameter is a leaf, whose graph is not cut
     assert tc.asarray(w).array.data_ptr() == w.data_ptr()
 
 
@@ -509,6 +509,6 @@ def test_an_optimizer_of_tape_trains_a_module() -> None:
 
 
 def test_as_torch_inside_call() -> None:
-    """A module of PyTorch that uses Tape inside, on a tape: each knows one op."""
+    """A PyTorch function that uses Tape inside, on a tape: each library sees the other's part as one op."""
     inner = tape_torch.as_torch(lambda x: tc.sin(x) * x)
     check(lambda x: inner(torch.exp(x)), numbers(3))

@@ -1,4 +1,4 @@
-"""Functions of PyTorch inside compiled functions: an error that says so, or the fallback."""
+"""`call` inside of compiled functions: an error that explains it, or the fallback to plain Python."""
 
 from collections.abc import Callable
 from typing import Any

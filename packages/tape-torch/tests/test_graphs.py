@@ -1,4 +1,4 @@
-"""When a compiled function becomes a CUDA graph, and that it computes the same."""
+"""Compiled functions that become CUDA graphs: when they do, and that they compute the same."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_few_or_large_kernels_are_no_graph() -> None:
     assert not graphs.pays(program_of(lambda x: chain(x, 2), 8, 8), device)
     assert not graphs.pays(program_of(chain, 1000, 1000), device)
     copied = program_of(lambda x: [tc.tanh(x + k) for k in range(30)], 8)
-    assert not graphs.pays(copied, device)  # as much is copied as is computed
+    assert not graphs.pays(copied, device)  # it copies as much as it computes
 
 
 def test_on_the_cpu_and_on_request_the_code_runs_as_it_is() -> None:
@@ -79,7 +79,7 @@ def test_effects_and_decisions_are_never_a_graph(monkeypatch: pytest.MonkeyPatch
 
 
 class _Recorded:
-    """Stands for a CUDA graph: it computes again in the same memory."""
+    """A stand-in for a CUDA graph: it computes again, in the same memory."""
 
     def __init__(self, run: Any, inputs: list[Any]) -> None:
         self.run, self.inputs = run, inputs

@@ -1,4 +1,4 @@
-"""Arguments that no call should be given, on PyTorch: what the fuzzer of hostile calls found."""
+"""Senseless arguments on PyTorch, found by the fuzzer of hostile calls: errors instead of crashes."""
 
 from __future__ import annotations
 

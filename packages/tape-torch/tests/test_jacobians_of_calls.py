@@ -1,4 +1,4 @@
-"""Jacobians and Hessians of what PyTorch computes, and modules whose gradients PyTorch's own backward() adds up."""
+"""Jacobians and Hessians of `call`, and the refusal of distributed modules, whose gradients backward() adds up."""
 
 import numpy as np
 import pytest

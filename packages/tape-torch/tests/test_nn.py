@@ -1,4 +1,4 @@
-"""Fused kernels and rules of neural networks: they agree with torch.autograd, are taken, and have derivatives."""
+"""Fused kernels and rules of neural networks: they agree with torch.autograd, are used, and have derivatives."""
 
 from __future__ import annotations
 

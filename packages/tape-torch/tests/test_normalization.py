@@ -1,4 +1,4 @@
-"""Normalisation on PyTorch's own kernels: gradients of some of the inputs only."""
+"""Normalization by PyTorch's kernels: gradients with respect to some of the inputs only."""
 
 from __future__ import annotations
 

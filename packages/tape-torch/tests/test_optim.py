@@ -1,4 +1,4 @@
-"""Optimizers of torch.optim on Variables of Tape: to the bit what they do in PyTorch's own loop."""
+"""torch.optim on Variables: the same bits as in a PyTorch training loop."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_to_the_bit_what_pytorch_does(kind: str, early: bool) -> None:
             loss = tc.sum((x @ variables[0] + variables[1]) ** 2)
         gradients = tape.gradient(loss, variables)
         ours.apply_gradients(zip(gradients, variables, strict=True))
-        # The same gradients: that they are PyTorch's is tested elsewhere.
+        # Both loops get the same gradients; gradients themselves are tested elsewhere.
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.array.clone()
         theirs.step()

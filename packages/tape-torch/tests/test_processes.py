@@ -38,7 +38,7 @@ def close(found, expected):
 
 
 def run(program: str, seconds: int = 120) -> None:
-    """Run a program, which ends in time and without an error."""
+    """Run a program, and check that it ends in time and without an error."""
     environment = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-c", _PRELUDE + textwrap.dedent(program)],

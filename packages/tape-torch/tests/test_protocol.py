@@ -20,7 +20,7 @@ def _torch() -> Iterator[None]:
 
 
 def positive(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:
-    """Between 0 and 1: where every function of the table is smooth, but `acosh`."""
+    """Numbers between 0 and 1, where every function of the table but `acosh` is smooth."""
     return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)) * 0.8 + 0.1
 
 
@@ -82,7 +82,7 @@ def test_the_value_and_the_gradient_are_those_of_pytorch(name: str) -> None:
     expected = (
         torch.autograd.grad((out * out).sum(), leaves, allow_unused=True) if out.requires_grad else [None] * len(leaves)
     )
-    # The first is a raw tensor where there are two: that is what takes the way through PyTorch.
+    # With a torch tensor on the left, the call goes through PyTorch's protocol.
     x = tc.Variable(arrays[-1])
     with tc.GradientTape() as tape:
         y = fn(*arrays[:-1], x)
@@ -111,7 +111,7 @@ def test_second_derivatives(name: str) -> None:
 
 
 def test_a_function_of_the_table_is_the_op() -> None:
-    """Not a graph of torch.autograd, which costs more."""
+    """The tape records the op itself, not a `call` of PyTorch, which costs more."""
     for call in (torch.sin, lambda t: torch.ones(2) * t, lambda t: F.softmax(t, dim=0), lambda t: torch.sum(t, 0)):
         x = tc.Variable([1.0, 2.0])
         with tc.GradientTape() as tape:
@@ -205,7 +205,7 @@ def test_what_writes_is_refused(label: str, use: Callable[[Any, Any], Any]) -> N
 def test_in_place_operators_make_a_tensor() -> None:
     raw, t = torch.ones(2), tc.asarray([3.0, 4.0])
     kept: Any = raw
-    kept += t  # PyTorch asks the Tensor for its operator
+    kept += t  # PyTorch's += asks the Tensor's __torch_function__
     assert kept.tolist() == [4.0, 5.0]
     assert isinstance(kept, tc.Tensor)
     assert raw.tolist() == [1.0, 1.0]

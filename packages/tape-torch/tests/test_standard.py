@@ -1,4 +1,4 @@
-"""Where PyTorch's own functions differ from the standard, or from NumPy where the standard leaves it open."""
+"""Corners where PyTorch's functions differ from the standard, or from NumPy where the standard leaves it open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _on_torch() -> Iterator[None]:
 
 
 def both(function: Any, *arrays: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """The result on PyTorch, and on NumPy."""
+    """Return the result on PyTorch and that on NumPy."""
     found = function(*[tc.asarray(a, backend="torch") if isinstance(a, np.ndarray) else a for a in arrays], **kwargs)
     own = [tc.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
     with np.errstate(all="ignore"), tc.use_backend("numpy"):
@@ -28,7 +28,7 @@ def both(function: Any, *arrays: Any, **kwargs: Any) -> tuple[Any, Any]:
 
 
 def agree_in_sums(function: Any, *arrays: Any) -> None:
-    """As `agree`, but elements may differ by the rounding of what was summed: the two add in other orders."""
+    """Check like `agree`, up to rounding: the two libraries add in different orders."""
     found, expected = both(function, *arrays)
     magnitude = function(*(tc.asarray(np.abs(a), backend="numpy") for a in arrays))
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
@@ -84,7 +84,7 @@ def test_products_of_large_matrices_with_few_columns(columns: int) -> None:
     agree_in_sums(lambda x, g: tc.matmul(x.mT, g), x, rng.standard_normal((300, columns)))
     agree_in_sums(tc.matmul, np.stack([x, -x]), w)
     product = tc.asarray(x, backend="torch") @ tc.asarray(w, backend="torch")
-    assert product.array.is_contiguous()  # so that what follows is as fast as elsewhere
+    assert product.array.is_contiguous()  # else later kernels would be slower
 
 
 @pytest.mark.parametrize("name", WIDE)

@@ -90,7 +90,7 @@ def test_a_gradient_travels_between_devices() -> None:
 def test_from_the_host_by_pinned_memory() -> None:
     values = np.random.default_rng(0).standard_normal(1 << 16)
     x = tc.asarray(values, backend="torch", device="cuda:0")
-    values[:] = 0  # what was taken is taken
+    values[:] = 0  # the asynchronous copy must not see this
     assert x.device == "cuda:0"
     assert np.any(x.numpy())
     pinned = torch.ones(1 << 16).pin_memory()
@@ -200,7 +200,7 @@ def test_errors(call: Any, error: type[Exception], words: str) -> None:
 
 
 def held_by(backend: Any, **others: Any) -> bool:
-    """Whether a new tensor is exclusive, if besides this frame's reference there is what `others` makes of it."""
+    """Return whether a new tensor counts as exclusive, while the results of `others` on it are referenced, too."""
     t = torch.zeros(1000)
     kept = [make(t) for make in others.values()]
     answer = backend.is_exclusive(t, 1)
@@ -224,7 +224,7 @@ def test_what_others_see_is_not_exclusive() -> None:
     assert not backend.is_exclusive(shared, 1)
 
 
-N = 40_000  # large enough for buffers to be reused
+N = 40_000  # elements: large enough for buffers to be reused
 FUNCTIONS = {
     "chain": lambda x, y: tc.tanh(tc.exp(x * y * 0.1)) + x + y,
     "twice": lambda x, y: (x + x) * (y + y) - x * tc.sin(x),

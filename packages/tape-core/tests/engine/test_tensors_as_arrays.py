@@ -6,13 +6,10 @@ import copy
 import pickle
 from typing import Any
 
-import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends import ArrayAPIBackend
-
-STRICT = ArrayAPIBackend("strict", array_api_strict)
+from support import STRICT
 
 
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])

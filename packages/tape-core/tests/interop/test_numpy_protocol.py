@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
@@ -19,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import overrides
-from tape_core.backends import ArrayAPIBackend
+from support import STRICT
 
-STRICT = ArrayAPIBackend("strict", array_api_strict)
 RNG = np.random.default_rng(0)
 A, B = RNG.uniform(0.2, 0.9, (2, 3, 3))
 C = RNG.uniform(0.2, 0.9, (2, 3, 4))

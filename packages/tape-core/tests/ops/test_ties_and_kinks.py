@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import gradient, gradients
 
 F = Callable[[Any], Any]
 
@@ -332,3 +333,28 @@ def test_no_nan_comes_from_what_is_overwritten_for_each_example() -> None:
     with np.errstate(all="ignore"):
         found = tc.vmap(tc.grad(lambda r: tc.sum(tc.where(r == 0, 0, tc.at(r * tc.log(r))[0].set(r[0])))))(x)
     np.testing.assert_allclose(found, [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("function", [tc.var, tc.std])
+def test_the_spread_of_complex_numbers_grows_away_from_their_mean(function: Any) -> None:
+    z = tc.asarray([1 + 1j, 3 - 1j, 2 + 6j, 2j], dtype="complex128", backend="numpy")
+    g = gradient(function, z).numpy()
+    step = 1e-6
+    for k in range(4):
+        for direction in (1, 1j):
+            moved = np.zeros(4, complex)
+            moved[k] = step * direction
+            slope = (function(z + moved) - function(z - moved)).item() / (2 * step)
+            assert slope == pytest.approx((np.conj(g[k]) * direction).real, abs=1e-8)
+
+
+def test_clip_with_bounds_that_cross_is_the_upper_bound_and_so_is_its_gradient() -> None:
+    x = tc.asarray([0.0, 2.0, 5.0], backend="numpy")
+    low, high = tc.asarray([3.0, 3.0, 3.0], backend="numpy"), tc.asarray([1.0, 1.0, 1.0], backend="numpy")
+    assert tc.clip(x, low, high).tolist() == [1.0, 1.0, 1.0]
+    of_x, of_low, of_high = gradients(tc.clip, x, low, high)
+    assert of_x.tolist() == [0, 0, 0]
+    assert of_low.tolist() == [0, 0, 0]
+    assert of_high.tolist() == [1, 1, 1]
+    assert gradient(lambda low: tc.clip(x, low, 1.0), low).tolist() == [0, 0, 0]
+    assert gradient(lambda high: tc.clip(x, 3.0, high), high).tolist() == [1, 1, 1]

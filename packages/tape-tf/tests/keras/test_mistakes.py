@@ -119,7 +119,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "normalizing before adapting": (lambda: layers.Normalization()(X), ValueError, "call adapt"),
     "a regularizer": (lambda: keras.regularizers.L2(-1.0), ValueError, "l2 must be a finite number of at least 0"),
     "a reduction": (lambda: keras.losses.MeanSquaredError("avg"), ValueError, "reduction: unknown names: 'avg'"),
-    "a helper for a loss": (lambda: keras.losses.get("same_rank"), ValueError, "same_rank"),
+    "a helper for a loss": (lambda: keras.losses.get("match_ranks"), ValueError, "match_ranks"),
     "a class": (
         lambda: keras.losses.SparseCategoricalCrossentropy()([5], [[0.5, 0.5]]),
         ValueError,

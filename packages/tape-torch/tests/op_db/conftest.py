@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the PyTorch backend."""
+"""Tests against PyTorch's own table of ops: the fixtures that compare an op with its counterpart in Tape."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 RENAMED = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "p": "ord", "dim0": "axis"}
 
-SAMPLES, LOOKED_AT = 6, 60  # of each op and dtype: so many are compared, of so many at most
+MAX_COMPARED = 6  # samples compared for each op and dtype
+MAX_TRIED = 60  # samples looked at, of which Tape's op cannot express some
 
 Observer = Callable[..., Any]
 
 
 class Reference:
-    """PyTorch's table of its own ops, each with its sample inputs, to compare ours with."""
+    """PyTorch's table of its own ops, each with its sample inputs."""
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
@@ -35,7 +36,7 @@ class Reference:
         self.ops = {f"{op.name}/{op.variant_test_name}".rstrip("/"): op for op in op_db}
 
     def compare(self, name: str, ours: Callable[..., Any], **options: Any) -> int:
-        """Compare an op with ours on each of the samples that ours can express; how many these are."""
+        """Compare an op with Tape's on the samples that Tape's can express; return their number."""
         op = self.ops[name]
         wanted = options.pop("dtypes", (torch.float64, torch.complex128))
         dtypes = [dtype for dtype in wanted if op.supports_dtype(dtype, "cpu")] or [torch.int64]
@@ -45,34 +46,34 @@ class Reference:
             grad = op.supports_autograd and dtype in op.backward_dtypes and dtype.is_floating_point | dtype.is_complex
             samples = op.sample_inputs("cpu", dtype, requires_grad=grad)
             here = 0
-            for k, sample in enumerate(itertools.islice(samples, LOOKED_AT)):
+            for k, sample in enumerate(itertools.islice(samples, MAX_TRIED)):
                 case = Case(op, sample, ours, **options)
                 try:
                     case.compare()
                 except pytest.skip.Exception:
-                    continue  # our signature has no words for it
+                    continue  # Tape's op has no such parameter
                 except Exception as error:
                     error.add_note(f"{name}, sample {k} of {dtype}: {case}")
                     raise
                 here += 1
-                if here == SAMPLES:
+                if here == MAX_COMPARED:
                     break
             compared += here
         return compared
 
 
 class Case:
-    """One sample of an op, and how ours is called for it.
+    """One sample of an op, and the call of Tape's op for it.
 
     Args:
-        op: of PyTorch's table.
+        op: an entry of PyTorch's table.
         sample: one of its samples.
-        ours: a function that takes the same arguments.
-        observe: `observe(xp, *results)` is what is compared.
-        given: `given(xp, *arguments)` are the arguments for both: those of symmetric matrices, say.
-        differentiate: whether derivatives are compared.
-        nan: whether ours may have a number where PyTorch has NaN.
-        tolerance: relative to the largest element.
+        ours: a function of Tape that takes the same arguments.
+        observe: `observe(xp, *results)` returns the values to compare.
+        given: `given(xp, *arguments)` returns the arguments for both, such as symmetric matrices.
+        differentiate: compare derivatives, too.
+        nan: allow Tape a number where PyTorch has NaN.
+        tolerance: the tolerance, relative to the largest element.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Case:
         return f"input {shown[0]}, args {shown[1]}, kwargs {shown[2]}"
 
     def compare(self) -> None:
-        """Values, gradients and tangents."""
+        """Compare values, gradients and tangents."""
         values = [tc.asarray(t.detach()) for t in self.leaves]
         with tc.GradientTape(persistent=True) as tape:
             tape.watch(values)
@@ -134,18 +135,18 @@ class Case:
         found = self._pushed(values, [tc.asarray(d) for d in directions])
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
             if a is not None or b is not None:
-                # Without a tangent, it is 0.
+                # A missing tangent is 0.
                 self._close(f"tangent {k}", b * 0 if a is None else a, a * 0 if b is None else b)
 
     def _pushed(self, values: list[Any], directions: list[Any]) -> list[Any]:
-        """The tangents of our results."""
+        """Return the tangents of Tape's results."""
         with tc.ForwardAccumulator(values, directions) as accumulator:
             outs = self._ours(values)
         found: list[Any] = accumulator.jvp(outs)
         return found
 
     def _replaced(self, leaves: list[Any]) -> Any:
-        """The sample for ours, with other leaves."""
+        """Call Tape's op with the sample, in which the leaves are replaced."""
         place = {id(t): new for t, new in zip(self.leaves, leaves, strict=True)}
         for t in tree_leaves(self.given):
             if isinstance(t, torch.Tensor) and id(t) not in place:
@@ -162,7 +163,7 @@ class Case:
         place = {id(t): new for t, new in zip(self.leaves, leaves, strict=True)}
         given, args, kwargs = tree_map(lambda t: place.get(id(t), t), self.given)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what PyTorch says of its own functions
+            warnings.simplefilter("ignore")  # PyTorch's warnings of its own functions
             if self.prepared is not None:
                 given, *args = self.prepared(torch, given, *args)
             return self._observed(torch, self.op(given, *args, **kwargs), torch.Tensor)
@@ -207,12 +208,12 @@ def _random(like: torch.Tensor) -> torch.Tensor:
 
 
 class Call:
-    """A function of ours that is called as PyTorch's is.
+    """A function of Tape that is called with PyTorch's arguments.
 
     Args:
-        function: ours.
-        names: our names of PyTorch's parameters in PyTorch's order; by default those of our own signature.
-        fixed: what is always given.
+        function: the function of Tape.
+        names: Tape's names of PyTorch's parameters, in PyTorch's order; by default those of the function's signature.
+        **fixed: arguments that are always given.
     """
 
     def __init__(self, function: Callable[..., Any], names: str | None = None, /, **fixed: Any) -> None:
@@ -223,7 +224,7 @@ class Call:
         self.names = names.split() if names is not None else list(parameters)
 
     def bound(self, *args: Any, **kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Our arguments for PyTorch's."""
+        """Return Tape's arguments for PyTorch's."""
         if len(args) > len(self.names):
             pytest.skip("not expressible")
         given = dict(zip(self.names, args, strict=False))
@@ -268,7 +269,7 @@ CHAPTERS = {  # of tape_core.ops: files, and folders with all that they contain
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """A test for each op of ours and each of PyTorch's that it is."""
+    """Make a test for each pair of an op of Tape and a counterpart in PyTorch."""
     if "theirs" in metafunc.fixturenames:
         table = metafunc.module.table(Call)
         rows = [(ours, theirs, *_entry(entry)) for ours, by in table.items() for theirs, entry in by.items()]
@@ -282,7 +283,7 @@ def _entry(entry: Any) -> tuple[Any, dict[str, Any]]:
 
 @pytest.fixture
 def functions(request: Any) -> set[str]:
-    """Our ops, and public functions made of several, of the chapters that a module compares."""
+    """The ops of the chapters that a module compares, and public functions composed of several ops."""
     own = CHAPTERS.get(request.module.__name__.split(".")[-1])
     others = [chapter for chapters in CHAPTERS.values() for chapter in chapters]
     found = {name: op.function for name, op in registry.items()}

@@ -1,4 +1,4 @@
-"""Every op that PyTorch has, too, against it: values, gradients and tangents on PyTorch's own samples, in float64."""
+"""Ops against their counterparts in PyTorch: values, gradients and tangents on PyTorch's own samples, in float64."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tape_core.extend import registry
 
 
 def skip_if(condition: Any) -> None:
-    """Our op has no words for the sample."""
+    """Skip a sample that Tape's op cannot express."""
     if condition:
         pytest.skip("not expressible")
 
 
 def flipped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of two arguments in the other order."""
+    """Swap the two arguments of a function."""
     return lambda x, y: function(y, x)
 
 
 def scaled(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
-    """`add` and `subtract`, whose second operand PyTorch multiplies with `alpha`."""
+    """Adapt `add` and `subtract`, whose second operand PyTorch multiplies by `alpha`."""
 
     def adapter(x: Any, y: Any, alpha: Any = 1) -> Any:
         x, y = (y, x) if reverse else (x, y)
@@ -41,7 +41,7 @@ def rounding(function: Callable[..., Any], mode: str | None) -> Callable[..., An
 
 
 def variadic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch takes a shape as one argument or as several."""
+    """Adapt a function whose shape PyTorch takes as one argument or as several."""
 
     def adapter(x: Any, *shape: Any) -> Any:
         shape = tuple(shape[0]) if shape and not isinstance(shape[0], int) else shape
@@ -51,7 +51,7 @@ def variadic(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`var` and `std`, whose correction is 1 by default."""
+    """Adapt `var` and `std`, whose correction is 1 by default in PyTorch."""
 
     def adapter(x: Any, dim: Any = None, unbiased: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, bool):
@@ -116,13 +116,13 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
 
 
 def grid(shape: tuple[int, ...], dim: int, index: Any) -> tuple[Any, ...]:
-    """The key of what PyTorch's scatters write to."""
+    """Return the key of the elements that PyTorch's scatters write to."""
     axes = [tc.reshape(tc.arange(n), (n,) + (1,) * (len(shape) - a - 1)) for a, n in enumerate(index.shape)]
     return tuple(index if a == dim % len(shape) else axis for a, axis in enumerate(axes))
 
 
 def scatter(name: str) -> Callable[..., Any]:
-    """PyTorch's scatters: an index for each element of the source, along one dimension."""
+    """Adapt PyTorch's scatters: they take an index for each element of the source, along one dimension."""
 
     def adapter(x: Any, dim: int, index: Any, src: Any, *reduce: Any, include_self: bool = True, **kwargs: Any) -> Any:
         skip_if(not x.ndim or x.ndim != index.ndim or not include_self or kwargs)
@@ -134,7 +134,7 @@ def scatter(name: str) -> Callable[..., Any]:
 
 
 def scatter_rows(name: str) -> Callable[..., Any]:
-    """PyTorch's updates of rows by their numbers."""
+    """Adapt PyTorch's updates of rows by index."""
 
     def adapter(x: Any, dim: int, index: Any, source: Any, *reduce: Any, alpha: Any = 1, **kwargs: Any) -> Any:
         skip_if(not x.ndim or not index.ndim or kwargs.get("include_self") is False)
@@ -200,7 +200,7 @@ def expand(x: Any, *shape: Any) -> Any:
 
 
 def cat(arrays: Any, dim: int = 0) -> Any:
-    skip_if(len({a.ndim for a in arrays}) > 1)  # PyTorch leaves out arrays of shape (0,)
+    skip_if(len({a.ndim for a in arrays}) > 1)  # PyTorch ignores arrays of shape (0,)
     return tc.concat(arrays, axis=dim)
 
 
@@ -259,7 +259,7 @@ def isin(x: Any, elements: Any, *, assume_unique: bool = False, invert: bool = F
 
 
 def segments(function: Any, name: str, combine: Any) -> Callable[..., Any]:
-    """A reduction of segments, which PyTorch begins with a number."""
+    """Adapt a reduction of segments, to which PyTorch can give an initial value."""
 
     def adapter(x: Any, reduce: str, *, lengths: Any, axis: int = 0, unsafe: bool = False, initial: Any = None) -> Any:
         skip_if(reduce != name or lengths.ndim != 1 or axis)
@@ -272,7 +272,7 @@ def segments(function: Any, name: str, combine: Any) -> Callable[..., Any]:
 
 
 def segment_mean(x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
-    """PyTorch's mean of what is scattered: each element of the result is a segment."""
+    """Compute PyTorch's scatter of means: each element of the result is a segment."""
     skip_if(not x.ndim or x.ndim != index.ndim or not index.size)
     ids: Any = 0
     for places, length in zip(grid(x.shape, dim, index), x.shape, strict=True):
@@ -297,7 +297,7 @@ ELEMENTWISE = """
 
 
 def table(call: Any) -> dict[str, dict[str, Any]]:
-    """For each function of ours the ops of PyTorch's table that it is, and how it is called as these are."""
+    """Return, for each function of Tape, its counterparts in PyTorch's table and the calls that adapt it to them."""
     same = {name: {name: call(getattr(tc, name))} for name in ELEMENTWISE.split()}
     special = {name: {f"special.{name}": call(getattr(tc, name))} for name in SPECIAL.split()}
     more = {
@@ -313,13 +313,13 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             "div/floor_rounding": rounding(tc.floor_divide, "floor"),
             "floor_divide": call(tc.floor_divide),
         },
-        # For a negative base PyTorch's gradient of the exponent is NaN, ours 0 as in TensorFlow.
+        # For a negative base, PyTorch's gradient of the exponent is NaN; Tape's is 0, as in TensorFlow.
         "pow": {
             "pow": (call(tc.pow), {"nan": True}),
             "__rpow__": (flipped(tc.pow), {"nan": True}),
             "float_power": (float_power, {"nan": True}),
         },
-        # PyTorch moves x1 along; for us it is a step of the number format.
+        # PyTorch's derivative by x1 is 1; Tape's nextafter has none.
         "nextafter": {"nextafter": (call(tc.nextafter), {"differentiate": False})},
         "remainder": {"remainder": call(tc.remainder), "__rmod__": flipped(tc.remainder)},
         "negative": {"neg": call(tc.negative)},
@@ -349,7 +349,7 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             for n in orders
         },
         "rel_entr": {"nn.functional.kl_div": kl_div},
-        # PyTorch's tangent is that far off.
+        # PyTorch's tangent is that inaccurate.
         "logcumsumexp": {"logcumsumexp": (call(tc.logcumsumexp), {"tolerance": 1e-5, "dtypes": (torch.float64,)})},
         "astype": {
             "double": lambda x, **_: real_astype(x, "float64"),

@@ -12,7 +12,7 @@ import torch
 
 
 def skip_if(condition: Any) -> None:
-    """Our op has no words for the sample."""
+    """Skip a sample that Tape's op cannot express."""
     if condition:
         pytest.skip("not expressible")
 
@@ -92,17 +92,17 @@ def pinv(x: Any, *, hermitian: bool = False, atol: Any = None, rtol: Any = None,
 
 
 def hermitian(xp: Any, x: Any, *args: Any) -> Any:
-    """A Hermitian matrix: PyTorch's gradient is that among these."""
+    """Make a matrix Hermitian: PyTorch's gradient is the one among Hermitian matrices."""
     return (x + xp.conj(x.mT)) / 2, *args
 
 
 def triangle(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that PyTorch tells which triangle counts."""
+    """Adapt a function to which PyTorch says which triangle counts."""
     return lambda x, UPLO="L": function(x)
 
 
 def lower(xp: Any, b: Any, factor: Any, *args: Any) -> Any:
-    """A triangular factor: PyTorch's gradient is one for the other triangle, too."""
+    """Make a factor triangular: PyTorch's gradient has numbers in the other triangle, too."""
     return b, xp.tril(factor), *args
 
 
@@ -118,7 +118,7 @@ def einsum(arrays: Any, expression: str) -> Any:
 
 
 def logdet(x: Any) -> Any:
-    skip_if(x.dtype.kind == "complex floating")  # where PyTorch's result is complex
+    skip_if(x.dtype.kind == "complex floating")  # PyTorch's result is complex
     return tc.linalg.slogdet(x).logabsdet
 
 
@@ -156,7 +156,7 @@ def matrix_rank(x: Any, *, hermitian: bool = False, atol: Any = None, rtol: Any 
 
 
 def table(call: Any) -> dict[str, dict[str, Any]]:
-    """For each function of ours the ops of PyTorch's table that it is, and how it is called as these are."""
+    """Return, for each function of Tape, its counterparts in PyTorch's table and the calls that adapt it to them."""
     la, fft = tc.linalg, tc.fft
     return {
         "fft": {"fft.fft": norms(fft.fft, True)},

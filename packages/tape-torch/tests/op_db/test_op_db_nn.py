@@ -12,7 +12,7 @@ from tape_core.extend import registry
 
 
 def skip_if(condition: Any) -> None:
-    """Our op has no words for the sample."""
+    """Skip a sample that Tape's op cannot express."""
     if condition:
         pytest.skip("not expressible")
 
@@ -131,11 +131,11 @@ def attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 
 
 
 def over_axis(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A softmax, which PyTorch computes in another dtype if asked to."""
+    """Adapt a softmax, which PyTorch computes in another dtype if asked to."""
 
     def adapter(x: Any, dim: int, dtype: Any = None, **_: Any) -> Any:
         skip_if(0 in x.shape)
-        # Of an imaginary part that is dropped, both libraries warn.
+        # Both libraries warn of an imaginary part that is dropped.
         skip_if(dtype is not None and not dtype.is_complex and x.dtype == tc.complex128)
         x = x if dtype is None else tc.astype(x, str(dtype).removeprefix("torch."))
         return function(x, axis=dim) if x.ndim else function(x[None], axis=0)[0]
@@ -161,7 +161,7 @@ def drop(x: Any, mask: Any, scale: float) -> Any:
 
 
 def table(call: Any) -> dict[str, dict[str, Any]]:
-    """For each function of ours the ops of PyTorch's table that it is, and how it is called as these are."""
+    """Return, for each function of Tape, its counterparts in PyTorch's table and the calls that adapt it to them."""
     f = "nn.functional."
     return {
         "relu": {f + "relu": call(tc.relu)},
@@ -178,7 +178,7 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "elu": {f + "elu": call(tc.elu)},
         "selu": {f + "selu": call(tc.selu)},
         "relu6": {f + "relu6": call(tc.relu6)},
-        # PyTorch multiplies with a 1/6 of single precision.
+        # PyTorch multiplies by 1/6 in single precision.
         "hard_sigmoid": {f + "hardsigmoid": (call(tc.hard_sigmoid), {"tolerance": 1e-7})},
         "hard_silu": {f + "hardswish": call(tc.hard_silu)},
         "log_sigmoid": {f + "logsigmoid": call(tc.log_sigmoid)},

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import gradient
 
 X = np.arange(24.0, dtype="float32").reshape(2, 3, 4)
 I = np.asarray  # noqa: E741
@@ -143,3 +144,10 @@ def test_values_with_leading_axes_of_length_1_have_derivatives_and_batches(shape
         np.testing.assert_allclose(transformed(tc.vmap(f))(batch).numpy(), np.sum(x**3) * np.array([1, 8]))
         np.testing.assert_allclose(transformed(tc.vmap(tc.grad(f)))(batch).numpy(), 3 * xs**2)
         np.testing.assert_allclose(transformed(tc.grad(lambda v: tc.sum(tc.grad(f)(v))))(values).numpy(), 6 * x)
+
+
+def test_take_along_axis_of_an_array_that_broadcasts_adds_up_in_it() -> None:
+    x = tc.asarray([[1.0, 2.0, 3.0]], backend="numpy")
+    indices = tc.asarray([[0, 2], [0, 1]], backend="numpy")
+    assert tc.take_along_axis(x, indices, axis=1).tolist() == [[1.0, 3.0], [1.0, 2.0]]
+    assert gradient(lambda x: tc.take_along_axis(x, indices, axis=1), x).tolist() == [[2.0, 1.0, 1.0]]

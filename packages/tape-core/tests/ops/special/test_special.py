@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
 from scipy import special
-from tape_core.backends import ArrayAPIBackend
+from support import STRICT
 from tape_core.extend import Draw, Op, Refused, Sample, registry
 
-STRICT = ArrayAPIBackend("strict", array_api_strict)
 F = Callable[[Any], Any]
 INF, NAN = math.inf, math.nan
 

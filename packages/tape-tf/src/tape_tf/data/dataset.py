@@ -190,7 +190,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         signature = output_signature  # a name that mypy knows is never None
         given = tuple(np.asarray(to_array(value))[()] for value in args or ())
 
-        def checked(spec: TensorSpec, value: TensorLike) -> Any:
+        def check_part(spec: TensorSpec, value: TensorLike) -> Any:
             try:
                 array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
             except (TypeError, ValueError) as error:
@@ -211,7 +211,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
             for value in generator(*given):
                 try:
                     element = map_structure(
-                        checked,
+                        check_part,
                         signature,
                         tuple(value) if isinstance(value, list) and type(signature) is tuple else value,
                     )

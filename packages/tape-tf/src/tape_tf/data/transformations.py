@@ -88,7 +88,7 @@ class Transformations:
         """
         check_callable(map_func, "map")
 
-        def mapped(element: Element) -> Any:
+        def map_element(element: Element) -> Any:
             return map_structure(to_array, call_on(map_func, element))
 
         def spec() -> Any:
@@ -105,9 +105,9 @@ class Transformations:
                 shape = (None, *leaf.shape[1:]) if of_batch else None
                 return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
 
-            return map_structure(found, mapped(first))
+            return map_structure(found, map_element(first))
 
-        return self._new(lambda: map(mapped, self._make()), self._cardinality, spec)
+        return self._new(lambda: map(map_element, self._make()), self._cardinality, spec)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements for which a function is true."""
@@ -133,7 +133,7 @@ class Transformations:
             ValueError: `batch_size` is not positive.
             tf.errors.InvalidArgumentError: while iterating, elements of different shapes; see `padded_batch`.
         """
-        return self._batched(as_count(batch_size, "batch_size", "batch"), drop_remainder, stack_elements)
+        return self._batch_with(as_count(batch_size, "batch_size", "batch"), drop_remainder, stack_elements)
 
     def padded_batch(
         self,
@@ -158,9 +158,11 @@ class Transformations:
         def join(rows: list[Any]) -> Any:
             return pad_elements(rows, padded_shapes, padding_values)
 
-        return self._batched(as_count(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True)
+        return self._batch_with(
+            as_count(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True
+        )
 
-    def _batched(
+    def _batch_with(
         self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
     ) -> Dataset:
         """Join every `size` elements; with `open_ends` the lengths of the result differ between batches."""

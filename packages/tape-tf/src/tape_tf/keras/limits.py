@@ -34,7 +34,7 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("tape_tf.keras.limits", default
 
 
 @contextmanager
-def limited(weights: int = MAX_WEIGHT_ELEMENTS) -> Iterator[None]:
+def enforce(weights: int = MAX_WEIGHT_ELEMENTS) -> Iterator[None]:
     """A context in which a model is made from a description, with at most `weights` elements in its weights."""
     token = _BUDGET.set(_Budget(weights))
     try:

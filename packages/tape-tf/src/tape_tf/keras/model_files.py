@@ -135,7 +135,7 @@ def load_model(
         custom_objects: classes and functions by name, in addition to registered ones.
         compile: compile the model as it was compiled when saved.
         safe_mode: limit sizes: of the weights to those in the file, of each value that the model computes while shapes
-            are inferred to 2**28 elements, and of the model's description to 16 MB. No code is read from files with
+            are inferred to `2**28` elements, and of the model's description to 16 MB. No code is read from files with
             `safe_mode=False` either.
 
     Raises:
@@ -157,7 +157,7 @@ def load_model(
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         values, _ = read_tensors(members[_WEIGHTS], f"the member {_WEIGHTS!r}")
         count = sum(value.size for value in values.values())
-        with limits.limited(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
+        with limits.enforce(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
             model = restore(content["model"])
             if not hasattr(model, "load_weights"):
                 raise ValueError(f"it describes an object of class {type(model).__name__}, not a model")
@@ -218,10 +218,10 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None =
 
     Raises:
         TypeError: the text names a class or function that is not registered.
-        ValueError: the text is no such description, its weights have more than 2**30 elements, or a value that a layer
-            computes while shapes are inferred more than 2**28.
+        ValueError: the text is no such description, its weights have more than `2**30` elements, or a value that a
+            layer computes while shapes are inferred more than `2**28`.
     """
-    with custom_object_scope(custom_objects or {}), report_damage("model_from_json: the text"), limits.limited():
+    with custom_object_scope(custom_objects or {}), report_damage("model_from_json: the text"), limits.enforce():
         model = restore(parse_json(json_string))
         if not isinstance(model, Layer):
             raise ValueError(f"it describes an object of class {type(model).__name__}, not a model")

@@ -46,7 +46,7 @@ def deserialize_keras_object(config: Json, custom_objects: dict[str, Any] | None
         TypeError: the description names a class or function that is neither Keras' own nor registered.
         ValueError: the description is malformed, or exceeds a limit.
     """
-    with custom_object_scope(custom_objects or {}), report_damage("deserialize: the description"), limits.limited():
+    with custom_object_scope(custom_objects or {}), report_damage("deserialize: the description"), limits.enforce():
         check_depth(config)
         return restore(config)
 

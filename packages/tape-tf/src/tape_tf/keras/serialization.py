@@ -239,7 +239,7 @@ def _describe_functional(model: Model) -> dict[str, Any]:
 def describe_first_call(model: Model) -> Any:
     """Describe the shapes and dtypes that a model was first called with, for `restoring.build_by_call`."""
 
-    def described(leaf: object) -> Any:
+    def describe_spec(leaf: object) -> Any:
         return [list(leaf.shape), leaf.dtype.name] if isinstance(leaf, TensorSpec) else leaf
 
-    return serialize_keras_object(map_structure(described, model._first_call))
+    return serialize_keras_object(map_structure(describe_spec, model._first_call))

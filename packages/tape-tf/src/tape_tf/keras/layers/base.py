@@ -341,14 +341,14 @@ class Layer(Holder):
     @property
     def input(self) -> Any:
         """The symbolic input of the layer's last symbolic call."""
-        return self._node("input").inputs
+        return self._last_symbolic_call("input").inputs
 
     @property
     def output(self) -> Any:
         """The symbolic output of the layer's last symbolic call."""
-        return self._node("output").outputs
+        return self._last_symbolic_call("output").outputs
 
-    def _node(self, what: str) -> Node:
+    def _last_symbolic_call(self, what: str) -> Node:
         """Return the last symbolic call; raise an AttributeError if there was none."""
         if not self._nodes:
             raise AttributeError(f"no {what}")  # __getattr__ is called then, and has the message

@@ -96,7 +96,7 @@ class _Depthwise(Layer):
 
     def call(self, inputs: TensorLike) -> Any:
         """Convolve each channel, and apply the activation."""
-        return self.activation(wrap(self._biased(self._each_channel(native(inputs)))))
+        return self.activation(wrap(self._add_bias(self._each_channel(native(inputs)))))
 
     def _each_channel(self, value: tc.Tensor) -> tc.Tensor:
         kernel = native(self.kernel)  # shape (*kernel_size, channels, depth_multiplier)
@@ -114,7 +114,7 @@ class _Depthwise(Layer):
         found: tc.Tensor = tc.conv(value, kernel, groups=groups, **options)
         return found
 
-    def _biased(self, value: tc.Tensor) -> tc.Tensor:
+    def _add_bias(self, value: tc.Tensor) -> tc.Tensor:
         if self.bias is None:
             return value
         bias = native(self.bias)
@@ -208,7 +208,7 @@ class _Separable(_Depthwise):
     def call(self, inputs: TensorLike) -> Any:
         """Apply both convolutions and the activation."""
         mixed = self._conv(self._each_channel(native(inputs)), native(self.pointwise_kernel), 1)
-        return self.activation(wrap(self._biased(mixed)))
+        return self.activation(wrap(self._add_bias(mixed)))
 
 
 class SeparableConv1D(_Separable):

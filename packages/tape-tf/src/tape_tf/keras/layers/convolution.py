@@ -113,7 +113,7 @@ class Conv2D(_Conv):
         data_format: "channels_last" or "channels_first".
         groups: the number of groups of channels that are convolved separately.
         activation, use_bias and the others: as for :class:`Dense`. With channels first the kernel has shape
-            (filters, channels / groups, *kernel_size), as in tape_nn.
+            `(filters, channels / groups, *kernel_size)`, as in tape_nn.
 
     Raises:
         ValueError: an argument is invalid; or, when called, the input has other axes or channels.

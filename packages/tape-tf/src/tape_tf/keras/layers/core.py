@@ -239,7 +239,7 @@ class Reshape(Layer):
         self.target_shape = tuple(target_shape)
 
     def call(self, inputs: TensorLike) -> Tensor:
-        """Return shape (examples, *target_shape)."""
+        """Return shape `(examples, *target_shape)`."""
         value = native(inputs)
         size, known = math.prod(value.shape[1:]), math.prod(n for n in self.target_shape if n != -1)
         # max: a length of 0 beside -1 must not divide.

@@ -144,7 +144,7 @@ class Conv2DTranspose(_Transposed):
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             as for :class:`Dense`.
 
-    The kernel has the shape (*kernel_size, filters, channels).
+    The kernel has the shape `(*kernel_size, filters, channels)`.
     """
 
     rank = 2
