@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from support import leaves, same, values
-from tape_compile.passes import ORDER
+from tape_compile.passes import PASSES
 from tape_core import function
 from tape_core.staging import TracingError
 
@@ -419,9 +419,9 @@ def test_passes_leave_out_what_is_the_same_and_what_nothing_needs() -> None:
     compiled = function(f)
     compiled(values(3))
     found = compiled.stats()[0]
-    assert (found["traced"], found["same_calls"], found["dead_code"]) == (4, 3, 2)
+    assert (found["traced"], found["cse"], found["dce"]) == (4, 3, 2)
     assert (found["elements_traced"], found["elements"]) == (12, 6)
-    plain = function(passes=dict.fromkeys(ORDER, False))(f)
+    plain = function(passes=dict.fromkeys(PASSES, False))(f)
     assert same(plain(values(3)), f(values(3)))
     assert same(plain(values(3)), f(values(3)))
     assert plain.stats() == [{"traced": 4, "elements_traced": 12, "elements": 12}]
@@ -442,7 +442,7 @@ def test_what_depends_on_constants_alone_is_computed_once() -> None:
         assert same(f(x), f.python(x))
     assert "exp" not in f.text()
     assert "eigh" not in f.text()
-    each_call = tc.function(passes={"constants": False})(f.python)
+    each_call = tc.function(passes={"constant_folding": False})(f.python)
     assert same(each_call(x), f(x))
     assert same(each_call(x), f(x))
     assert "eigh" in each_call.text()

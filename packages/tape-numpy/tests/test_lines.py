@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import tape_core as tc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tape_compile import thresholds
 from tape_numpy.compiler import blocks, tiles
 
 SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4, 130), (3, 1, 900), (40, 10, 7)]
@@ -19,9 +19,8 @@ SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Arrays of a few thousand elements are large, and in many blocks."""
-    fusion = importlib.import_module("tape_compile.passes.fusion")
-    monkeypatch.setattr(fusion, "LARGE", 1000)
-    monkeypatch.setattr(fusion, "ENOUGH", 1)
+    monkeypatch.setattr(thresholds, "FUSE_MIN_ELEMENTS", 1000)
+    monkeypatch.setattr(thresholds, "FUSE_MIN_WORK", 1)
     monkeypatch.setattr(tiles, "_block_length", lambda nbytes, size: 500)
     tiles.bounds.cache_clear()
     yield
@@ -116,7 +115,7 @@ def normalised(x: Any, w: Any) -> Any:
 def test_softmax_and_logsumexp_are_runs_that_end_where_another_axis_is_reduced(n: int, classes: int) -> None:
     compiled = assert_same(normalised, array((n, 8), 0), array((8, classes), 1))
     stats = compiled.stats()[0]
-    assert stats["fusion"] < 0.5 * stats["dead_code"]
+    assert stats["fusion"] < 0.5 * stats["dce"]
     for name in ("exp(", "max("):
         assert name not in compiled.text()
 

@@ -74,14 +74,15 @@ class Function:
         self._fallback = fallback
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
-            raise TypeError(f"function: passes must be a dict, as {{'same_calls': False}}, got {passes!r}")
+            raise TypeError(f"function: passes must be a dict, as {{'cse': False}}, got {passes!r}")
         if compile is not None and compile is not False and not isinstance(compile, str):
             raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
-        self._options = dict(passes or {})
-        if self._options:
-            from tape_compile.passes import check
+        self._options: dict[str, bool] = {}
+        if passes:
+            from tape_compile.passes import canonical
 
-            check(self._options)
+            self._options = canonical(passes)
+            self._settings["passes"] = self._options  # each instance's method warns of an old name no more
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         self._tells_order = tells_order(python)
@@ -397,20 +398,24 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """What passes do, for each trace.
+        """The effect of passes, for each trace.
 
         Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
         elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
         Passes that are left out are not in it.
         """
+        from tape_compile.passes import Statistics
+
         kept: list[Any] = [*self._compiled.all, *self._joints]
         return [
-            {
-                "traced": len(compiled.traced.instructions),
-                **compiled.effects,
-                "elements_traced": compiled.traced.elements,
-                "elements": compiled.source.program.elements,
-            }
+            Statistics(
+                {
+                    "traced": len(compiled.traced.instructions),
+                    **compiled.effects,
+                    "elements_traced": compiled.traced.elements,
+                    "elements": compiled.source.program.elements,
+                }
+            )
             for compiled in kept
         ]
 

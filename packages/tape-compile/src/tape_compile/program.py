@@ -1,16 +1,29 @@
-"""What a trace becomes: a straight line of calls."""
+"""The IR: a straight line of calls on raw arrays, which a trace becomes and passes rewrite.
+
+Values are numbers, each assigned once (SSA). `str(program)` prints a program as a jaxpr is printed; the grammar is in
+docs/write-a-pass.md and in `printing.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
 
+Raw: TypeAlias = Any
+"""An array of the wrapped library, or a Python number."""
+
+Argument: TypeAlias = object
+"""An argument of an instruction: a `Ref`, tuples and lists with such, or what is itself: a number, a shape, a dtype."""
+
+Out: TypeAlias = "int | tuple[Out, ...] | None"
+"""What an instruction gives: the number of a value, nested tuples of such, None for what nobody can refer to."""
+
 
 class Ref:
-    """Stands for a value in the arguments of an instruction."""
+    """A reference to a value in the arguments of an instruction."""
 
     __slots__ = ("id",)
 
@@ -28,11 +41,16 @@ class Ref:
 
 
 SHOWN = 0
-"""References to what may not be overwritten, and is replaced at the end of a run: the old value of a Variable."""
+"""The count in `Program.owned` of the old value of a Variable: it is never overwritten, and replaced after the run."""
 
 
-class Own:
-    """Stands for an array in `out=` that may be overwritten if nobody else holds it, which only a run can tell."""
+class IfExclusive:
+    """An array in `out=` that may be overwritten if nobody else refers to it, which is looked up in each run.
+
+    Attributes:
+        id: the number of the value.
+        references: how many references there are if it is so.
+    """
 
     __slots__ = ("id", "references")
 
@@ -41,7 +59,7 @@ class Own:
         self.references = references
 
     def __repr__(self) -> str:
-        return f"own %{self.id}"
+        return f"if_exclusive %{self.id}"
 
 
 class Place(NamedTuple):
@@ -53,7 +71,10 @@ class Place(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a value was while tracing: the class of its array, its shape and its dtype."""
+    """The class, shape and dtype that a value had while tracing; a Python number has shape () and no dtype.
+
+    A first axis of -1 has another length in each call: the value comes out of a loop.
+    """
 
     kind: type
     shape: tuple[int, ...]
@@ -61,23 +82,28 @@ class Spec(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """How many elements; negative where a length is not known."""
         size = 1
         for length in self.shape:
             size *= length
         return size
 
+    @property
+    def dtype_name(self) -> str:
+        """The dtype without its library: float32 for torch.float32; the class of a Python number."""
+        return self.kind.__name__ if self.dtype is None else str(self.dtype).rpartition(".")[2]
+
 
 class Instruction:
-    """A call of a function of raw arrays; see `tape_compile`.
+    """A call of a function of raw arrays.
 
     Attributes:
         name: of the op or operator.
         fn, args, kwargs: the call, values as `Ref`.
-        out: the numbers of what it gives.
+        out: the numbers of the results, as `fn` returns them.
         place: the user's line that led here.
-        effect: whether it does something besides.
-        inputs: the numbers of the values that it is given; as often as they are.
+        effect: whether it is called each time, in order, whatever becomes of its result.
+        inputs: the numbers of the values among the arguments, as often as they occur.
     """
 
     __slots__ = ("args", "effect", "fn", "inputs", "kwargs", "name", "out", "place")
@@ -88,7 +114,7 @@ class Instruction:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        out: Any,
+        out: Any,  # Out; callers know which of its kinds it is
         place: Place | None,
         effect: bool = False,
         inputs: Sequence[int] | None = None,
@@ -110,34 +136,35 @@ class Instruction:
 
     @property
     def outputs(self) -> list[int]:
-        """The numbers of the values that it gives."""
+        """The numbers of the results."""
         out = self.out
         return [out] if type(out) is int else list(_numbers(out))
 
-    def with_args(self, replaced: dict[int, int]) -> Instruction:
-        """The same call with other values for some."""
+    def substitute(self, replaced: Mapping[int, int]) -> Instruction:
+        """The same call with other values for those that are keys; itself where it has none of them."""
         if replaced.keys().isdisjoint(self.inputs):
             return self
-        args, kwargs = renamed(self.args, replaced), self.kwargs
+        args, kwargs = substitute(self.args, replaced), self.kwargs
         if kwargs:
-            kwargs = {name: renamed(value, replaced) for name, value in kwargs.items()}
+            kwargs = {name: substitute(value, replaced) for name, value in kwargs.items()}
         return Instruction(self.name, self.fn, args, kwargs, self.out, self.place, effect=self.effect)
 
     def __repr__(self) -> str:
-        given = ", ".join([*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())])
-        return f"{self.out} = {self.name}({given})"
+        from tape_compile.printing import instruction_line
+
+        return instruction_line(self, {})
 
 
-def _collect(values: Any, found: list[int]) -> None:
+def _collect(values: Iterable[Argument], found: list[int]) -> None:
     for value in values:
         kind = type(value)
         if kind is Ref:
-            found.append(value.id)
+            found.append(value.id)  # type: ignore[attr-defined]
         elif kind is tuple or kind is list:
-            _collect(value, found)
+            _collect(value, found)  # type: ignore[arg-type]
 
 
-def _numbers(out: Any) -> Iterator[int]:
+def _numbers(out: Iterable[Any]) -> Iterator[int]:
     for part in out:
         if type(part) is tuple:
             yield from _numbers(part)
@@ -145,33 +172,24 @@ def _numbers(out: Any) -> Iterator[int]:
             yield part
 
 
-def renamed(value: Any, replaced: dict[int, int]) -> Any:
-    """An argument with other values for some."""
+def substitute(value: Any, replaced: Mapping[int, int]) -> Any:
+    """An argument with other values for those that are keys."""
     kind = type(value)
     if kind is Ref:
         return Ref(replaced[value.id]) if value.id in replaced else value
     if kind is tuple:
-        return tuple([renamed(part, replaced) for part in value])
+        return tuple([substitute(part, replaced) for part in value])
     if kind is list:
-        return [renamed(part, replaced) for part in value]
+        return [substitute(part, replaced) for part in value]
     return value
 
 
-def filled(arg: Any, values: Mapping[int, Any]) -> Any:
-    """An argument with the values themselves in the place of their numbers."""
+def resolve(arg: Any, values: Mapping[int, Any]) -> Any:
+    """An argument with the values themselves in the place of references to them."""
     kind = type(arg)
     if kind is Ref:
         return values[arg.id]
-    return kind([filled(part, values) for part in arg]) if kind is tuple or kind is list else arg
-
-
-def renewed(instructions: Iterable[Instruction], replaced: dict[int, int]) -> Iterator[Instruction]:
-    """One after the other, with other values for those that are in `replaced` by then."""
-    are_as_they_were = replaced.keys().isdisjoint
-    for instruction in instructions:
-        if replaced and not are_as_they_were(instruction.inputs):
-            instruction = instruction.with_args(replaced)
-        yield instruction
+    return kind([resolve(part, values) for part in arg]) if kind is tuple or kind is list else arg
 
 
 def _distinct(values: Collection[Any]) -> list[Any]:
@@ -179,30 +197,46 @@ def _distinct(values: Collection[Any]) -> list[Any]:
     return list(dict(zip(map(id, values), values, strict=True)).values())
 
 
-def literal(value: Any) -> Any:
-    """What stands for an argument but for its values: that of two is the same where they differ in those alone."""
+def literal_key(value: Any) -> Any:
+    """A key of an argument without its values: equal for two arguments that differ in their values alone."""
     kind = type(value)
     if kind is int or value is None:
         return value
     if kind is Ref:
         return Ref
     if kind is tuple or kind is list:
-        return kind, *[literal(part) for part in value]
+        return kind, *[literal_key(part) for part in value]
     if kind is slice:
-        return kind, literal(value.start), literal(value.stop), literal(value.step)
+        return kind, literal_key(value.start), literal_key(value.stop), literal_key(value.step)
     if kind is float or kind is complex:
-        return kind, repr(value)  # 0.0 is not -0.0
+        return kind, repr(value)  # 0.0 is not -0.0, though they are equal; and NaN is NaN
     return kind, value
 
 
+def is_literal_number(value: Argument) -> TypeGuard[int | float]:
+    """Whether an argument is a Python int or float; a bool is none."""
+    return type(value) is float or type(value) is int
+
+
 class Program:
-    """A straight line of instructions; see `tape_compile`."""
+    """A straight line of instructions, with what goes in and comes out.
+
+    Attributes:
+        instructions: in order.
+        inputs: the numbers of the arrays of the arguments, then of those of Variables.
+        constants: by number the arrays that do not change.
+        outputs: the numbers of the arrays of the result, then of the new values of Variables.
+        specs: by number what each value was while tracing.
+        backend: of all arrays; None where there are several.
+        owned: inputs that nothing needs after the run: donated arguments, by the references that there are to each, and
+            old values of Variables, with `SHOWN`.
+    """
 
     def __init__(
         self,
         instructions: list[Instruction],
         inputs: list[int],
-        constants: dict[int, Any],
+        constants: dict[int, Raw],
         outputs: list[int],
         specs: dict[int, Spec],
         backend: Backend | None = None,
@@ -212,9 +246,7 @@ class Program:
         self.constants = constants
         self.outputs = outputs
         self.specs = specs
-        self.backend = backend  # of all arrays; None where there are several
-        # Inputs that nothing needs after the run: arguments that are donated, with how many references each has, and
-        # old values of Variables, with `SHOWN`.
+        self.backend = backend
         self.owned: dict[int, int] = {}
         self._distinct: list[Spec] | None = None
 
@@ -232,36 +264,43 @@ class Program:
 
     @property
     def largest(self) -> int:
-        """How many elements the largest value has, or had."""
+        """The number of elements of the largest value, also of one that is gone: a cheap bound for passes."""
         return max([spec.size for spec in self.distinct_specs], default=0)
 
     @property
     def elements(self) -> int:
-        """How many elements the arrays have that it makes: all results but those in memory that is there.
+        """The elements of all arrays that a run makes: all results but those in memory that is there.
 
-        Views count as if they were copies, and what is of another length in each call does not.
+        Views count as if they were copies, and a result of unknown length does not.
         """
         made = [instruction for instruction in self.instructions if "out" not in instruction.kwargs]
         return sum([max(0, self.specs[k].size) for instruction in made for k in instruction.outputs])
 
-    def replaced(
+    def replace(
         self,
         instructions: list[Instruction],
         outputs: list[int] | None = None,
-        constants: dict[int, Any] | None = None,
+        constants: dict[int, Raw] | None = None,
+        specs: dict[int, Spec] | None = None,
     ) -> Program:
-        """The program with other instructions, and other numbers for its results."""
+        """The program with other instructions and, where they are given, other results, constants and specs."""
         program = Program(
             instructions,
             self.inputs,
             self.constants if constants is None else constants,
             self.outputs if outputs is None else outputs,
-            self.specs,
+            self.specs if specs is None else specs,
             self.backend,
         )
-        program._distinct = self._distinct
+        program.owned = self.owned
+        if program.specs is self.specs:
+            program._distinct = self._distinct
         return program
 
+    def __str__(self) -> str:
+        from tape_compile.printing import program_text
+
+        return program_text(self)
+
     def __repr__(self) -> str:
-        lines = [f"inputs {self.inputs}", *map(repr, self.instructions), f"outputs {self.outputs}"]
-        return "\n".join(lines)
+        return f"<Program of {len(self.instructions)} instructions>"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_compile.codegen import outlining, source
+from tape_compile import thresholds
 
 
 def parts(f: Any) -> list[str]:
@@ -43,7 +43,7 @@ def test_the_turns_of_a_loop_are_one_function() -> None:
     assert len(parts(compiled)) >= 2  # there and back
     assert compiled.text().count("\n") < 250
     assert compiled.text().count("tanh(") < 10
-    assert compiled.stats()[0]["dead_code"] > 900
+    assert compiled.stats()[0]["dce"] > 900
 
 
 def test_values_that_differ_from_turn_to_turn_are_given() -> None:
@@ -89,10 +89,10 @@ STEPS: list[Callable[[list[Any], random.Random], Any]] = [
 @pytest.mark.parametrize("seed", range(60))
 def test_any_function_gives_what_it_gives_in_one_line(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Turns that are alike, nearly alike, and alike but for which values they are given.
-    monkeypatch.setattr(outlining, "LONG", 0)
-    monkeypatch.setattr(outlining, "LEAST", 2 + seed % 5)
+    monkeypatch.setattr(thresholds, "OUTLINE_MIN_PROGRAM", 0)
+    monkeypatch.setattr(thresholds, "OUTLINE_MIN_STRETCH", 2 + seed % 5)
     if seed % 2:
-        monkeypatch.setattr(source, "LONG", 0)
+        monkeypatch.setattr(thresholds, "RECYCLE_NAMES_MIN_PROGRAM", 0)
     choose = random.Random(seed)
     plans = [choose.random() for _ in range(2)]
     turns = [(choose.choice(plans), choose.randrange(2, 7), choose.random() < 0.2) for _ in range(12)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_compile.codegen import outlining, source
+from tape_compile import thresholds
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -46,7 +46,7 @@ def test_what_is_used_once_stands_where_it_is_used() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_expressions_have_the_parentheses_that_they_need(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
-        monkeypatch.setattr(source, "LONG", 0)
+        monkeypatch.setattr(thresholds, "RECYCLE_NAMES_MIN_PROGRAM", 0)
     choose = random.Random(seed)
 
     def grown(x: Any, depth: int, draw: random.Random) -> Any:
@@ -210,7 +210,7 @@ def test_a_failing_kernel_is_pointed_at_in_the_expression() -> None:
 
 
 def test_long_functions_use_names_again_and_let_go_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlining, "LONG", 1000)  # what comes again would be written once
+    monkeypatch.setattr(thresholds, "OUTLINE_MIN_PROGRAM", 1000)  # what comes again would be written once
 
     def f(x: Any) -> Any:
         for k in range(300):

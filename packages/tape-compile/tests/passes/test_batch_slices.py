@@ -46,7 +46,7 @@ def compiled_as(f: Callable[[Any], Any], **options: bool) -> Any:
     ("f", "name", "calls"), [(gates, "sigmoid(", (1, 3)), (rows, "exp(", (1, 2)), (of_two, "atan2(", (1, 2))]
 )
 def test_neighbours_are_one_call_with_the_same_bits(f: Callable[[Any], Any], name: str, calls: tuple[int, int]) -> None:
-    assert tuple([code(compiled_as(f, slices=slices)).count(name) for slices in (True, False)]) == calls
+    assert tuple([code(compiled_as(f, batch_slices=batched)).count(name) for batched in (True, False)]) == calls
 
 
 def test_calls_on_other_slices_stay() -> None:
@@ -65,7 +65,7 @@ def test_calls_on_other_slices_stay() -> None:
 
     for f in (gap, columns, results, others):
         assert code(compiled_as(f)).count("sin(") >= 2 - (f is others)
-    assert code(compiled_as(others, scalars=False)).count("0.0") == 2
+    assert code(compiled_as(others, scalars_to_arrays=False)).count("0.0") == 2
 
 
 def test_gradients_and_large_arrays() -> None:

@@ -26,7 +26,7 @@ def test_a_bias_in_a_loop_is_laid_out_once() -> None:
         h, u, b = draw(5, 7, seed=seed), draw(7, 7, seed=seed + 3), draw(7, seed=seed + 6)
         assert same(compiled(h, u, b, 6), recurrent(h, u, b, 6))
     assert compiled.text().count("broadcast_to(") == 1
-    as_it_was = tc.function(passes={"broadcasts": False})(recurrent)
+    as_it_was = tc.function(passes={"hoist_broadcasts": False})(recurrent)
     assert same(as_it_was(h, u, b, 6), recurrent(h, u, b, 6))
     assert "broadcast_to(" not in as_it_was.text()
 

@@ -53,6 +53,6 @@ def test_a_mean_ends_a_run_of_elementwise_calls() -> None:
 
 
 def test_it_can_be_left_out() -> None:
-    compiled = tc.function(passes={"expansion": False})(losses)
+    compiled = tc.function(passes={"lower_kernels": False})(losses)
     compiled(tc.ones((8, 4)), tc.asarray([0, 1, 2, 3, 0, 1, 2, 3]))
     assert "cross_entropy(" in compiled.text()

@@ -52,7 +52,7 @@ def test_parts_are_put_together_with_the_same_bits(f: Callable[[Any], Any], name
             with np.errstate(all="ignore"):
                 assert same(compiled(x), eager(x), any_nan=True)
     assert f"{name}(" in compiled.text()
-    plain = tc.function(passes={"scatters": False})(eager)
+    plain = tc.function(passes={"merge_scatters": False})(eager)
     plain(tc.asarray(ZEROS))
     assert compiled.text().count("scatter(") + 1 < plain.text().count("scatter(")
 

@@ -36,7 +36,7 @@ def test_literals_are_constants() -> None:
         return x * 0.1 + 0.1, x - 0.1
 
     x = tc.asarray(np.ones(5, np.float32), backend="numpy")
-    compiled, left_out = tc.function(f), tc.function(passes={"scalars": False})(f)
+    compiled, left_out = tc.function(f), tc.function(passes={"scalars_to_arrays": False})(f)
     assert_same(compiled, f, x)
     assert_same(left_out, f, x)
     shown, as_it_was = (

@@ -20,7 +20,7 @@ def test_there_and_back_is_nothing() -> None:
 
     compiled = tc.function(f)
     assert_same(compiled(draw(3, 4)), f(draw(3, 4)))
-    assert compiled.stats()[0]["dead_code"] == 1
+    assert compiled.stats()[0]["dce"] == 1
 
 
 def test_two_views_are_one() -> None:
@@ -34,7 +34,7 @@ def test_two_views_are_one() -> None:
     for x in (draw(2, 3, 4), draw(2, 3, 4, seed=1)):
         for found, expected in zip(compiled(x), f(x), strict=True):
             assert_same(found, expected)
-    assert compiled.stats()[0]["dead_code"] == 4  # `b` takes two, and the others one each
+    assert compiled.stats()[0]["dce"] == 4  # `b` takes two, and the others one each
 
 
 def test_what_takes_a_part_or_copies_stays() -> None:

@@ -122,22 +122,22 @@ def test_an_embedding_of_which_only_the_gradient_is_used_refuses_what_is_out_of_
 def test_two_equal_checks_are_one() -> None:
     compiled = tc.function(lambda i: (tc.take(tc.asarray(X), i, axis=0), tc.take(tc.asarray(X), i, axis=0), i + 1)[2])
     compiled(tc.asarray([0, 1]))
-    assert compiled.stats()[0]["reuse"] == 2
+    assert compiled.stats()[0]["in_place"] == 2
 
 
 def test_what_is_total_goes_with_its_result() -> None:
     compiled = tc.function(lambda a: (a @ a, tc.sum(a[1:], axis=0), a**2, a * 2)[3])
     compiled(tc.ones((3, 3)))
-    assert compiled.stats()[0]["reuse"] == 1
+    assert compiled.stats()[0]["in_place"] == 1
 
 
 @pytest.mark.parametrize("operate", [operator.pow, operator.floordiv, operator.mod])
 def test_integers_are_kept_and_floats_are_not(operate: Callable[..., Any]) -> None:
     compiled = tc.function(lambda a, b: (operate(a, b), a + b)[1], retrace="allow")
     compiled(tc.asarray([1.0, 2.0]), tc.asarray([1.0, 2.0]))
-    assert compiled.stats()[0]["reuse"] == 1
+    assert compiled.stats()[0]["in_place"] == 1
     compiled(tc.asarray([1, 2]), tc.asarray([1, 2]))
-    assert sorted(s["reuse"] for s in compiled.stats()) == [1, 2]
+    assert sorted(s["in_place"] for s in compiled.stats()) == [1, 2]
 
 
 def test_an_op_of_another_package_is_taken_to_refuse_values() -> None:

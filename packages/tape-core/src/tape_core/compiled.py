@@ -97,7 +97,7 @@ def function(
             which rounds in its own ways, and `"cudagraph"`. By default it is the one that the environment variable
             `TAPE_COMPILER` names, or else Python code, and on CUDA a graph for many kernels of small arrays. A name
             that no package provides is an error of the first call.
-        passes: passes that are to be left out, as `{"same_calls": False}`; see `Function.stats`. And
+        passes: passes that are to be left out, as `{"cse": False}`; see `Function.stats`. And
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.
         max_traces: how many traces are kept, by default 256, and as many for calls in tapes' blocks; the one that was

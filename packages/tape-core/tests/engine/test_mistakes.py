@@ -328,8 +328,8 @@ def test_a_device_without_a_number_is_the_first_of_its_kind(asked, found):
 
 
 def test_options_of_a_compiled_function_are_checked_when_it_is_made():
-    with pytest.raises(ValueError, match=r"function: there is no pass 'same_call'; did you mean 'same_calls'\?"):
-        tc.function(_cube, passes={"same_call": False})
+    with pytest.raises(ValueError, match=r"function: there is no pass 'fuse'; did you mean 'fusion'\?"):
+        tc.function(_cube, passes={"fuse": False})
     with pytest.raises(TypeError, match=r"passes\['fusion'\] must be True or False; got 'no'"):
         tc.function(passes={"fusion": "no"})(_cube)
     with pytest.raises(TypeError, match="compile must be the name of a compiler"):

@@ -243,7 +243,7 @@ def test_the_method_of_an_assignment_may_be_called() -> None:
     [tc.flip, lambda v: v[::-1] * 1.0, lambda v: tc.reshape(tc.reshape(v, (2, -1)).T, (-1,))],
     ids=["flip", "slice", "reshape"],
 )
-@pytest.mark.parametrize("off", [(), ("reuse",), ("early",), ("fusion",)], ids=str)
+@pytest.mark.parametrize("off", [(), ("in_place",), ("schedule_updates",), ("fusion",)], ids=str)
 def test_a_run_writes_over_old_values_and_results_of_its_own_at_once(view: Any, off: tuple[str, ...]) -> None:
     n = 100_000
     start = [tc.default_rng(k).normal((n,)) for k in range(3)]

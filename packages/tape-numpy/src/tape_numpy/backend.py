@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from tape_core import DType
@@ -17,6 +17,9 @@ from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
 from tape_numpy.special import special_kernels
 from tape_numpy.thresholds import COMPARE_BYTES_MAX_ELEMENTS, PARTIAL_BLOCK, STRIDED_COPY_MAX_RATIO, UPDATE_BLOCK
+
+if TYPE_CHECKING:
+    from tape_numpy.compiler.support import NumPySupport
 
 # From Python 3.14 on, and without the GIL, references exist that the count does not show: a local variable may hold a
 # borrowed one. Then no array is ever taken to be exclusive.
@@ -133,11 +136,11 @@ class NumPyBackend(Backend):
         return str(array.astype(np.float32) if array.dtype.kind == "V" else array)
 
     @property
-    def compiler(self) -> Any:
-        """Blocks that stay in the cache, divided among threads."""
-        from tape_numpy.compiler import blocks
+    def compiler_support(self) -> NumPySupport:
+        """Lowered kernels, calls with `out=`, and blocks that stay in the cache, divided among threads."""
+        from tape_numpy.compiler.support import SUPPORT
 
-        return blocks
+        return SUPPORT
 
     def devices(self) -> tuple[str, ...]:
         """Return NumPy's only device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat.torch as namespace
 import torch
@@ -16,6 +16,9 @@ from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
+
+if TYPE_CHECKING:
+    from tape_torch.blocks import TorchSupport
 
 # Whether reference counts tell if anybody else holds a tensor. From Python 3.14 on, and without the GIL, they do not:
 # some references are not counted. PyTorch's own counts are private functions, which may disappear.
@@ -124,11 +127,11 @@ class TorchBackend(Backend):
         return array.resolve_conj().resolve_neg().numpy()
 
     @property
-    def compiler(self) -> Any:
-        """The module that fuses elementwise calls into blocks that stay in the cache."""
-        from tape_torch import blocks
+    def compiler_support(self) -> TorchSupport:
+        """Calls with `out=`, and on the CPU blocks that stay in the cache."""
+        from tape_torch.blocks import SUPPORT
 
-        return blocks
+        return SUPPORT
 
     # -- memory of a backward pass
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
-from tape_compile.extend import Instruction, Ref, Spec
+from tape_compile.extend import Argument, Instruction, LibrarySupport, Raw, Ref, Role, Specs
 from tape_core.support import generated, identifier
 
 from tape_torch.kernels import KERNELS
@@ -23,7 +23,6 @@ from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 if TYPE_CHECKING:
     from tape_compile.extend import Group
 
-__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
 
 _FLOATS = frozenset({torch.float32, torch.float64})
 # Functions that are fused -> PyTorch's function with `out=`.
@@ -37,26 +36,6 @@ _WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
 _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 
 _files = count()
-
-Specs: TypeAlias = Mapping[int, Spec]
-"""The shapes and dtypes of a program's values, by their ids."""
-
-
-def expansion(fn: Callable[..., Any]) -> None:
-    """Return None: no kernel is lowered to simpler ones."""
-    return
-
-
-def axes_in_rows(fn: Callable[..., Any]) -> None:
-    """Return None: no kernel is known to work line by line."""
-
-
-def full(instruction: Instruction) -> None:
-    """Return None: PyTorch takes numbers as fast as arrays of them."""
-
-
-def scalar(instruction: Instruction, specs: Specs) -> None:
-    """Return None: PyTorch converts numbers to tensors itself."""
 
 
 def _is_known(instruction: Instruction) -> bool:
@@ -72,12 +51,6 @@ def _is_known(instruction: Instruction) -> bool:
     return known and all([type(arg) in (Ref, int, float) for arg in args])
 
 
-def role(instruction: Instruction, specs: Specs, group: Group | None) -> str | None:
-    """Return "each" for an elementwise instruction of the group's shape that can be fused, else None."""
-    has_shape = group is None or specs[instruction.out].shape == group.shape
-    return "each" if has_shape and _can_fuse(instruction, specs) else None
-
-
 def _can_fuse(instruction: Instruction, specs: Specs) -> bool:
     spec = specs[instruction.out]
     if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
@@ -86,23 +59,6 @@ def _can_fuse(instruction: Instruction, specs: Specs) -> bool:
     if first != spec:
         return False
     return all([s == spec or (s.kind is float or (s.shape == () and s.dtype is spec.dtype)) for s in others])
-
-
-def gives_new(instruction: Instruction, specs: Specs) -> bool:
-    """Return whether the result is a tensor with memory of its own, and no argument is kept."""
-    return type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
-
-
-def into(instruction: Instruction) -> tuple[Any, list[Any]] | None:
-    """Return the function with `out=` of an elementwise instruction, and its arguments; None if it has none."""
-    if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:
-        return None
-    return _OUT_VARIANTS[instruction.fn], list(instruction.args)
-
-
-def fused(group: Group) -> Callable[..., Any]:
-    """Return a function that computes a group's outputs from its inputs."""
-    return _Blocks(group, {})
 
 
 class _Blocks:
@@ -203,3 +159,28 @@ def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
     for key, part in zip(keys, parts, strict=True):
         out[key] += part
     return out
+
+
+class TorchSupport(LibrarySupport):
+    """Calls with `out=`, and functions that take large tensors block by block."""
+
+    joined = staticmethod(joined)
+    placed = staticmethod(placed)
+
+    def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
+        has_shape = group is None or specs[instruction.out].shape == group.shape
+        return "each" if has_shape and _can_fuse(instruction, specs) else None
+
+    def fused(self, group: Group) -> _Blocks:
+        return _Blocks(group, {})
+
+    def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
+        return type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
+
+    def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
+        if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:
+            return None
+        return _OUT_VARIANTS[instruction.fn], list(instruction.args)
+
+
+SUPPORT = TorchSupport()

@@ -23,10 +23,6 @@ from tape_compile.program import Program
 from tape_compile.results import given_back, noted
 from tape_compile.tracer.trace import Trace
 
-# What a compiler gets does without these: it fuses calls itself, and sees arrays of its own.
-_THE_LIBRARYS = dict.fromkeys(("fusion", "reuse"), False)
-# Passes for speed, which make more code of less.
-_NOT_EXPORTED = ("inlining", "expansion", "broadcasts", "fusion", "scalars")
 _ANY = Backend("several", None)
 _UNSUPPORTED = {
     EFFECTS: "is for what depends on its inputs alone, and the function calls {}: draw random numbers outside, and "
@@ -89,9 +85,7 @@ class Compiled:
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
         compiler: Compiler | None = None if how is None else compilers.load(how)
-        self.program, self.effects = passes.run(
-            self.traced, {**options, **_THE_LIBRARYS} if compiler is not None and compiler.fuses else options
-        )
+        self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._compiled(name, how, compiler, trace)
@@ -142,7 +136,7 @@ class Compiled:
             if offered is not None:
                 if self.program.owned and compiler.fuses:
                     # What is planned to be overwritten is not for a compiler that plans memory itself.
-                    program, _ = passes.run(self.traced, {**self.options, **_THE_LIBRARYS})
+                    program, _ = passes.run(self.traced, self.options, _without(compiler))
                     offered = compiler.offer(program, Source(program, name).run, examples)
                 return run if offered is None else offered
         return run
@@ -152,7 +146,8 @@ class Compiled:
         from tape_compile.export.export import exported
         from tape_compile.export.linker import ExportError
 
-        traced, held = self.traced.replaced(self.traced.instructions), self.variables  # what callers give is theirs
+        traced, held = self.traced.replace(self.traced.instructions), self.variables
+        traced.owned = {}  # what callers of the file give it is theirs
         n = len(traced.inputs) - len(held)
         if variables == "constants":
             if self.assigned:
@@ -162,9 +157,9 @@ class Compiled:
                 )
             arrays = [v._array if v.backend is None else v.backend.library.asarray(v._array, copy=True) for v in held]
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
-            traced, held = traced.replaced(traced.instructions, constants={**traced.constants, **values}), []
+            traced, held = traced.replace(traced.instructions, constants={**traced.constants, **values}), []
             traced.inputs = traced.inputs[:n]
-        program, _ = passes.run(traced, {**self.options, **dict.fromkeys(_NOT_EXPORTED, False)})
+        program, _ = passes.run(traced, self.options, passes.NOT_EXPORTED)
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
         for variable, what in zip(held, shown[n:], strict=True):
@@ -283,3 +278,8 @@ def _deciding(program: Program) -> set[str]:
         if parts := getattr(instruction.fn, "parts", None):
             found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])
     return found
+
+
+def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:
+    """The stages that are not for code that a compiler gets."""
+    return passes.NOT_FOR_LIBRARY_COMPILERS if compiler is not None and compiler.fuses else frozenset()

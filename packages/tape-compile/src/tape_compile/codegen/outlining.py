@@ -11,11 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from tape_compile.program import Instruction, Program, Ref, Spec, literal
-
-LONG = 1 << 8  # instructions: fewer are written as they are
-LEAST = 32  # instructions of a stretch: a call of a function takes as long as one or two of them
-LARGE = 1 << 12  # elements: an array that is given to a function lives until it returns
+from tape_compile import thresholds
+from tape_compile.program import Instruction, Program, Ref, Spec, literal_key
 
 Stretch = tuple[int, int]
 """From which instruction on, up to which."""
@@ -24,7 +21,7 @@ Stretch = tuple[int, int]
 def outlined(program: Program) -> tuple[Program, list[Program]]:
     """A program in which stretches that are alike are calls, whose `fn` are programs; and these programs."""
     instructions = program.instructions
-    if len(instructions) <= LONG or program.largest >= LARGE:
+    if len(instructions) <= thresholds.OUTLINE_MIN_PROGRAM or program.largest >= thresholds.OUTLINE_MAX_ELEMENTS:
         return program, []
     codes, numbers = _codes(instructions)
     groups: dict[Any, list[tuple[int, Shape]]] = {}
@@ -49,7 +46,7 @@ def outlined(program: Program) -> tuple[Program, list[Program]]:
     while at < len(instructions):
         at, instruction = calls.get(at) or (at + 1, instructions[at])
         kept.append(instruction)
-    return program.replaced(kept), made
+    return program.replace(kept), made
 
 
 class Shape:
@@ -102,7 +99,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
                     numbers[at] = found
             key = instruction.fn, id(instruction.place), kinds
             if instruction.kwargs:
-                key = key, *[(name, literal(value)) for name, value in instruction.kwargs.items()]
+                key = key, *[(name, literal_key(value)) for name, value in instruction.kwargs.items()]
         try:
             codes.append(known.setdefault(key, at))
         except TypeError:  # it cannot be told what is the same
@@ -111,7 +108,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
 
 
 def _without(value: Any, found: list[int]) -> Any:
-    """As `literal`, but for whole numbers, which are noted."""
+    """As `literal_key`, but for whole numbers, which are noted."""
     kind = type(value)
     if kind is int:
         found.append(value)
@@ -120,7 +117,7 @@ def _without(value: Any, found: list[int]) -> Any:
         return kind, *[_without(part, found) for part in value]
     if kind is slice:
         return kind, _without(value.start, found), _without(value.stop, found), _without(value.step, found)
-    return literal(value)
+    return literal_key(value)
 
 
 def _with(value: Any, numbers: Iterator[Any]) -> Any:
@@ -137,16 +134,17 @@ def _with(value: Any, numbers: Iterator[Any]) -> Any:
 
 def _alike(codes: list[int]) -> list[tuple[Stretch, int]]:
     """Stretches of the same codes: the first of each kind, and where each begins; none has a part of another in it."""
+    least = thresholds.OUTLINE_MIN_STRETCH
     first: dict[tuple[int, ...], int] = {}  # by how it begins
     kinds: dict[tuple[int, ...], Stretch] = {}
     found: list[tuple[Stretch, int]] = []
     taken = bytearray(len(codes))
     at = 0
-    while at + LEAST <= len(codes):
-        begin = tuple(codes[at : at + LEAST])
+    while at + least <= len(codes):
+        begin = tuple(codes[at : at + least])
         start, stop = kinds.get(begin) or (first.setdefault(begin, at), 0)
-        if not stop and start + LEAST <= at:  # the first that is like an earlier one: as far as both go
-            stop = start + LEAST
+        if not stop and start + least <= at:  # the first that is like an earlier one: as far as both go
+            stop = start + least
             while stop < at and at + stop - start < len(codes) and codes[stop] == codes[at + stop - start]:
                 stop += 1
             kinds[begin] = start, stop
@@ -179,7 +177,7 @@ def _called(
     largest = max(program.specs)
     names = {n: largest + at for at, n in enumerate(differ, 1)}
     numbers = iter([Ref(names[n]) if n in names else number for n, number in enumerate(shape.numbers)])
-    body = program.replaced(
+    body = program.replace(
         [_numbered(instruction, numbers) for instruction in program.instructions[start : start + length]],
         [shape.made[n] for n in needed],
         {k: program.constants[k] for k in fixed},

@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 
 from tape_core.support import Lines, generated, identifier, one_line
 
+from tape_compile import thresholds
 from tape_compile.codegen.outlining import outlined
 from tape_compile.failures import SOURCE
-from tape_compile.program import Instruction, Own, Place, Program, Ref
+from tape_compile.program import IfExclusive, Instruction, Place, Program, Ref
 from tape_compile.tracer.traced_array import Method
 
 N = TypeVar("N", bound=ast.AST)
@@ -43,13 +44,7 @@ _PREFIX: dict[Any, ast.unaryop] = {
 }  # fmt: skip
 _BUILTINS = frozenset({"abs", "slice"})  # of Python's, which the source calls by these names
 _LOAD, _STORE, _DEL, _MINUS, _IS_NOT = ast.Load(), ast.Store(), ast.Del(), ast.USub(), ast.IsNot()
-_LARGE = 32  # elements: arrays from this size on are let go of where they are needed last, so that the next is in cache
-LONG = 1 << 8  # instructions: with more, names are used again, which Python compiles faster, and runs faster
-_LARGE_IN_LONG = 1 << 9  # elements: there, what is smaller is let go of when its name is used again
-_HUGE = 1 << 12  # elements: an array of this size is let go of at once, not at the end of an expression
-_SWAPPED = 1 << 14  # elements: 256 KiB of complex128, from which on NumPy computes `a * temporary` as `temporary * a`
 _TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
-_WIDTH = 96  # of a line in which an expression stands in another one
 
 _files = count()
 
@@ -199,7 +194,8 @@ class _Function:
         self._at = 0  # the place of the instruction that is written
         self.names = names
         self._waiting: dict[int, tuple[Expression, list[int]]] = {}  # of values that are used once, in order
-        self._free: list[str] | None = [] if len(program.instructions) > LONG else None  # names to be used again
+        recycles = len(program.instructions) > thresholds.RECYCLE_NAMES_MIN_PROGRAM
+        self._free: list[str] | None = [] if recycles else None  # names to be used again
         self._sizes: dict[int, int] = {}  # by specs, of which many values share one
         self._values = {k: f"c{k}" for k in program.constants}
         self._parameters = parameters
@@ -222,7 +218,11 @@ class _Function:
     def _write_body(self) -> None:
         program, waiting, values = self.program, self._waiting, self._values
         uses = Uses(program)
-        huge = {k for k in program.specs if self._is_large(k, _HUGE)} if program.largest >= _HUGE else None
+        huge = (
+            {k for k in program.specs if self._is_large(k, thresholds.DELETE_AT_ONCE_MIN_ELEMENTS)}
+            if program.largest >= thresholds.DELETE_AT_ONCE_MIN_ELEMENTS
+            else None
+        )
         counts, ends = uses.counts, uses.ends
         inputs = [values[k] for k in program.inputs]
         if inputs and self._parameters is None:
@@ -326,7 +326,7 @@ class _Function:
     def _let_go(self, dying: Iterable[int]) -> list[str]:
         """The names of those values that are large; where names are used again, these are free now."""
         values, free = self._values, self._free
-        least = _LARGE if free is None else _LARGE_IN_LONG
+        least = thresholds.DELETE_MIN_ELEMENTS if free is None else thresholds.DELETE_MIN_ELEMENTS_RECYCLED
         if free is not None:
             fixed = () if self._parameters is None else self.program.inputs
             free += [values[k] for k in dying if k not in fixed]
@@ -345,7 +345,11 @@ class _Function:
         It computes in the memory of large temporaries, and makes those the first factor. The last bits of complex
         products depend on the order where the processor multiplies and adds in one instruction.
         """
-        if type(factor) is not Ref or factor.id not in self._waiting or not self._is_large(factor.id, _SWAPPED):
+        if (
+            type(factor) is not Ref
+            or factor.id not in self._waiting
+            or not self._is_large(factor.id, thresholds.SWAPPED_MIN_ELEMENTS)
+        ):
             return False
         return "complex" in str(self.program.specs[factor.id].dtype)
 
@@ -366,7 +370,7 @@ class _Function:
         made = self._call(instruction)
         if not nested:
             return made, dying
-        if made[2] > _WIDTH:
+        if made[2] > thresholds.NEST_MAX_WIDTH:
             self._flush()
             return self._call(instruction), dying
         dying = [k for k in dying if k not in nested]
@@ -496,7 +500,7 @@ class _Function:
         """What a call may overwrite: an array if nobody else holds it, which is looked up in each run."""
         if type(target) is tuple:
             return self._tuple([self._owned(part) for part in target])
-        if type(target) is not Own:  # a value of the program's own, or nothing
+        if type(target) is not IfExclusive:  # a value of the program's own, or nothing
             return self._argument(target)
         name = self._values[target.id]
         self.names.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
@@ -565,7 +569,7 @@ def _definition(name: str, inputs: list[str], body: list[ast.stmt], line: int) -
 
 def _is_own(value: Any) -> bool:
     """Whether an argument, or a part of it, is what only a run can tell."""
-    return type(value) is Own or (type(value) is tuple and any([type(part) is Own for part in value]))
+    return type(value) is IfExclusive or (type(value) is tuple and any([type(part) is IfExclusive for part in value]))
 
 
 def instruction_outputs(out: Any) -> list[int]:

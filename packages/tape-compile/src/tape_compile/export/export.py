@@ -169,7 +169,7 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
     linker.imports.add("functools")
     made = []
     for part in flow.parts:
-        program, _ = passes.run(part.traced, {"fusion": False})
+        program, _ = passes.run(part.traced, {}, frozenset({"fusion"}))
         source = Source(program, part.name)
         # A function that makes it, so that its names are its own.
         names = list(_names(program, source, linker, beside))

@@ -1,40 +1,46 @@
-"""Slices: an elementwise call for each of several slices of an array is one call, and slices of that."""
+"""Batching of slices: elementwise calls on several slices of an array become one call, and slices of its result."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeAlias
 
-from tape_compile.passes.dce import dead_code
+from tape_compile import thresholds
+from tape_compile.library import Specs, support_of
+from tape_compile.passes.dce import dce
 from tape_compile.passes.merge_scatters import box_of, is_plain
-from tape_compile.program import Instruction, Program, Ref, Spec
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Instruction, Place, Program, Raw, Ref, Spec
 
-LARGE = 1 << 12  # elements: of larger arrays the calls themselves take the time
 _NUMBERS = (bool, int, float, complex)
-View = tuple[Any, int, int]
-"""A slice along the first axis: of an array by its number, or of the call of a group; from where to where."""
+Base: TypeAlias = "int | _Group"
+"""What is sliced: a value by its number, or the result of the one call that will be there for a group."""
+View: TypeAlias = tuple[Base, int, int]
+"""A slice along the first axis: of which base, from where, to where."""
 
 
 class _Group:
-    """Calls that are the same but for the slices that they are of.
+    """Calls that differ in nothing but the slices that they are given.
 
     Attributes:
-        key: what they have in common; members: by what a call gives, where its slices start and stop.
-        ends: from where to where they go together.
-        valid: whether one call is to do for all; whole: its result, once it is there.
+        key: the function, then for each argument the base that is sliced, or the number.
+        members: by the result of a call, where its slices start and stop.
+        ends: where all of them together start and stop.
+        valid: whether one call replaces them; whole: its result, once it is there.
     """
 
     __slots__ = ("ends", "key", "members", "valid", "whole")
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: tuple[Any, ...]) -> None:
         self.key = key
         self.members: dict[int, tuple[int, int]] = {}
         self.ends = (0, 0)
         self.valid = False
         self.whole: Ref | None = None
 
-    def fits(self, specs: dict[int, Spec]) -> bool:
-        """Whether they follow each other without gaps, and are of small arrays that are there."""
+    def can_be_one(self, specs: Specs) -> bool:
+        """Whether the slices follow each other without gaps, in small arrays that are there."""
         places = sorted(self.members.values())
         first = last = places[0][0]
         for start, stop in places:
@@ -45,28 +51,30 @@ class _Group:
         for base in self.key[1:]:
             if type(base) is _Group and not (base.valid and base.ends[0] <= first and last <= base.ends[1]):
                 return False
-        rows = specs[next(iter(self.members))]
-        return rows.size // rows.shape[0] * (last - first) <= LARGE  # all have rows of one shape
+        rows = specs[next(iter(self.members))]  # of one shape in all
+        return rows.size // rows.shape[0] * (last - first) <= thresholds.BATCH_SLICES_MAX_ELEMENTS
 
 
-def slices(program: Program) -> Program:
-    """The program in which elementwise calls on neighbouring slices along the first axis are one call each.
+# The slices themselves are equal calls only after CSE.
+@pass_(stage="exact", after=["dce"])
+def batch_slices(program: Program) -> Program:
+    """Make elementwise calls on neighbouring slices along the first axis one call, where the library allows it.
 
-    Where the backend says that an element's result does not depend on where in an array it is.
+    A recurrent cell does so for its gates, which are slices of one product.
     """
-    compiler = None if program.backend is None else program.backend.compiler
-    if not getattr(compiler, "SLICES_ARE_ALIKE", False) or program.largest < 2:
+    support = support_of(program)
+    if support is None or not support.slices_are_alike or program.largest < 2:
         return program
     member_of = _members(program)
     if not member_of:
         return program
     specs, new = dict(program.specs), max(program.specs)
     cut: dict[View, Ref] = {}
-    rows: dict[tuple[int, int], slice] = {}  # keys, one for each part: thousands are alike
+    keys: dict[tuple[int, int], slice] = {}  # one object for thousands of equal ones
     kept: list[Instruction] = []
 
-    def add(name: str, fn: Any, args: tuple[Any, ...], n: int, like: int, place: Any) -> Ref:
-        """One more call, of a result with so many rows."""
+    def add(name: str, fn: Callable[..., Raw], args: tuple[Any, ...], n: int, like: int, place: Place | None) -> Ref:
+        """One more call, whose result has so many rows, like those of a value."""
         nonlocal new
         new += 1
         spec = specs[like]
@@ -74,10 +82,10 @@ def slices(program: Program) -> Program:
         kept.append(Instruction(name, fn, args, {}, new, place))
         return Ref(new)
 
-    def operand(base: Any, first: int, last: int, place: Any) -> Ref:
-        """What all slices of one operand are together."""
-        whole, offset = (base.whole, base.ends[0]) if type(base) is _Group else (Ref(base), 0)
-        assert whole is not None  # groups that others are of come first
+    def operand(base: Base, first: int, last: int, place: Place | None) -> Ref:
+        """All slices of one operand together: the whole base, or one slice of it."""
+        whole, offset = (base.whole, base.ends[0]) if isinstance(base, _Group) else (Ref(base), 0)
+        assert whole is not None  # a group comes before those that slice its result
         k, start, stop = whole.id, first - offset, last - offset
         if start == 0 and stop == specs[k].shape[0]:
             return whole
@@ -101,18 +109,18 @@ def slices(program: Program) -> Program:
             group.whole = add(instruction.name, instruction.fn, args, last - first, out, place)
         start, stop = group.members[out]
         start, stop = start - first, stop - first
-        key = rows.get((start, stop)) or rows.setdefault((start, stop), slice(start, stop))
+        key = keys.get((start, stop)) or keys.setdefault((start, stop), slice(start, stop))
         kept.append(Instruction("getitem", operator.getitem, (group.whole, key), {}, out, place))
-    return dead_code(Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend))
+    return dce(program.replace(kept, specs=specs))
 
 
 def _members(program: Program) -> dict[int, _Group]:
-    """The groups of calls for which one is to do, by what the calls give."""
+    """By the result of a call its group, for groups that one call can replace."""
     from tape_core.extend import registry  # ops are there when something runs
 
     specs, results = program.specs, set(program.outputs)
     views: dict[int, View] = {}
-    groups: dict[Any, _Group] = {}
+    groups: dict[Hashable, _Group] = {}
     for instruction in program.instructions:
         if instruction.fn is operator.getitem and instruction.name == "getitem":
             view = _view(instruction, specs) if is_plain(instruction) else None
@@ -120,7 +128,7 @@ def _members(program: Program) -> dict[int, _Group]:
                 views[instruction.out] = view
             continue
         for k in instruction.inputs:
-            if k not in views:  # so it is of nearly all
+            if k not in views:  # nearly always
                 break
         else:
             out = instruction.out
@@ -133,22 +141,24 @@ def _members(program: Program) -> dict[int, _Group]:
             key, start, stop = found
             try:
                 group = groups.get(key)
-            except TypeError:  # it cannot be told what is the same
+            except TypeError:  # a function without a hash
                 continue
             if group is None:
                 group = groups[key] = _Group(key)
             group.members[out] = start, stop
             views[out] = group, start, stop
     several = [group for group in groups.values() if len(group.members) > 1]
-    for group in several:  # those that others are of come first
-        group.valid = group.fits(specs)
+    for group in several:  # in order: whether a group is valid depends on those whose results it slices
+        group.valid = group.can_be_one(specs)
     return {out: group for group in several if group.valid for out in group.members}
 
 
-def _of_slices(instruction: Instruction, views: dict[int, View], specs: dict[int, Spec]) -> tuple[Any, int, int] | None:
-    """What a call has in common with those of other slices, and from where to where all arrays in it are slices.
+def _of_slices(
+    instruction: Instruction, views: dict[int, View], specs: Specs
+) -> tuple[tuple[Any, ...], int, int] | None:
+    """The key of a call's group, and where the slices among its arguments start and stop; None for other calls.
 
-    Those have the shape of its result. A number is in a tuple, with its kind and sign.
+    The slices have the shape of the result. A number stands in the key in a tuple, with its kind and sign.
     """
     place, shape = None, specs[instruction.out].shape
     key: list[Any] = [instruction.fn]
@@ -167,8 +177,8 @@ def _of_slices(instruction: Instruction, views: dict[int, View], specs: dict[int
     return None if place is None else (tuple(key), *place)
 
 
-def _view(instruction: Instruction, specs: dict[int, Spec]) -> View | None:
-    """What a call of `getitem` gives, if that is a slice along the first axis."""
+def _view(instruction: Instruction, specs: Specs) -> View | None:
+    """The slice along the first axis that a call of `getitem` gives; None where it gives another view."""
     array, key = instruction.args
     shape = specs[array.id].shape if type(array) is Ref else ()
     if not shape or shape[1:] != specs[instruction.out].shape[1:]:

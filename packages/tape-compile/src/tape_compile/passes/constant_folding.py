@@ -1,21 +1,22 @@
-"""Constants: what depends on nothing but them is computed once."""
+"""Constant folding: calls of constants alone are evaluated once."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
-from tape_compile.program import Instruction, Program, filled
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Instruction, Out, Program, Raw, resolve
 
 
-def constants(program: Program) -> Program:
-    """The program with the values of what is the same in each call, as further constants."""
+@pass_(stage="exact")
+def constant_folding(program: Program) -> Program:
+    """Evaluate calls that depend on nothing but constants, and make their results constants."""
     found = dict(program.constants)
     kept = []
-    # What is infinite or NaN was warned of while tracing.
+    # Of what is infinite or NaN the run that was traced has warned.
     with nullcontext() if program.backend is None else program.backend.quiet():
         for instruction in program.instructions:
-            for k in instruction.inputs:
+            for k in instruction.inputs:  # a loop of Python's is faster than `issuperset`: nearly all end at the first
                 if k not in found:
                     kept.append(instruction)
                     break
@@ -23,18 +24,18 @@ def constants(program: Program) -> Program:
                 if instruction.effect:
                     kept.append(instruction)
                 else:
-                    _store(instruction.out, _value(instruction, found), found)
-    return program if len(kept) == len(program.instructions) else program.replaced(kept, constants=found)
+                    _store(instruction.out, _evaluate(instruction, found), found)
+    return program if len(kept) == len(program.instructions) else program.replace(kept, constants=found)
 
 
-def _value(instruction: Instruction, known: dict[int, Any]) -> Any:
-    args = filled(instruction.args, known)
-    return instruction.fn(*args, **{name: filled(arg, known) for name, arg in instruction.kwargs.items()})
+def _evaluate(instruction: Instruction, known: dict[int, Raw]) -> Raw:
+    args = resolve(instruction.args, known)
+    return instruction.fn(*args, **{name: resolve(arg, known) for name, arg in instruction.kwargs.items()})
 
 
-def _store(out: Any, value: Any, known: dict[int, Any]) -> None:
-    """Note what an instruction gives, by the numbers that its results have."""
-    if type(out) is int:
+def _store(out: Out, value: Raw, known: dict[int, Raw]) -> None:
+    """Enter results under their numbers."""
+    if isinstance(out, int):
         known[out] = value
     elif out is not None:
         for number, part in zip(out, value, strict=True):

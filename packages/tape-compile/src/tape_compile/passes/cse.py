@@ -1,43 +1,52 @@
-"""Common subexpressions: what was computed is not computed again."""
+"""Common subexpression elimination (CSE)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
-from tape_compile.program import Instruction, Program, literal, renewed
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Instruction, Program, literal_key
 
 
-def same_calls(program: Program) -> Program:
-    """The program in which a call that is the same as an earlier one gives the earlier one's results."""
+# Kernels that were lowered share calls that they did not share as wholes.
+@pass_(stage="exact", after=["lower_kernels"])
+def cse(program: Program) -> Program:
+    """Let a call that is equal to an earlier one have the earlier one's results."""
     replaced: dict[int, int] = {}
-    # The first call of each function of each values, which is nearly always the only one; None where there are several.
-    alone: dict[Any, Instruction | None] = {}
-    first: dict[Any, Instruction] = {}  # of those the first of each that is the same in all
+    refers_to_none = replaced.keys().isdisjoint
+    # The full key of a call is dear, so it is made only for calls of one function on the same values, of which there is
+    # nearly always a single one: by function and inputs that call, and None where there are several.
+    single: dict[Hashable, Instruction | None] = {}
+    first: dict[Hashable, Instruction] = {}
     kept = []
-    for instruction in renewed(program.instructions, replaced):
+    for instruction in program.instructions:
+        if replaced and not refers_to_none(instruction.inputs):
+            instruction = instruction.substitute(replaced)
         if not instruction.effect:
             try:
-                alike = instruction.fn, *instruction.inputs
-                other = alone.setdefault(alike, instruction)
-            except TypeError:  # it cannot be told what is the same
+                call = instruction.fn, *instruction.inputs
+                other = single.setdefault(call, instruction)
+            except TypeError:  # a function that has no hash: it is equal to none
                 other = instruction
             if other is not instruction:
                 if other is not None:
-                    _first(other, alike, first)
-                    alone[alike] = None
-                known = _first(instruction, alike, first)
+                    _first_equal(other, call, first)
+                    single[call] = None
+                known = _first_equal(instruction, call, first)
                 if known is not instruction:
                     replaced.update(zip(instruction.outputs, known.outputs, strict=True))
                     continue
         kept.append(instruction)
-    return program.replaced(kept, [replaced.get(k, k) for k in program.outputs])
+    return program.replace(kept, [replaced.get(k, k) for k in program.outputs])
 
 
-def _first(instruction: Instruction, alike: Any, first: dict[Any, Instruction]) -> Instruction:
-    """The first call that gives the same as one does, which may be this one."""
-    args, kwargs = tuple([literal(arg) for arg in instruction.args]), instruction.kwargs
-    key = (alike, args, tuple([(name, literal(value)) for name, value in kwargs.items()])) if kwargs else (alike, args)
+def _first_equal(instruction: Instruction, call: Hashable, first: dict[Hashable, Instruction]) -> Instruction:
+    """The first call that is equal to one; which may be that one."""
+    args, kwargs = tuple([literal_key(arg) for arg in instruction.args]), instruction.kwargs
+    key: Hashable = (call, args)
+    if kwargs:
+        key = (call, args, tuple([(name, literal_key(value)) for name, value in kwargs.items()]))
     try:
         return first.setdefault(key, instruction)
-    except TypeError:  # it cannot be told what is the same
+    except TypeError:  # an argument that has no hash
         return instruction

@@ -1,16 +1,15 @@
-"""Dead code: calls whose results nothing needs are left out."""
+"""Dead code elimination (DCE)."""
 
 from __future__ import annotations
 
+from tape_compile.passes.registry import pass_
 from tape_compile.program import Program
 from tape_compile.refusals import may_refuse
 
 
-def dead_code(program: Program) -> Program:
-    """The program without instructions that no result depends on.
-
-    Those with effects stay, and those that may refuse the values they are given.
-    """
+@pass_(stage="exact", after=["cse"])
+def dce(program: Program) -> Program:
+    """Leave out calls that no result depends on, but not those with effects, nor checks of values."""
     needed = set(program.outputs)
     kept = []
     need = needed.update
@@ -26,4 +25,4 @@ def dead_code(program: Program) -> Program:
             kept.append(instruction)
     kept.reverse()
     constants = {k: value for k, value in program.constants.items() if k in needed}
-    return program.replaced(kept, constants=constants)
+    return program.replace(kept, constants=constants)

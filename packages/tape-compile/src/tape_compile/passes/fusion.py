@@ -1,37 +1,37 @@
-"""Fusion: runs of elementwise calls on large arrays become one call, which takes them block by block."""
+"""Fusion: groups of elementwise calls on large arrays become one call, which takes them block by block."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from tape_compile import thresholds
+from tape_compile.library import LibrarySupport, Role, support_of
+from tape_compile.passes.registry import pass_
 from tape_compile.program import Instruction, Program, Ref, Spec
-
-LARGE = 1 << 14  # elements: smaller arrays stay in the cache by themselves
-MANY = 4  # operands: beyond that, what has nothing to do with a run is the beginning of another one
-FEW = 2  # a run of fewer calls is no run
-ENOUGH = 1 << 18  # elements of all results together: for fewer, blocks cost more than they save
 
 
 class Group:
-    """A run of elementwise calls of one shape, with reductions of their results.
+    """Elementwise calls of one shape, with reductions of their results.
 
     Attributes:
         shape: of every result but the sums and lines.
-        instructions: the calls, in order; roles: what the backend's compiler says that each result is.
+        instructions: the calls, in order.
+        roles: by result the part that its call has, as the library says.
         inputs: the numbers of what they need from outside; outputs: of what is needed of them outside.
-        made: the results; among them sums of all elements, lines, which have one element for each line along the last
-            axis, and what is spread, numbers and smaller arrays that are broadcast.
-        reduced: the inputs of which lines are made.
-        seen: the shapes of smaller inputs, with as many axes at the end as the group's shape.
+        made: the results.
+        sums: those that are sums of all elements.
+        lines: those that have one element for each line along the last axis.
+        spread: those that are numbers and smaller arrays, broadcast.
+        reduced: the inputs that are reduced to lines.
+        seen: by smaller inputs their shapes, with as many axes at the end as the group's shape.
         specs, constants: those of the program.
     """
 
     def __init__(self, shape: tuple[int, ...], program: Program) -> None:
         self.shape = shape
         self.instructions: list[Instruction] = []
-        self.roles: dict[int, str] = {}
+        self.roles: dict[int, Role] = {}
         self.made: set[int] = set()
         self.sums: set[int] = set()
         self.lines: set[int] = set()
@@ -43,24 +43,30 @@ class Group:
         self.specs: dict[int, Spec] = program.specs
         self.constants = program.constants
 
-    def takes(self, role: str) -> bool:
-        """Whether a call in this role can join: blocks are pieces of the whole line for sums, lines for the others."""
+    def takes(self, role: Role) -> bool:
+        """Whether a call in this role can join."""
+        # For sums all elements are one line, cut where the library's own summation cuts it; for the others blocks are
+        # whole lines. A group has one kind of blocks.
         if role == "sum":
             return not self.lines and not self.seen
         return not self.sums or role in ("each", "number")
 
     def is_apart(self, needed: Sequence[int]) -> bool:
-        """Whether a call has nothing to do with a run that has many operands as it is."""
-        return len(self.inputs) >= MANY and self.made.isdisjoint(needed) and set(self.inputs).isdisjoint(needed)
+        """Whether a call shares no value with a group that has many operands already."""
+        return (
+            len(self.inputs) >= thresholds.FUSE_MANY_OPERANDS
+            and self.made.isdisjoint(needed)
+            and set(self.inputs).isdisjoint(needed)
+        )
 
     def sees(self, k: int, shape: tuple[int, ...]) -> bool:
-        """Whether a smaller value can be broadcast as an array of this shape."""
+        """Whether a smaller value can be broadcast as an array of this shape: it is so to all calls, or to none."""
         if k in self.made:
             return k in self.lines and shape == (*self.shape[:-1], 1)
         return self.seen.get(k, shape) == shape
 
-    def add(self, instruction: Instruction, role: str) -> None:
-        """One more call."""
+    def add(self, instruction: Instruction, role: Role) -> None:
+        """Let a call join."""
         out = instruction.out
         tail = (1,) * (role == "short" and len(self.specs[out].shape) < len(self.shape))
         for k in instruction.inputs:
@@ -83,10 +89,16 @@ class Group:
             self.spread.add(out)
 
 
+# Updates have their places by now: a group is where its first call was, and frees no gradient before its last.
+@pass_(stage="fusion", after=["schedule_updates"])
 def fusion(program: Program) -> Program:
-    """The program with runs of elementwise calls as one call each, where the backend knows how."""
-    compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None or program.largest < LARGE:
+    """Make groups of elementwise calls one call each, where the backend writes functions for them.
+
+    A group is open while calls can join it; a call that needs a result of another group closes that, so that no call
+    comes before what it needs.
+    """
+    support = support_of(program)
+    if support is None or program.largest < thresholds.FUSE_MIN_ELEMENTS:
         return program
     uses: dict[int, list[Instruction]] = {}
     for instruction in program.instructions:
@@ -106,8 +118,8 @@ def fusion(program: Program) -> Program:
             if k in results or any(id(user) not in inside for user in uses.get(k, ()))
         ]
         calls = len(group.instructions)
-        pays = calls >= FEW and calls * math.prod(group.shape) >= ENOUGH
-        fused = compiler.fused(group) if pays and group.outputs else None
+        pays = calls >= thresholds.FUSE_MIN_CALLS and calls * math.prod(group.shape) >= thresholds.FUSE_MIN_WORK
+        fused = support.fused(group) if pays and group.outputs else None
         if fused is None:
             kept.extend(group.instructions)
             return
@@ -117,13 +129,13 @@ def fusion(program: Program) -> Program:
 
     for instruction in program.instructions:
         needed = instruction.inputs
-        own, role = _place(instruction, open_groups, program, compiler)
+        own, role = _group_for(instruction, open_groups, program, support)
         for group in list(open_groups.values()):
             if group is not own and not group.made.isdisjoint(needed):
                 close(group)
         if role is None:
             if program.owned and _is_large(instruction, program):
-                # A gradient that new values of Variables were made of is let go before there is more.
+                # A gradient of which new values of Variables were made is freed before the next one is computed.
                 for group in list(open_groups.values()):
                     if not group.made.isdisjoint(results):
                         close(group)
@@ -137,25 +149,25 @@ def fusion(program: Program) -> Program:
         own.add(instruction, role)
     for group in list(open_groups.values()):
         close(group)
-    return program.replaced(kept)
+    return program.replace(kept)
 
 
-def _place(
-    instruction: Instruction, groups: dict[tuple[int, ...], Group], program: Program, compiler: Any
-) -> tuple[Group | None, str | None]:
-    """The group that an instruction joins, and what it is there; a new group where there is none."""
+def _group_for(
+    instruction: Instruction, groups: dict[tuple[int, ...], Group], program: Program, support: LibrarySupport
+) -> tuple[Group | None, Role | None]:
+    """The group that a call joins, and its part there; without a group the part that it has in a new one."""
     if instruction.effect or type(instruction.out) is not int:
         return None, None
     needed, specs = instruction.inputs, program.specs
     for group in groups.values():
         if group.sums.isdisjoint(needed):
-            role = compiler.role(instruction, specs, group)
+            role = support.role(instruction, specs, group)
             if role is not None and group.takes(role) and not (program.owned and group.is_apart(needed)):
                 return group, role
-    if max([specs[k].size for k in (instruction.out, *needed)]) < LARGE:
+    if max([specs[k].size for k in (instruction.out, *needed)]) < thresholds.FUSE_MIN_ELEMENTS:
         return None, None
-    return None, compiler.role(instruction, specs, None)
+    return None, support.role(instruction, specs, None)
 
 
 def _is_large(instruction: Instruction, program: Program) -> bool:
-    return type(instruction.out) is int and program.specs[instruction.out].size >= LARGE
+    return type(instruction.out) is int and program.specs[instruction.out].size >= thresholds.FUSE_MIN_ELEMENTS

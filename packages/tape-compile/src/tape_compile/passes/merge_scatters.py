@@ -1,34 +1,38 @@
-"""Sums of scattered parts: gradients of an array's slices are put together once, not each in an array of zeros."""
+"""Merging of scatters: gradients of an array's slices are put together once, not each in an array of zeros."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, product
 from typing import Any
 
-from tape_compile.program import Instruction, Program, Ref, Spec
+from tape_compile import thresholds
+from tape_compile.library import LibrarySupport, Specs, support_of
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Argument, Instruction, Program, Ref
 
 Box = tuple[tuple[int, int, bool], ...]
-"""The elements that a key of integers and slices names: for each axis from where to where, and whether as a slice."""
+"""The elements that a key selects: for each axis where they start and stop, and whether by a slice or an integer."""
 Parts = dict[Box, Ref]
-"""By where they go, the parts of a sum."""
+"""The parts of a sum, by where they go."""
 
-MOST = 16  # places in one array: a sum over more is left as it is
 _KINDS = ("float", "complex", "int", "uint")
 
 
-def scatters(program: Program) -> Program:
-    """The program in which sums of `scatter`s to equal or disjoint places sum the parts for each place.
+@pass_(stage="exact", after=["batch_slices"])
+def merge_scatters(program: Program) -> Program:
+    """Let a sum of `scatter`s to equal or disjoint places sum the parts for each place, and put these together.
 
-    Where a part is not, the other parts are added to 0, which changes no bit but the sign of -0: what puts the parts
-    together adds them to 0, too. (Which of two NaNs a sum is, processors choose by the place in an array.)
+    The bits are the same: where a part is not, the sum adds 0 to the others, which changes nothing but the sign of -0,
+    and `joined` and `placed` add the parts to 0, too. (Which of two NaNs a sum is, processors choose by the place in an
+    array.)
     """
-    compiler = None if program.backend is None else program.backend.compiler
-    if not hasattr(compiler, "joined") or not any(
-        [instruction.name == "scatter" for instruction in program.instructions]
-    ):
+    support = support_of(program)
+    if support is None or support.joined is None:
+        return program
+    if not any([instruction.name == "scatter" for instruction in program.instructions]):
         return program
     found = _Sums(program)
     if not found.inside:
@@ -36,7 +40,7 @@ def scatters(program: Program) -> Program:
     specs, involved = dict(program.specs), found.inside | found.roots
     new = max(specs)
     parts: dict[int, Parts] = {}
-    layouts: dict[Any, _Layout] = {}
+    layouts: dict[tuple[int, tuple[int, ...]], _Layout] = {}
     kept: list[Instruction] = []
     for instruction in program.instructions:
         out = instruction.out
@@ -62,16 +66,17 @@ def scatters(program: Program) -> Program:
         shape = specs[out].shape
         key = id(found.boxes[out]), shape
         layout = layouts.get(key) or layouts.setdefault(key, _Layout(left, shape))
-        kept.append(_together(left, layout, instruction, found.first[out], shape, compiler))
-    return Program(kept, program.inputs, program.constants, program.outputs, specs, program.backend)
+        kept.append(_put_together(left, layout, instruction, found.first[out], shape, support))
+    return program.replace(kept, specs=specs)
 
 
 class _Sums:
-    """Which instructions are inside of such sums.
+    """The sums of scatters in a program.
 
     Attributes:
-        inside: the results that only another instruction of a sum needs; roots: the sums.
-        boxes: where the parts of each go, one object for the same boxes in the same order; first: a `scatter` of each.
+        inside: the results that nothing but another call of a sum needs; roots: the sums themselves.
+        boxes: by result where its parts go: one object for equal boxes in the same order, so that `id` tells them.
+        first: by result one of its scatters.
     """
 
     def __init__(self, program: Program) -> None:
@@ -109,16 +114,16 @@ class _Sums:
 
 
 def is_plain(instruction: Instruction) -> bool:
-    """Whether a call gives one value, does nothing besides, and has no further options."""
+    """Whether a call has one result, no effect and no keyword arguments."""
     return type(instruction.out) is int and not instruction.kwargs and not instruction.effect
 
 
-def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
-    """Where a `scatter` puts its values; None where that is not known or no box."""
+def _box(instruction: Instruction, specs: Specs) -> Box | None:
+    """The box to which a `scatter` puts its values; None where it is none."""
     if len(instruction.args) != 3 or type(instruction.args[0]) is not Ref:
         return None
     values, key, shape = instruction.args
-    if not _is_of_numbers(specs[values.id].dtype) or -1 in shape:
+    if not _is_numeric(specs[values.id].dtype) or -1 in shape:
         return None
     box = box_of(key, shape)
     if box is None or specs[values.id].shape != tuple([stop - start for start, stop, is_slice in box if is_slice]):
@@ -127,13 +132,13 @@ def _box(instruction: Instruction, specs: dict[int, Spec]) -> Box | None:
 
 
 @lru_cache(maxsize=64)
-def _is_of_numbers(dtype: Any) -> bool:
+def _is_numeric(dtype: object) -> bool:
     return str(dtype).rpartition(".")[2].startswith(_KINDS)
 
 
-def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
-    """The elements that a key names, if it consists of integers and slices without gaps."""
-    parts = key if type(key) is tuple else (key,)
+def box_of(key: Argument, shape: tuple[int, ...]) -> Box | None:
+    """The elements that a key selects, if it consists of integers and slices of step 1."""
+    parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     box: list[tuple[int, int, bool]] = []
     for part in parts:
         if part is ...:
@@ -162,24 +167,24 @@ def box_of(key: Any, shape: tuple[int, ...]) -> Box | None:
 
 
 def _union(some: dict[Box, None], others: dict[Box, None]) -> dict[Box, None] | None:
-    """All boxes, if they are few, and no element is in two of them; those of each sum are so among each other."""
+    """All boxes, if they are few, and no element is in two of them; None otherwise."""
     new = [box for box in others if box not in some]
     if not new:
         return some
-    if len(some) + len(new) > MOST:
+    if len(some) + len(new) > thresholds.MERGE_SCATTERS_MAX_PLACES:
         return None
-    for one, other in product(some, new):
+    for one, other in product(some, new):  # among each other, those of either sum were compared before
         if not any([a[1] <= b[0] or b[1] <= a[0] for a, b in zip(one, other, strict=True)]):
             return None
     return some | dict.fromkeys(new)
 
 
 class _Layout:
-    """Where the parts of an array go.
+    """The places of the parts of an array.
 
     Attributes:
-        ordered: their boxes, in order; keys: those as keys of integers and slices.
-        axis: along which they are the whole array, one after the other; None where they are not.
+        ordered: the boxes, in order; keys: the same as keys of integers and slices.
+        axis: along which the parts, one after the other, are the whole array; None where they are not.
     """
 
     def __init__(self, boxes: Iterable[Box], shape: tuple[int, ...]) -> None:
@@ -188,20 +193,27 @@ class _Layout:
         self.axis = _whole(self.ordered, shape)
 
 
-def _together(
-    parts: Parts, layout: _Layout, given: Instruction, scatter: Instruction, shape: tuple[int, ...], compiler: Any
+def _put_together(
+    parts: Parts,
+    layout: _Layout,
+    given: Instruction,
+    scatter: Instruction,
+    shape: tuple[int, ...],
+    support: LibrarySupport,
 ) -> Instruction:
-    """The instruction that gives the sum, of what it is in each place."""
+    """The call that gives a sum, of its parts for each place."""
+    assert support.joined is not None
+    assert support.placed is not None
     refs = [parts[box] for box in layout.ordered]
     if len(refs) == 1:
         return Instruction("scatter", scatter.fn, (*refs, *layout.keys, shape), {}, given.out, given.place)
     if layout.axis is not None:
-        return Instruction("joined", compiler.joined, (layout.axis, *refs), {}, given.out, given.place)
-    return Instruction("placed", compiler.placed, (shape, list(layout.keys), *refs), {}, given.out, given.place)
+        return Instruction("joined", support.joined, (layout.axis, *refs), {}, given.out, given.place)
+    return Instruction("placed", support.placed, (shape, list(layout.keys), *refs), {}, given.out, given.place)
 
 
 def _whole(ordered: list[Box], shape: tuple[int, ...]) -> int | None:
-    """The axis along which boxes, one after the other, are the whole array."""
+    """The axis along which boxes, one after the other, are the whole array; None where there is none."""
     for axis, n in enumerate(shape):
         others = [box[:axis] + box[axis + 1 :] for box in ordered]
         full = tuple([(0, m, True) for m in shape[:axis] + shape[axis + 1 :]])

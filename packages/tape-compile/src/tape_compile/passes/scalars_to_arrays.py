@@ -1,69 +1,72 @@
-"""Scalars: Python numbers beside arrays become arrays of shape () where the array library is faster with those."""
+"""Scalars to arrays: Python numbers beside arrays become arrays of shape () where the library is faster with those."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from tape_compile.passes.lower_kernels import Steps
-from tape_compile.program import Instruction, Program, Ref
+from tape_compile import thresholds
+from tape_compile.library import support_of
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Instruction, Program, Raw, Ref, Spec
+from tape_compile.rewrite import Builder
 
 _NUMBERS = (int, float)
-MANY = 2  # elements: a single one is a scalar of the array library, which takes numbers as they are
 
 
-def scalars(program: Program) -> Program:
-    """The program with arrays for numbers, each made once: literals are constants, what changes is made in each call.
+# A fused block has a number as an operand at no cost.
+@pass_(stage="layout", after=["fusion"])
+def scalars_to_arrays(program: Program) -> Program:
+    """Give calls arrays in the place of numbers, each made once: of a literal a constant, of a value in each run.
 
-    What changes only where it is used more than once. It comes after fusion: runs have a number as an operand at no
-    cost.
+    Of a value only where it is used more than once.
     """
-    compiler = None if program.backend is None else program.backend.compiler
-    if compiler is None or program.largest < MANY:
+    support = support_of(program)
+    if support is None or program.largest < thresholds.SCALAR_ARRAYS_MIN_ELEMENTS:
         return program
     specs = program.specs
-    changing: set[int] = set()
+    changing: set[int] = set()  # values that are Python numbers
     if any([spec.kind in _NUMBERS for spec in program.distinct_specs]):
         changing = {k for k, spec in specs.items() if spec.kind in _NUMBERS}
-    of_arrays = changing.isdisjoint
-    makers: dict[int, Any] = {}
+    are_arrays = changing.isdisjoint
+    makers: dict[int, tuple[Callable[..., Raw], Spec]] = {}  # by the place of a call
     for at, instruction in enumerate(program.instructions):
         given = instruction.inputs
-        if len(given) == len(instruction.args) and of_arrays(given):  # nearly all
+        if len(given) == len(instruction.args) and are_arrays(given):  # nearly all
             continue
-        if not instruction.effect and (maker := compiler.scalar(instruction, specs)) is not None:
+        if not instruction.effect and (maker := support.scalar(instruction, specs)) is not None:
             makers[at] = maker
     if not makers:
         return program
-    steps = Steps(program)
-    uses: dict[tuple[int, Any], int] = {}
+    builder = Builder(program)
+    uses: dict[tuple[int, Spec], int] = {}
     for at, (_, spec) in makers.items():
         for k in changing.intersection(program.instructions[at].inputs):
             uses[k, spec] = uses.get((k, spec), 0) + 1
-    made: dict[tuple[int, Any], Ref] = {}
+    made: dict[tuple[int, Spec], Ref] = {}
     kept: list[Instruction] = []
     for at, instruction in enumerate(program.instructions):
         if at in makers:
             make, spec = makers[at]
-            steps.instruction, steps.made = instruction, []
+            builder.begin(instruction)
             args = []
             for arg in instruction.args:
                 if type(arg) is not Ref:
-                    arg = steps.constant((repr(arg), spec), partial(_quietly, program, make, arg, spec.dtype))
+                    arg = builder.constant((repr(arg), spec), partial(_make_quietly, program, make, arg, spec))
                 elif specs[arg.id].kind is float and uses[key := (arg.id, spec)] > 1:
                     if key not in made:
-                        made[key] = steps.call("asarray", make, arg, spec.dtype, spec=spec)
+                        made[key] = builder.call("asarray", make, arg, spec.dtype, spec=spec)
                     arg = made[key]
                 args.append(arg)
-            kept += steps.made
+            kept += builder.emitted
             instruction = Instruction(
                 instruction.name, instruction.fn, tuple(args), instruction.kwargs, instruction.out, instruction.place
             )
         kept.append(instruction)
-    return Program(kept, program.inputs, steps.constants, program.outputs, steps.specs, program.backend)
+    return builder.finish(kept)
 
 
-def _quietly(program: Program, make: Any, number: float, dtype: Any) -> Any:
-    """An array of a number that may be too large for its dtype."""
+def _make_quietly(program: Program, make: Callable[..., Raw], number: float, spec: Spec) -> Raw:
+    """An array of a number, without a warning where that is too large for its dtype."""
     with program.backend.quiet():  # type: ignore[union-attr]
-        return make(number, dtype)
+        return make(number, spec.dtype)

@@ -1,94 +1,97 @@
-"""Views: a chain of transpositions and axes of length 1, there and back again, is one view, or none at all."""
+"""Views of views: a chain of transpositions and axes of length 1, there and back again, is one view, or none at all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from types import EllipsisType
 from typing import Any
 
-from tape_compile.program import Instruction, Program, Ref, Spec, renewed
+from tape_compile.passes.registry import pass_
+from tape_compile.program import Argument, Program, Ref
+from tape_compile.rewrite import Rewriter, Rules
 
-_NAMES = frozenset({"matrix_transpose", "mT", "T", "permute_dims", "reshape", "getitem"})
+Shape = tuple[int, ...]
 Axes = tuple[int | None, ...]
 """For each axis of a view that of the array which it is a view of; None for a new one, of length 1."""
 
+RULES = Rules()
 
-def views(program: Program) -> Program:
-    """The program in which views of views are views of the array itself, where that is one call.
 
-    Only where axes are exchanged, or those of length 1 come and go: so its elements lie as they did.
+@pass_(stage="exact", after=["simplify"])
+def simplify_views(program: Program) -> Program:
+    """Make views of views views of the array itself, where that is one call.
+
+    Only axes are exchanged, or those of length 1 come and go: the elements lie as they did.
     """
     if not any([spec.shape for spec in program.distinct_specs]):
         return program  # of numbers alone
-    specs = program.specs
-    replaced: dict[int, int] = {}
-    known: dict[int, tuple[int, Axes]] = {}
-    kept: list[Instruction] = []
-    for instruction in renewed(program.instructions, replaced):
-        if instruction.name not in _NAMES:
-            kept.append(instruction)
-            continue
-        step = None if instruction.effect or type(instruction.out) is not int else _step(instruction, specs)
-        if step is not None:
-            out, inner = instruction.out, instruction.args[0].id
-            root, before = known.get(inner, (inner, tuple(range(len(specs[inner].shape)))))
-            axes = tuple([None if axis is None else before[axis] for axis in step])
-            known[out] = root, axes
-            if axes == tuple(range(len(specs[root].shape))) and specs[root] == specs[out]:
-                replaced[out] = root
-                continue
-            if root != inner:
-                instruction = _one_call(instruction, root, axes, program) or instruction
-        kept.append(instruction)
-    return program.replaced(kept, [replaced.get(k, k) for k in program.outputs])
+    return _Views(program).run(RULES)
 
 
-def _one_call(instruction: Instruction, root: int, axes: Axes, program: Program) -> Instruction | None:
-    """The view as one call; None where it would take two."""
-    if program.backend is None:
-        return None
-    n, spec = len(program.specs[root].shape), program.specs[instruction.out]
-    real = [axis for axis in axes if axis is not None]
-    name: str
-    args: tuple[Any, ...]
-    if real == sorted(real):
-        name, args = "reshape", (Ref(root), spec.shape)
-    elif len(axes) != n or len(real) != n:
-        return None
-    elif real == [*range(n - 2), n - 1, n - 2]:
-        name, args = "matrix_transpose", (Ref(root),)
-    else:
-        name, args = "permute_dims", (Ref(root), axes)
-    return Instruction(name, getattr(program.backend.xp, name), args, {}, instruction.out, instruction.place)
+class _Views(Rewriter):
+    """A rewriter that knows, by the number of a view, which array it is a view of, and how."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.known: dict[int, tuple[int, Axes]] = {}
 
 
-def _step(instruction: Instruction, specs: dict[int, Spec]) -> Axes | None:
-    """Where the axes of a view come from; None for what is none of these views."""
-    args, name = instruction.args, instruction.name
-    if instruction.kwargs or not args or type(args[0]) is not Ref:
-        return None
-    given, out = specs[args[0].id], specs[instruction.out]
+@RULES.rewrite("matrix_transpose", "mT", "T", "permute_dims", "reshape", "getitem")
+def view_of_view(r: _Views, x: Argument, *how: Argument) -> bool:
+    axes_of, arity = _AXES[r.instruction.name]
+    if type(x) is not Ref or len(how) != arity:
+        return False
+    given, out = r.spec(x), r.out
     if given.size != out.size:  # most slices
-        return None
+        return False
     if given.kind is not out.kind or given.dtype != out.dtype or -1 in given.shape or -1 in out.shape:
-        return None
-    n = len(given.shape)
-    axes: Axes | None = None
-    if name in ("matrix_transpose", "mT") and len(args) == 1:
-        axes = (*range(n - 2), n - 1, n - 2)
-    elif name == "T" and len(args) == 1 and n == 2:
-        axes = (1, 0)
-    elif name == "permute_dims" and len(args) == 2 and type(args[1]) is tuple:
-        axes = tuple([axis % n for axis in args[1] if type(axis) is int])
-    elif name == "reshape" and len(args) == 2:
-        axes = _reshaped(given.shape, out.shape)
-    elif name == "getitem" and len(args) == 2:
-        axes = _indexed(args[1] if type(args[1]) is tuple else (args[1],), given.shape)
-    if axes is None or tuple([1 if axis is None else given.shape[axis] for axis in axes]) != out.shape:
-        return None
-    return axes
+        return False
+    step = axes_of(given.shape, out.shape, *how)
+    if step is None or tuple([1 if axis is None else given.shape[axis] for axis in step]) != out.shape:
+        return False
+    root, before = r.known.get(x.id, (x.id, tuple(range(len(given.shape)))))
+    axes = tuple([None if axis is None else before[axis] for axis in step])
+    r.known[r.instruction.out] = root, axes
+    if axes == tuple(range(len(r.specs[root].shape))) and r.replace_by(Ref(root)):
+        return True
+    return root != x.id and _as_one_call(r, root, axes)
 
 
-def _reshaped(shape: tuple[int, ...], to: tuple[int, ...]) -> Axes | None:
-    """The axes of a reshape in which only some of length 1 come or go."""
+def _as_one_call(r: Rewriter, root: int, axes: Axes) -> bool:
+    """Replace the call by one that gives such a view of an array; False where that takes two."""
+    if r.backend is None:
+        return False
+    n, xp = len(r.specs[root].shape), r.backend.xp
+    real = [axis for axis in axes if axis is not None]
+    if real == sorted(real):
+        return r.become("reshape", xp.reshape, Ref(root), r.out.shape)
+    if len(axes) != n or len(real) != n:
+        return False
+    if real == [*range(n - 2), n - 1, n - 2]:
+        return r.become("matrix_transpose", xp.matrix_transpose, Ref(root))
+    return r.become("permute_dims", xp.permute_dims, Ref(root), axes)
+
+
+# -- where the axes of a view come from; None for what is no such view
+
+
+def _transposed(shape: Shape, to: Shape) -> Axes:
+    n = len(shape)
+    return (*range(n - 2), n - 1, n - 2)
+
+
+def _reversed(shape: Shape, to: Shape) -> Axes | None:
+    return (1, 0) if len(shape) == 2 else None
+
+
+def _permuted(shape: Shape, to: Shape, order: Argument) -> Axes | None:
+    if not isinstance(order, tuple):
+        return None
+    return tuple([axis % len(shape) for axis in order if type(axis) is int])
+
+
+def _reshaped(shape: Shape, to: Shape, given: Argument) -> Axes | None:
+    """The axes of a reshape in which only some of length 1 come or go; the shape that is given may have a -1."""
     long = [axis for axis, length in enumerate(shape) if length != 1]
     if [shape[axis] for axis in long] != [length for length in to if length != 1]:
         return None
@@ -98,14 +101,15 @@ def _reshaped(shape: tuple[int, ...], to: tuple[int, ...]) -> Axes | None:
     return tuple([None if length == 1 else next(rest) for length in to])
 
 
-def _indexed(key: tuple[Any, ...], shape: tuple[int, ...]) -> Axes | None:
+def _indexed(shape: Shape, to: Shape, key: Argument) -> Axes | None:
     """The axes of `x[key]`, where it takes all that there is."""
-    if any([part is not None and type(part) not in (int, slice, type(...)) for part in key]):
+    parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
+    if any([part is not None and type(part) not in (int, slice, EllipsisType) for part in parts]):
         return None
-    taken = sum([part is not None and part is not ... for part in key])
+    taken = sum([part is not None and part is not ... for part in parts])
     axes: list[int | None] = []
     axis = 0
-    for part in key:
+    for part in parts:
         if part is None:
             axes.append(None)
         elif part is ...:
@@ -125,3 +129,14 @@ def _indexed(key: tuple[Any, ...], shape: tuple[int, ...]) -> Axes | None:
 def _takes_all(part: slice, length: int) -> bool:
     plain = all([v is None or type(v) is int for v in (part.start, part.stop, part.step)])
     return plain and part.indices(length) == (0, length, 1)
+
+
+_AXES: dict[str, tuple[Callable[..., Axes | None], int]] = {
+    "matrix_transpose": (_transposed, 0),
+    "mT": (_transposed, 0),
+    "T": (_reversed, 0),
+    "permute_dims": (_permuted, 1),
+    "reshape": (_reshaped, 1),
+    "getitem": (_indexed, 1),
+}
+"""By the name of a view its axes, of the array's shape, its own and further arguments; and how many those are."""

@@ -36,7 +36,7 @@ def parted(
     """
     n = len(program.inputs) - sum(given for given, _ in backward)
     # What the derivative has in common with the function is seen while they are one.
-    program, _ = passes.run(program, {**options, **dict.fromkeys(("broadcasts", "fusion", "scalars", "reuse"), False)})
+    program, _ = passes.run(program, options, passes.NOT_BEFORE_SPLIT)
     derivatives, at, end = [], n, results
     for given, outputs in backward:
         derivatives.append(Backward(program.inputs[at : at + given], program.outputs[end : end + outputs]))

@@ -5,15 +5,13 @@ A compiled function is called with the arrays of its trace and with others, plai
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-import tape_compile as compiled_package
 import tape_core as tc
-from tape_compile.extend import Function, Program, Source, passes
+from tape_compile.extend import Function, Program, Source, passes, thresholds
 from tape_core import function
 from tape_core.staging import TracingError
 from tape_core.support import dense
@@ -29,15 +27,18 @@ Examples: TypeAlias = list[dict[int, tc.Tensor]]
 SHAPED_BY_VALUES = frozenset({"nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 """Ops whose results have a shape that depends on values: compiled functions refuse them."""
 
-AT_ANY_SIZE: dict[str, dict[str, Any]] = {
-    "passes.inlining": {"LARGE": 1},
-    "passes.fusion": {"LARGE": 2, "FEW": 1, "ENOUGH": 1},
-    "passes.reuse": {"LARGE": 2},
-    "passes.broadcasts": {"OFTEN": 1},
-    "outlining": {"LONG": 0, "LEAST": 2},
-    "source": {"LONG": 0},
+AT_ANY_SIZE: dict[str, Any] = {
+    "INLINE_MIN_ELEMENTS": 1,
+    "FUSE_MIN_ELEMENTS": 2,
+    "FUSE_MIN_CALLS": 1,
+    "FUSE_MIN_WORK": 1,
+    "IN_PLACE_MIN_ELEMENTS": 2,
+    "HOIST_MIN_CALLS": 1,
+    "OUTLINE_MIN_PROGRAM": 0,
+    "OUTLINE_MIN_STRETCH": 2,
+    "RECYCLE_NAMES_MIN_PROGRAM": 0,
 }
-"""Settings for large arrays, for what happens often, for long programs, with which samples are taken as such, too."""
+"""Thresholds with which the small arrays and short programs of samples take the paths of large and long ones."""
 
 
 def check_compiled(case: Case, examples: Examples) -> None:
@@ -146,7 +147,7 @@ def _expect_exact_passes(
             for k, (array, tensor) in enumerate(zip(found, tensors, strict=True)):
                 a, b = tensor.backend.numpy(array), tensor.numpy()
                 expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {what} {k} with {label}")
-                if label in passes.ON_REQUEST:
+                if label in passes.PASSES and passes.PASSES[label].stage == "rounding":
                     expect_close(a, b, f"{what} {k} with {label}", rtol=REASSOCIATED_RTOL)
                     continue
                 expect_same_bits(a, b, f"{what} {k} has other bits with {label}")
@@ -157,11 +158,12 @@ def _expect_exact_passes(
 def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
     """Yield the program that each choice of passes makes of a trace, with the name of the choice; each program once."""
     known: list[Program] = []
-    choices = {"no passes": dict.fromkeys(passes.ORDER, False), "all passes": {}}
-    for name in passes.ON_REQUEST:
-        choices[name] = {name: True}
-    for name in [name for name in passes.ORDER if name not in passes.ON_REQUEST]:
-        choices[f"{name} alone"] = {other: other == name for other in passes.ORDER}
+    choices = {"no passes": dict.fromkeys(passes.PASSES, False), "all passes": {}}
+    for name in passes.PASSES:
+        if passes.PASSES[name].on_request:
+            choices[name] = {name: True}
+    for name in [name for name in passes.PASSES if not passes.PASSES[name].on_request]:
+        choices[f"{name} alone"] = {other: other == name for other in passes.PASSES}
         choices[f"all passes but {name}"] = {name: False}
     for label, options in choices.items():
         program, _ = passes.run(traced, options)
@@ -177,8 +179,5 @@ def _same(a: Program, b: Program) -> bool:
 
 @contextmanager
 def _at_any_size() -> Iterator[None]:
-    with ExitStack() as stack:
-        for name, settings in AT_ANY_SIZE.items():
-            module = sys.modules[f"{compiled_package.__name__}.{name}"]
-            stack.enter_context(patch.multiple(module, **settings))
+    with patch.multiple(thresholds, **AT_ANY_SIZE):
         yield

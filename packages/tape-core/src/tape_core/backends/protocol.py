@@ -80,25 +80,11 @@ class Backend:
         return f"<backend {self.name} {self.version}>"
 
     @property
-    def compiler(self) -> Any:
-        """What makes one call of several elementwise ones in compiled functions: see `compiled/passes/fusion.py`.
+    def compiler_support(self) -> object | None:
+        """The array library's part of `tape_core.function`: how calls are fused, and memory is used again.
 
-        None where nothing does. It has these methods:
-
-        - `expansion(fn)`: what writes a kernel as calls of the library to `passes.expansion.Steps`, or None;
-        - `role(instruction, specs, group)`: what an instruction is in a group, or in a new one; None for no part of it;
-        - `fused(group)`: a function of arrays that does what a group of instructions does, to the last bit; or None.
-          Its attribute `own` has the numbers of results with memory of their own. Its method `over(dead, spare)` gives
-          one that takes `out=`, an array or None for each result: `targets` says which results may have the memory of
-          which inputs. Those in `spare` it may overwrite in any case, those in `dead` if they are in `out`;
-        - `gives_new(instruction, specs)`: whether the result has memory of its own, and no argument is kept;
-        - `axes_in_rows(fn)`: up to how many axes the results of a function have that lie row by row in memory, however
-          the arguments do; None for most;
-        - `into(instruction)`: a function with `out=` and its arguments, for an elementwise instruction; or None;
-        - `full(instruction)`: what makes an array of a shape and a constant of shape (), if an instruction is faster
-          with such an operand in its result's shape; or None;
-        - `scalar(instruction, specs)`: a function of a Python number and a dtype that gives an array of shape (), and
-          the Spec of that, if an instruction is faster with those than with the numbers among its arguments; or None.
+        An instance of a subclass of `tape_compile.library.LibrarySupport`, which has the contract; the compiler checks
+        it. By default None: the code of compiled functions calls kernels one by one then.
         """
         return None
 

@@ -70,9 +70,9 @@ def deciding_frame() -> str | None:
     return None
 
 
-def warn_user(message: str) -> None:
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the user's code that led here; Python shows it once per line."""
     frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
     while frame.f_back is not None and is_ours(frame):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -1,44 +1,51 @@
-"""A run of elementwise calls as the source of a function of one block."""
+"""A group of elementwise calls as the source of a function of one block."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tape_compile.extend import Ref
+from tape_compile.extend import Argument, Instruction, Ref, Role
 from tape_core.support import identifier
 
-from tape_numpy.compiler.calls import step_of
+from tape_numpy.compiler.calls import Step, step_of
 from tape_numpy.compiler.tiles import Tiling
 from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
+
+if TYPE_CHECKING:
+    from tape_compile.extend import Group
 
 _OWN = re.compile(r"[tw]*[xobrk]\d+|[ijk]|places|inputs|outputs|buffers|line|block|dtype\d+")  # names in the source
 _SUM, _MAX, _MIN = (KERNELS[name] for name in ("sum", "max", "min"))
 
 
 class BlockCode:
-    """`block(places, i, j, k, inputs, outputs, buffers)`: block k, which is from i to j on the axis that is cut.
+    """The source of `block(places, i, j, k, inputs, outputs, buffers)`, which computes block k.
+
+    The block is from i to j on the axis that is cut, at these `places` on the axes before it. In the source x5 is input
+    5, o5 result 5 that is needed outside, b0 a buffer, r5 one number or element for each line, t5 and w* what several
+    lines are taken together in.
 
     Args:
-        group: the run.
-        tiling: its axes.
-        dead, spare: the numbers of inputs that results may be written over; temporaries have the memory of spare ones.
+        group: the calls.
+        tiling: the axes of their arrays.
+        dead, spare: the numbers of inputs that results may be written over; temporaries take the memory of spare ones.
 
     Attributes:
         buffers: the dtypes of temporaries.
-        names: what the source refers to.
-        over: for results the inputs that they are written over.
-        repeated: the numbers of inputs that are given a second time, at the end, as `Tiling.repeated` makes them.
+        names: the objects that the source refers to, by name.
+        over: by the number of a result the input over which it is written.
+        repeated: the numbers of inputs that are passed a second time, at the end, as `Tiling.repeated` makes them.
     """
 
-    def __init__(self, group: Any, tiling: Tiling, dead: Sequence[int], spare: Sequence[int]) -> None:
+    def __init__(self, group: Group, tiling: Tiling, dead: Sequence[int], spare: Sequence[int]) -> None:
         self.group = group
         self.tiling = tiling
         self.repeated: list[int] = []
-        self._wide: dict[str, None] = {}  # blocks that are needed with several lines as one
+        self._wide: dict[str, None] = {}  # blocks that are used with several lines taken as one
         self.buffers: list[Any] = []
         self.names: dict[str, Any] = {
             "__name__": __name__, "copyto": np.copyto, "where": np.where, "line_sums": line_sums,
@@ -54,7 +61,7 @@ class BlockCode:
         self._write()
 
     def _overwritten(self, free: list[int]) -> dict[int, int]:
-        """Results that are there when an input of their shape and dtype is needed no more."""
+        """By result an input of its shape and dtype that nothing needs by the time that it is computed."""
         specs, found = self.group.specs, {}
         for at, instruction in enumerate(self.group.instructions):
             step = step_of(instruction)
@@ -68,7 +75,7 @@ class BlockCode:
     def _write(self) -> None:
         group, specs = self.group, self.group.specs
         last = self._last
-        # The block of a result serves temporaries until the result is there: the last may be its own operands.
+        # The block of a result serves temporaries until the result is computed: the last may be its own operands.
         until = {f"o{i.out}": at - _in_two(i) for at, i in enumerate(group.instructions) if i.out in self._large}
         free: dict[Any, list[str]] = {}
         for number in [k for k in self._large if k not in self.over]:
@@ -86,7 +93,7 @@ class BlockCode:
             at_once = not _in_two(instruction)
             done += [k for k, given in self.over.items() if last[given] == at and k != number]
             if at_once:
-                self._give_back(done, free)
+                self._release(done, free)
             if role in ("sum", "line", "short", "view"):
                 self._short(instruction, role, step)
             elif step is None:  # broadcast_to
@@ -105,22 +112,25 @@ class BlockCode:
                         self.buffers.append(specs[number].dtype)
                 if target in slots:
                     slots.remove(target)
-                given = self._repeated(step[2]) if role == "mixed" else None
+                given = self._repeated(step.args) if role == "mixed" else None
                 if given is not None:
                     self._elementwise(step, given, self._in_wide(target))
                 else:
-                    self._elementwise(step, [self._spelled(arg) for arg in step[2]], target)
+                    self._elementwise(step, [self._spelled(arg) for arg in step.args], target)
                 self._place[number] = target
             if not at_once:
-                self._give_back(done, free)
+                self._release(done, free)
 
-    def _give_back(self, done: list[int], free: dict[Any, list[str]]) -> None:
-        """Let others have the blocks of results that are needed no more, or of those to come."""
+    def _release(self, done: list[int], free: dict[Any, list[str]]) -> None:
+        """Free the blocks of results that nothing needs any more, or that are still to come."""
         for k in done:
             free.setdefault(self.group.specs[k].dtype, []).append(self._place.get(k, f"o{k}"))
 
     def _repeated(self, args: list[Any]) -> list[str] | None:
-        """Arguments with several lines as one, where smaller ones are short lines that several have in common."""
+        """Arguments with several lines taken as one; None where they cannot be.
+
+        They can where the smaller ones are short lines that are broadcast to several.
+        """
         numbers = [arg.id for arg in args if type(arg) is Ref and self.group.specs[arg.id].shape != ()]
         small = [k for k in numbers if self.group.specs[k].shape != self.group.shape]
         if any([k in self.group.made or not self.tiling.is_repeated(self._seen(k)) for k in small]):
@@ -144,8 +154,8 @@ class BlockCode:
         self._wide[name] = None
         return f"w{name}"
 
-    def _elementwise(self, step: Any, given: list[str], target: str) -> None:
-        kind, function, _ = step
+    def _elementwise(self, step: Step, given: list[str], target: str) -> None:
+        kind, function = step.kind, step.function
         if kind == "copy":
             self._body.append(f'copyto({target}, {given[0]}, casting="unsafe")')
         elif kind == "where":
@@ -154,16 +164,16 @@ class BlockCode:
         else:
             self._body.append(f"{self._named(function)}({', '.join(given)}, out={target})")
 
-    def _named(self, function: Any) -> str:
-        """The name of a function: NumPy and SciPy have several of one name."""
+    def _named(self, function: np.ufunc) -> str:
+        """A name for a function in the source: NumPy and SciPy have several of one name."""
         wanted = identifier(function.__name__, "f")
         name, n = f"{wanted}_" if _OWN.fullmatch(wanted) else wanted, 2
         while self.names.setdefault(name, function) is not function:
             name, n = f"{wanted}_{n}", n + 1
         return name
 
-    def _short(self, instruction: Any, role: str, step: Any) -> None:
-        """What has one element for each line, or is one number."""
+    def _short(self, instruction: Instruction, role: Role, step: Step | None) -> None:
+        """Write a call whose result has one element for each line, or is one number."""
         number = instruction.out
         if role == "sum":
             self._body.append(f"outputs[{self._outs[number]}][k] = add_reduce({self._spelled(instruction.args[0])})")
@@ -180,22 +190,22 @@ class BlockCode:
                 function = {_SUM: "add", _MAX: "maximum", _MIN: "minimum"}[instruction.fn]
                 call = f"{function}_reduce({x}, axis=-1, keepdims=True)"
         else:
-            kind, function, args = step
-            given = [self._spelled(arg) for arg in args]
-            if kind == "copy":
+            assert step is not None  # as `role` has seen
+            given = [self._spelled(arg) for arg in step.args]
+            if step.kind == "copy":
                 dtype = f"dtype{len(self.names)}"
                 self.names[dtype] = self.group.specs[number].dtype
                 call = f"{given[0]}.astype({dtype})"
             else:
-                call = f"{self._named(function)}({', '.join(given)})"
+                call = f"{self._named(step.function)}({', '.join(given)})"
         self._body.append(f"{name} = {call}")
         if number in self._outs:
             self._body.append(f"o{number}[...] = {name}")
 
-    def _spelled(self, arg: Any) -> str:
+    def _spelled(self, arg: Argument) -> str:
         if type(arg) is Ref:
             return self._place[arg.id]
-        if type(arg) in (bool, int) or (type(arg) is float and math.isfinite(arg)):
+        if isinstance(arg, bool | int) or (type(arg) is float and math.isfinite(arg)):
             return repr(arg)
         name = f"k{len(self.names)}"
         self.names[name] = arg
@@ -208,7 +218,7 @@ class BlockCode:
         for n, number in enumerate(group.inputs):
             shape = specs[number].shape
             cut = f"inputs[{n}]"
-            if shape == group.shape:  # an array of one number everywhere comes as that number
+            if shape == group.shape:  # an array of one number everywhere is passed as that number
                 cut = f"{cut}{_key(tiling, tiling.lengths)} if {cut}.shape else {cut}"
             elif shape:
                 cut += _key(tiling, self._seen(number))
@@ -218,11 +228,11 @@ class BlockCode:
                 seen = (*tiling.lengths[:-1], 1) if number in group.lines else tiling.lengths
                 lines.append(f"o{number} = outputs[{n}]{_key(tiling, seen)}")
         after = tiling.lengths[tiling.axis + 1 :]
-        shape = ", ".join(["j - i", *map(str, after)])
+        block_shape = ", ".join(["j - i", *map(str, after)])
         for n in range(len(self.buffers)):
             cut = f"buffers[{n}][: j - i]"
             if after:
-                cut = f"buffers[{n}][: (j - i) * {tiling.inner}].reshape({shape})"
+                cut = f"buffers[{n}][: (j - i) * {tiling.inner}].reshape({block_shape})"
             lines.append(f"b{n} = {cut}")
         for n, number in enumerate(self.repeated):
             lines.append(f"t{number} = inputs[{len(group.inputs) + n}]{_key(tiling, self._seen(number))}")
@@ -232,14 +242,14 @@ class BlockCode:
         return "\n    ".join([*lines, *self._body]) + "\n"
 
 
-def _in_two(instruction: Any) -> bool:
+def _in_two(instruction: Instruction) -> bool:
     """Whether the result is written before all operands are read."""
     step = step_of(instruction)
-    return step is not None and step[0] == "where"
+    return step is not None and step.kind == "where"
 
 
 def _key(tiling: Tiling, seen: tuple[int, ...]) -> str:
-    """The key of a block in an array of this shape, which may have length 1 for any other."""
+    """The key of a block in an array with these lengths, or 1 where it is broadcast, as source."""
     axis = tiling.axis
     parts = [f"places[{k}]" if seen[k] == tiling.lengths[k] else "0" for k in range(axis)]
     parts.append("i:j" if seen[axis] == tiling.lengths[axis] else ":")

@@ -1,8 +1,8 @@
-"""Runs of elementwise calls in compiled functions: evaluated block by block, so that temporaries stay in the cache.
+"""Groups of elementwise calls in compiled functions, evaluated block by block, so that temporaries stay in the cache.
 
-What smaller arrays are broadcast to is cut into blocks, too, and sums and maxima along the last axis, with what is
-computed with them, are part of a run. The results have the bits of the calls one by one: `tiles.py` says why for sums.
-Which thread takes which block changes nothing.
+Smaller arrays may be broadcast in them, and sums and maxima along the last axis, with what is computed with these, are
+part of a group. The results have the bits of the calls one by one: `tiles.py` says why for sums. Which thread takes
+which block changes nothing.
 """
 
 from __future__ import annotations
@@ -11,46 +11,35 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tape_compile.extend import Program, Ref, Source
+from tape_compile.extend import Instruction, Program, Raw, Ref, Role, Source, Specs
 from tape_core.support import forget_in_children, generated
 
 from tape_numpy.compiler.block_code import BlockCode
-from tape_numpy.compiler.calls import axes_in_rows, full, gives_new, into, scalar, step_of
-from tape_numpy.compiler.lowering import expansion
+from tape_numpy.compiler.calls import gives_new, step_of
 from tape_numpy.compiler.tiles import Tiling, bounds, total
-from tape_numpy.indexing import joined, placed
 from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["axes_in_rows", "expansion", "full", "fused", "gives_new", "into", "joined", "placed", "role", "scalar"]
+    from tape_compile.extend import Group
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.int32)})
 _NUMBERS = (float, int)
 _BROADCAST, _SUM, _MAX, _MIN = (KERNELS[name] for name in ("broadcast_to", "sum", "max", "min"))
 
-SLICES_ARE_ALIKE = True
-"""An elementwise function gives an element of an array what it gives it in a slice: blocks rely on it, too."""
-
 _files = count()
 
 
-# -- what a run takes
+# -- which calls join a group
 
 
-def role(instruction: Any, specs: Any, group: Any) -> str | None:
-    """What an instruction would be in a group, or in none; None for what is not known here.
-
-    `each`: elementwise, of arrays of the group's shape and numbers; `mixed`: with smaller arrays, too. `number`: one
-    that is broadcast to the group's shape, and `spread`: a smaller array. `sum`: of all elements of a result. `line`: a
-    reduction along the last axis, and `short`: elementwise with results of those; `view`: such a result with other axes
-    of length 1.
-    """
+def role(instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
+    """The part that a call would have in a group, or in a new one; None for a call that is not known here."""
     spec = specs[instruction.out]
     if spec.kind is not np.ndarray and spec.shape != ():
         return None
@@ -78,12 +67,12 @@ def role(instruction: Any, specs: Any, group: Any) -> str | None:
     return "mixed" if whole and (group is None or not _only_spread(whole, group)) else None
 
 
-def _only_spread(numbers: list[int], group: Any) -> bool:
-    """Whether all arrays are smaller ones in truth, so that the result lies as those do."""
+def _only_spread(numbers: Sequence[int], group: Group) -> bool:
+    """Whether all arrays are broadcast ones, so that the result lies in memory as those do, not row by row."""
     return bool(numbers) and all([group.roles.get(k) == "spread" for k in numbers])
 
 
-def _reduction(instruction: Any, specs: Any, group: Any) -> str | None:
+def _reduction(instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
     if len(instruction.args) != 1 or type(instruction.args[0]) is not Ref:
         return None
     x, kwargs = instruction.args[0].id, instruction.kwargs
@@ -102,8 +91,8 @@ def _reduction(instruction: Any, specs: Any, group: Any) -> str | None:
     return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or lines_are_alike() else None
 
 
-def _short(instruction: Any, specs: Any, group: Any) -> str | None:
-    """Of what is there for each line, with or without a last axis of length 1."""
+def _short(instruction: Instruction, specs: Specs, group: Group) -> Role | None:
+    """The role of a call on results that have one element for each line, with or without a last axis of length 1."""
     spec = specs[instruction.out]
     if spec.shape not in (group.shape[:-1], (*group.shape[:-1], 1)) or spec.dtype not in _DTYPES:
         return None
@@ -124,24 +113,19 @@ def _short(instruction: Any, specs: Any, group: Any) -> str | None:
 # -- a group as a function
 
 
-def fused(group: Any) -> Callable[..., Any] | None:
-    """A function of the group's inputs that gives its outputs."""
-    return _Blocks(group)
-
-
-class _Blocks:
-    """The instructions of a group on one block, as source; and the blocks.
+class Blocks:
+    """A function that does what a group of calls does, block by block: a `tape_compile.library.FusedFunction`.
 
     Args:
-        group: the group.
+        group: the calls.
         dead, spare: the numbers of inputs that may be overwritten; those that are dead only as `out=` says.
 
     Attributes:
         own: the numbers of results that have memory of their own.
-        targets: by results the inputs that they may be written over.
+        targets: by the number of a result the input over which it may be written.
     """
 
-    def __init__(self, group: Any, dead: Sequence[int] = (), spare: Sequence[int] = ()) -> None:
+    def __init__(self, group: Group, dead: Sequence[int] = (), spare: Sequence[int] = ()) -> None:
         self.__name__ = "fused"
         self.group = group
         specs = group.specs
@@ -164,11 +148,11 @@ class _Blocks:
         self.text = code.text()
         self.on_block = generated(self.text, "block", f"<tape_numpy: fused, {next(_files)}>", code.names)
 
-    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
-        """The same, with results in the memory of inputs."""
-        return _Blocks(self.group, dead, spare)
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> Blocks:
+        """The function with results in the memory of inputs."""
+        return Blocks(self.group, dead, spare)
 
-    def __call__(self, *arrays: Any, out: Any = None) -> tuple[Any, ...]:
+    def __call__(self, *arrays: Raw, out: Sequence[Raw | None] | None = None) -> tuple[Raw, ...]:
         tiling = self.tiling
         lengths = tiling.lengths
         given = []
@@ -180,9 +164,9 @@ class _Blocks:
             elif array.flags.c_contiguous:
                 given.append(array.reshape(lengths))
             elif not reduced and not any(array.strides):
-                given.append(array[(0,) * array.ndim])  # one number everywhere
+                given.append(array[(0,) * array.ndim])  # one number everywhere: no block of it is read
             else:
-                return self._one_by_one(list(arrays))  # its sums go along memory
+                return self._one_by_one(list(arrays))  # sums go along memory, so blocks of it would have other bits
         given += [tiling.repeated(given[n]) for n in self.repeated]
         cuts, shape = tiling.cuts, self.group.shape
         whole = [
@@ -213,28 +197,28 @@ class _Blocks:
         )
 
     @cached_property
-    def _one_by_one(self) -> Callable[[list[Any]], tuple[Any, ...]]:
-        """The instructions as they are, as a function that empties the list of its arguments."""
+    def _one_by_one(self) -> Callable[[list[Raw]], tuple[Raw, ...]]:
+        """The calls one by one, as a function that empties the list of its arguments."""
         group = self.group
         return Source(Program(group.instructions, group.inputs, {}, group.outputs, group.specs), "one_by_one").run
 
-    def _run(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
-        """Some of the blocks, on one thread."""
+    def _run(self, given: list[Raw], results: list[Raw], first: int, last: int) -> None:
+        """Compute some of the blocks, on one thread."""
         cuts, on_block = self.tiling.cuts, self.on_block
         buffers = [np.empty(self.tiling.longest, dtype) for dtype in self.buffers]
         for k in range(first, last):
             places, i, j = cuts[k]
             on_block(places, i, j, k, given, results, buffers)
 
-    def _run_quietly(self, given: list[Any], results: list[Any], first: int, last: int) -> None:
-        """As `_run`, on a thread that does not know that nobody wants to be warned."""
+    def _run_quietly(self, given: list[Raw], results: list[Raw], first: int, last: int) -> None:
+        """Compute some of the blocks on another thread, which does not inherit NumPy's error state."""
         with np.errstate(all="ignore"):
             self._run(given, results, first, last)
 
 
 @cache
 def _sums_are_pairwise() -> bool:
-    """Whether this NumPy sums as `tiles.py` says."""
+    """Whether this NumPy sums in the order that `tiles.py` relies on, which no documentation promises."""
     x = np.random.default_rng(0).normal(size=70001)
     for dtype in _FLOATS:
         values = (x * 3).astype(dtype)
@@ -251,7 +235,7 @@ def _sums_are_pairwise() -> bool:
 
 @cache
 def _threads() -> int:
-    """`TAPE_NUM_THREADS`, by default the cores that are available."""
+    """The number of threads: `TAPE_NUM_THREADS`, by default the cores that are available."""
     given = os.environ.get("TAPE_NUM_THREADS", "").strip()
     if given:
         if not given.isdigit() or int(given) < 1:

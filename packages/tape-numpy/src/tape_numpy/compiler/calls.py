@@ -1,12 +1,13 @@
-"""The calls of NumPy that instructions of compiled functions are: with `out=`, for memory that is there."""
+"""Instructions of compiled functions as calls of NumPy that can write into memory that is there."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tape_compile.extend import Ref, Spec
+from tape_compile.extend import Argument, Instruction, Raw, Ref, Spec, Specs
 
 from tape_numpy.compiler.lowering import DOT
 from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_are_alike
@@ -26,35 +27,40 @@ _OTHERS = frozenset({np.where, _ASTYPE, _RELU, operator.pow})
 _CONTAINERS = (tuple, list, slice)
 
 
-def gives_new(instruction: Any, specs: Any) -> bool:
+def gives_new(instruction: Instruction, specs: Specs) -> bool:
     """Whether the result is an array with memory of its own, and none of the arguments is kept."""
     if type(instruction.out) is not int or specs[instruction.out].kind is not np.ndarray or instruction.effect:
         return False
     if instruction.fn in (operator.matmul, diagonal_matmul, _SUM, DOT):
         return True
     step = step_of(instruction)
-    return step is not None and step[0] == "ufunc"
+    return step is not None and step.kind == "ufunc"
 
 
-def axes_in_rows(fn: Any) -> int | None:
-    """Results of matrix products lie row by row, however the arguments do; a stack of stacks of matrices need not."""
+def axes_in_rows(fn: object) -> int | None:
+    """Up to how many axes results of a function have that lie row by row, however the arguments do."""
+    # Matrix products do, but for stacks of stacks of matrices, which NumPy may order otherwise.
     return 3 if fn is operator.matmul or fn is diagonal_matmul else None
 
 
-def into(instruction: Any) -> tuple[Any, list[Any]] | None:
+def into(instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
     """A function that takes `out=`, and its arguments, to do what an elementwise instruction does."""
     step = step_of(instruction)
-    return None if step is None or step[0] != "ufunc" else (step[1], step[2])
+    return None if step is None or step.kind != "ufunc" else (step.function, step.args)
 
 
-def full(instruction: Any) -> Any:
-    """Zeros for relu, say: NumPy compares two arrays with vector instructions, but not one with a number."""
+def full(instruction: Instruction) -> Callable[[tuple[int, ...], Raw], Raw] | None:
+    """A function that fills an array with a number, for extrema; None for other calls."""
+    # Zeros for relu, say: NumPy compares two arrays with vector instructions, but not an array with a number.
     step = step_of(instruction)
-    return np.full if step is not None and step[1] in (np.maximum, np.minimum) and extrema_are_alike() else None
+    return np.full if step is not None and step.function in (np.maximum, np.minimum) and extrema_are_alike() else None
 
 
-def scalar(instruction: Any, specs: Any) -> tuple[Any, Spec] | None:
-    """An array of shape () is what NumPy makes of a number first, for an operator with an array."""
+def scalar(instruction: Instruction, specs: Specs) -> tuple[Callable[..., Raw], Spec] | None:
+    """A function that makes an array of shape () of a number, which NumPy does first for an operator with an array.
+
+    With it comes the spec of the array; None for other calls.
+    """
     try:
         if instruction.fn not in _WITH_NUMBERS or instruction.kwargs or len(instruction.args) != 2:
             return None
@@ -67,32 +73,46 @@ def scalar(instruction: Any, specs: Any) -> tuple[Any, Spec] | None:
     return None
 
 
-def step_of(instruction: Any) -> tuple[str, Any, list[Any]] | None:
-    """The call of NumPy that does what an instruction does, into an array it is given; None where none does."""
+class Step(NamedTuple):
+    """A call of NumPy that writes into an array that it is given.
+
+    Attributes:
+        kind: `ufunc` for `function(*args, out=...)`; `copy` for a copy with a cast; `where` for two masked copies.
+        function: what is called; None for a copy.
+        args: its arguments.
+    """
+
+    kind: Literal["ufunc", "copy", "where"]
+    function: Any
+    args: list[Any]
+
+
+def step_of(instruction: Instruction) -> Step | None:
+    """The call that does what an instruction does, into an array that is there; None where none does."""
     try:
         fn = _UFUNCS.get(instruction.fn, instruction.fn)
         if not isinstance(fn, np.ufunc) and fn not in _OTHERS:
             return None
-    except TypeError:
+    except TypeError:  # a function without a hash
         return None
     args = list(instruction.args)
     for arg in args:
         if type(arg) in _CONTAINERS:
             return None
     if fn is np.where:
-        return ("where", fn, args) if len(args) == 3 and not instruction.kwargs else None
+        return Step("where", fn, args) if len(args) == 3 and not instruction.kwargs else None
     if fn is _ASTYPE:
-        return ("copy", None, args[:1]) if len(args) == 2 and _only_copies(instruction.kwargs) else None
+        return Step("copy", None, args[:1]) if len(args) == 2 and _only_copies(instruction.kwargs) else None
     if instruction.kwargs:
         return None
     if fn is _RELU:
-        return "ufunc", np.maximum, [args[0], 0]
+        return Step("ufunc", np.maximum, [args[0], 0])
     if fn is operator.pow and type(args[1]) in (int, float) and args[1] == 2:
-        return "ufunc", np.square, args[:1]  # as arrays do
+        return Step("ufunc", np.square, args[:1])  # as the operator of arrays does
     if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.nin == len(args) and fn.signature is None:
-        return "ufunc", fn, args
+        return Step("ufunc", fn, args)
     return None
 
 
-def _only_copies(kwargs: Any) -> bool:
+def _only_copies(kwargs: Mapping[str, object]) -> bool:
     return not kwargs or set(kwargs) == {"copy"}

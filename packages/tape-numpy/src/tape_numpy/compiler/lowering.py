@@ -1,176 +1,164 @@
-"""Kernels in compiled functions as the calls of NumPy that they consist of, in the same order: the same bits.
+"""Rules that lower kernels in compiled functions: to the calls of NumPy that they consist of, in the same order.
 
-Each function here writes those calls to `steps`, and says whether it has: what is out of the ordinary stays a call of
-the kernel.
+So they have the same bits. Arguments that are out of the ordinary stay a call of the kernel.
 """
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
-from tape_compile.extend import LARGE, Method, Ref, Spec
+from tape_compile.extend import Argument, Method, Ref, Rewriter, Rules, Spec, thresholds
 
 from tape_numpy import kernels
 from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE
 
 DOT = Method("dot")
 _T = operator.attrgetter("T")
-_COPY = Method("copy")
+_COPY, _RESHAPE, _ASTYPE = Method("copy"), Method("reshape"), Method("astype")
 _SUM, _MAX = KERNELS["sum"], KERNELS["max"]
 _max = np.maximum.reduce
 
+Axis = int | tuple[int, ...] | None
 
-def expansion(fn: Any) -> Callable[..., bool] | None:
-    """What writes a kernel as calls of NumPy; None for most."""
-    try:
-        return _EXPANSIONS.get(fn)
-    except TypeError:
-        return None
+RULES = Rules()
+lower = RULES.rewrite
 
 
-def _is_float_array(steps: Any, x: Any) -> bool:
-    if type(x) is not Ref:
+def _is_array(x: Argument, r: Rewriter) -> TypeGuard[Ref]:
+    return type(x) is Ref and r.spec(x).kind is np.ndarray
+
+
+def _is_float_array(x: Argument, r: Rewriter) -> TypeGuard[Ref]:
+    return type(x) is Ref and r.spec(x).kind is np.ndarray and r.spec(x).dtype in FLOATS
+
+
+@lower(KERNELS["relu"])
+def relu(r: Rewriter, x: Argument) -> bool:
+    if not _is_float_array(x, r):
         return False
-    spec = steps.specs[x.id]
-    return spec.kind is np.ndarray and spec.dtype in FLOATS
+    dtype = r.spec(x).dtype
+    return r.become("maximum", np.maximum, x, r.constant(("zero", dtype), lambda: np.zeros((), dtype)))
 
 
-def _relu(steps: Any, x: Any) -> bool:
-    if not _is_float_array(steps, x):
+@lower(_SUM)
+def sum_of_rows(r: Rewriter, x: Argument, *, axis: Axis = None, dtype: object = None, keepdims: bool = False) -> bool:
+    # As the kernel does: a product with a vector of ones goes along memory, and is faster than a reduction across it.
+    if axis != 0 or dtype is not None or keepdims or not _is_float_array(x, r):
         return False
-    dtype = steps.specs[x.id].dtype
-    steps.last("maximum", np.maximum, x, steps.constant(("zero", dtype), lambda: np.zeros((), dtype)))
-    return True
-
-
-def _sum(steps: Any, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> bool:
-    if axis != 0 or dtype is not None or keepdims or not _is_float_array(steps, x):
-        return False
-    spec = steps.specs[x.id]
+    spec = r.spec(x)
     if len(spec.shape) != 2 or spec.shape[0] > FEW:
         return False
-    steps.last("sum", DOT, _ones(steps, spec), x)
-    return True
+    return r.become("sum", DOT, _ones(r, spec), x)
 
 
-def _ones(steps: Any, spec: Spec) -> Ref:
+def _ones(r: Rewriter, spec: Spec) -> Ref:
     rows, dtype = spec.shape[0], spec.dtype
-    ones: Ref = steps.constant(("ones", rows, dtype), lambda: np.ones(rows, dtype))
-    return ones
+    return r.constant(("ones", rows, dtype), lambda: np.ones(rows, dtype))
 
 
-def _as_method(name: str, largest: float = math.inf) -> Callable[..., bool]:
-    """What writes a kernel as the method of arrays that it calls, where the result has no more elements."""
-    method = Method(name)
-
-    def expand(steps: Any, x: Any, *args: Any, **kwargs: Any) -> bool:
-        if kwargs or type(x) is not Ref or steps.specs[x.id].kind is not np.ndarray:
-            return False
-        if steps.specs[x.id].size > largest:
-            return False
-        steps.last(name, method, x, *args)
-        return True
-
-    return expand
+@lower(KERNELS["reshape"])
+def reshape(r: Rewriter, x: Argument, shape: Argument) -> bool:
+    return _is_array(x, r) and r.become("reshape", _RESHAPE, x, shape)
 
 
-def _mean(steps: Any, x: Any, *, axis: Any = None, keepdims: bool = False) -> bool:
+@lower(KERNELS["astype"])
+def small_cast(r: Rewriter, x: Argument, dtype: Argument) -> bool:
+    # Casts of larger arrays are part of fused blocks.
+    is_small = _is_array(x, r) and r.spec(x).size < thresholds.LOWER_LINES_MIN_ELEMENTS
+    return is_small and r.become("astype", _ASTYPE, x, dtype)
+
+
+@lower(KERNELS["mean"])
+def mean(r: Rewriter, x: Argument, *, axis: Axis = None, keepdims: bool = False) -> bool:
     if axis is not None:
-        if not _has_lines(steps, x, axis):
+        if not _has_lines(x, r, axis):
             return False
-        total = steps.call("sum", _SUM, x, axis=-1, keepdims=keepdims, spec=_line(steps, x, keepdims))
-        steps.last("divide", operator.truediv, total, steps.specs[x.id].shape[-1])
-        return True
-    if keepdims or not _is_float_array(steps, x):
+        total = r.call("sum", _SUM, x, axis=-1, keepdims=keepdims, spec=_line(r, x, keepdims))
+        return r.become("divide", operator.truediv, total, r.spec(x).shape[-1])
+    if keepdims or not _is_float_array(x, r):
         return False
-    spec = steps.specs[x.id]
+    spec = r.spec(x)
     if not spec.size:
         return False
-    total = steps.call("sum", _SUM, x, spec=Spec(spec.dtype.type, (), spec.dtype))
-    steps.last("divide", operator.truediv, total, spec.size)
-    return True
+    total = r.call("sum", _SUM, x, spec=Spec(spec.dtype.type, (), spec.dtype))
+    return r.become("divide", operator.truediv, total, spec.size)
 
 
-def _has_lines(steps: Any, x: Any, axis: Any) -> bool:
-    """Whether the last axis of a large array is reduced: such calls are part of runs."""
-    if not _is_float_array(steps, x):
+def _has_lines(x: Argument, r: Rewriter, axis: Argument) -> TypeGuard[Ref]:
+    """Whether the last axis of a large array is reduced: such calls can be fused."""
+    if not _is_float_array(x, r) or r.spec(x).size < thresholds.LOWER_LINES_MIN_ELEMENTS:
         return False
-    shape = steps.specs[x.id].shape
-    return steps.specs[x.id].size >= LARGE and len(shape) > 1 and axis in (-1, len(shape) - 1, (-1,), (len(shape) - 1,))
+    last = len(r.spec(x).shape) - 1
+    return last > 0 and axis in (-1, last, (-1,), (last,))
 
 
-def _line(steps: Any, x: Ref, keepdims: bool) -> Spec:
-    spec = steps.specs[x.id]
+def _line(r: Rewriter, x: Ref, keepdims: bool) -> Spec:
+    spec = r.spec(x)
     return Spec(np.ndarray, (*spec.shape[:-1], *[1] * keepdims), spec.dtype)
 
 
-def _shifted(steps: Any, x: Ref, top: Ref) -> tuple[Ref, Ref]:
+def _shifted(r: Rewriter, x: Ref, top: Ref) -> tuple[Ref, Ref]:
     """The difference, and its exponential."""
-    spec = steps.specs[x.id]
-    shifted = steps.call("subtract", operator.sub, x, top, spec=spec)
-    return shifted, steps.call("exp", np.exp, shifted, spec=spec)
+    spec = r.spec(x)
+    shifted = r.call("subtract", operator.sub, x, top, spec=spec)
+    return shifted, r.call("exp", np.exp, shifted, spec=spec)
 
 
-def _softmax(steps: Any, x: Any, *, axis: int = -1) -> bool:
-    if not _has_lines(steps, x, axis):
+@lower(KERNELS["softmax"])
+def softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
+    if not _has_lines(x, r, axis):
         return False
-    line = _line(steps, x, True)
-    _, exp = _shifted(steps, x, steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
-    steps.last("divide", operator.truediv, exp, steps.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line))
-    return True
+    line = _line(r, x, True)
+    _, exp = _shifted(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    return r.become("divide", operator.truediv, exp, r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line))
 
 
-def _log_softmax(steps: Any, x: Any, *, axis: int = -1) -> bool:
-    if not _has_lines(steps, x, axis):
+@lower(KERNELS["log_softmax"])
+def log_softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
+    if not _has_lines(x, r, axis):
         return False
-    line = _line(steps, x, True)
-    shifted, exp = _shifted(steps, x, steps.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
-    total = steps.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line)
-    steps.last("subtract", operator.sub, shifted, steps.call("log", np.log, total, spec=line))
-    return True
+    line = _line(r, x, True)
+    shifted, exp = _shifted(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    total = r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line)
+    return r.become("subtract", operator.sub, shifted, r.call("log", np.log, total, spec=line))
 
 
-def _shifted_exp(steps: Any, logits: Any) -> tuple[Ref, Ref, Ref]:
+def _shifted_exp(r: Rewriter, logits: Ref) -> tuple[Ref, Ref, Ref]:
     """Class by class: logits less their largest, the exponentials of that, and their sums."""
-    spec = steps.specs[logits.id]
+    spec = r.spec(logits)
     n, classes = spec.shape
     turned = Spec(np.ndarray, (classes, n), spec.dtype)
     line = Spec(np.ndarray, (n,), spec.dtype)
-    rows = steps.call("copy", _COPY, steps.call("T", _T, logits, spec=turned), spec=turned)
-    shifted = steps.call("subtract", operator.sub, rows, steps.call("max", _max, rows, 0, spec=line), spec=turned)
-    exp = steps.call("exp", np.exp, shifted, spec=turned)
-    return shifted, exp, steps.call("sum", DOT, _ones(steps, turned), exp, spec=line)
+    rows = r.call("copy", _COPY, r.call("T", _T, logits, spec=turned), spec=turned)
+    shifted = r.call("subtract", operator.sub, rows, r.call("max", _max, rows, 0, spec=line), spec=turned)
+    exp = r.call("exp", np.exp, shifted, spec=turned)
+    return shifted, exp, r.call("sum", DOT, _ones(r, turned), exp, spec=line)
 
 
-def _matmul(steps: Any, a: Any, b: Any) -> bool:
+@lower(operator.matmul)
+def diagonal_product(r: Rewriter, a: Argument, b: Argument) -> bool:
     """`(eye * d) @ b`, as the cotangents of a Jacobian come, by the rows of `b`."""
-    maker = steps.makers.get(a.id) if type(a) is Ref else None
-    if maker is None or maker.fn is not operator.mul or type(b) is not Ref:
+    maker = r.makers.get(a.id) if type(a) is Ref else None
+    if type(a) is not Ref or type(b) is not Ref or maker is None or maker.fn is not operator.mul:
         return False
-    spec, given = steps.specs[a.id], steps.specs[b.id]
-    if len(spec.shape) != 2 or len(given.shape) != 2 or not _is_float_array(steps, a) or given.dtype != spec.dtype:
+    spec, given = r.spec(a), r.spec(b)
+    if len(spec.shape) != 2 or len(given.shape) != 2 or not _is_float_array(a, r) or given.dtype != spec.dtype:
         return False
     for eye, d in (maker.args, maker.args[::-1]):
-        if (
-            type(eye) is not Ref
-            or type(d) is not Ref
-            or steps.specs[d.id] != Spec(np.ndarray, spec.shape[1:], spec.dtype)
-        ):
+        if type(eye) is not Ref or type(d) is not Ref or r.spec(d) != Spec(np.ndarray, spec.shape[1:], spec.dtype):
             continue
-        if kernels.is_identity(steps.constants.get(eye.id)) and kernels.adds_to_zero():
-            steps.last("diagonal_matmul", kernels.diagonal_matmul, d, b)
-            return True
+        if kernels.is_identity(r.constants.get(eye.id)) and kernels.adds_to_zero():
+            return r.become("diagonal_matmul", kernels.diagonal_matmul, d, b)
     return False
 
 
-def _takes_logits(steps: Any, logits: Any, labels: Any, axis: int) -> bool:
-    if not _is_float_array(steps, logits) or type(labels) is not Ref:
+def _takes_logits(logits: Argument, r: Rewriter, labels: Argument, axis: int) -> TypeGuard[Ref]:
+    """Whether these are few classes for each of several rows, and labels as `kernels` takes them."""
+    if not _is_float_array(logits, r) or type(labels) is not Ref:
         return False
-    shape, given = steps.specs[logits.id].shape, steps.specs[labels.id]
+    shape, given = r.spec(logits).shape, r.spec(labels)
     return (
         len(shape) == 2
         and 0 < shape[1] <= SHORT
@@ -182,44 +170,31 @@ def _takes_logits(steps: Any, logits: Any, labels: Any, axis: int) -> bool:
     )
 
 
-def _each(steps: Any, logits: Any) -> Ref:
-    n = steps.specs[logits.id].shape[0]
-    each: Ref = steps.constant(("each", n), lambda: np.arange(n))
-    return each
+def _row_numbers(r: Rewriter, logits: Ref) -> Ref:
+    n = r.spec(logits).shape[0]
+    return r.constant(("each", n), lambda: np.arange(n))
 
 
-def _cross_entropy(steps: Any, logits: Any, labels: Any, *, axis: int = -1) -> bool:
-    if not _takes_logits(steps, logits, labels, axis):
+@lower(KERNELS["cross_entropy"])
+def cross_entropy(r: Rewriter, logits: Argument, labels: Argument, *, axis: int = -1) -> bool:
+    if not _takes_logits(logits, r, labels, axis) or type(labels) is not Ref:
         return False
-    n, classes = steps.specs[logits.id].shape
-    line = Spec(np.ndarray, (n,), steps.specs[logits.id].dtype)
-    if labels.id not in steps.constants:  # those were seen while tracing
-        labels = steps.call("checked", kernels.checked_labels, labels, classes, spec=steps.specs[labels.id])
-    shifted, _, total = _shifted_exp(steps, logits)
-    at_labels = steps.call("at_labels", operator.getitem, shifted, (labels, _each(steps, logits)), spec=line)
-    steps.last("subtract", operator.sub, steps.call("log", np.log, total, spec=line), at_labels)
-    return True
+    n, classes = r.spec(logits).shape
+    line = Spec(np.ndarray, (n,), r.spec(logits).dtype)
+    if labels.id not in r.constants:  # constant ones were checked while tracing
+        labels = r.call("checked", kernels.checked_labels, labels, classes, spec=r.spec(labels))
+    shifted, _, total = _shifted_exp(r, logits)
+    at_labels = r.call("at_labels", operator.getitem, shifted, (labels, _row_numbers(r, logits)), spec=line)
+    return r.become("subtract", operator.sub, r.call("log", np.log, total, spec=line), at_labels)
 
 
-def _cross_entropy_vjp(steps: Any, cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> bool:
-    if not _takes_logits(steps, logits, labels, axis) or type(cotangent) is not Ref:
+@lower(KERNELS["cross_entropy_vjp"])
+def cross_entropy_vjp(r: Rewriter, cotangent: Argument, logits: Argument, labels: Argument, *, axis: int = -1) -> bool:
+    if not _takes_logits(logits, r, labels, axis) or type(cotangent) is not Ref or type(labels) is not Ref:
         return False
-    if steps.specs[cotangent.id] != Spec(np.ndarray, steps.specs[labels.id].shape, steps.specs[logits.id].dtype):
+    if r.spec(cotangent) != Spec(np.ndarray, r.spec(labels).shape, r.spec(logits).dtype):
         return False
-    _, exp, total = _shifted_exp(steps, logits)
-    steps.last("cross_entropy_vjp", kernels.cross_entropy_slope, cotangent, exp, total, labels, _each(steps, logits))
-    return True
-
-
-_EXPANSIONS: dict[Any, Callable[..., bool]] = {
-    KERNELS["relu"]: _relu,
-    KERNELS["mean"]: _mean,
-    KERNELS["softmax"]: _softmax,
-    KERNELS["log_softmax"]: _log_softmax,
-    KERNELS["cross_entropy"]: _cross_entropy,
-    KERNELS["cross_entropy_vjp"]: _cross_entropy_vjp,
-    _SUM: _sum,
-    operator.matmul: _matmul,
-    KERNELS["reshape"]: _as_method("reshape"),
-    KERNELS["astype"]: _as_method("astype", LARGE - 1),  # larger ones are in runs of elementwise calls
-}
+    _, exp, total = _shifted_exp(r, logits)
+    return r.become(
+        "cross_entropy_vjp", kernels.cross_entropy_slope, cotangent, exp, total, labels, _row_numbers(r, logits)
+    )

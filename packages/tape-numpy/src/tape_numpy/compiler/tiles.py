@@ -1,8 +1,8 @@
-"""How large arrays are cut into blocks that stay in the cache.
+"""The cutting of large arrays into blocks that stay in the cache.
 
-Arrays of one shape are cut as one line, where NumPy's pairwise summation cuts: a sum of all elements, of the blocks'
-sums in the order of that, has the same bits as `np.add.reduce` of the whole. Where smaller arrays are broadcast, or
-lines are reduced, blocks are whole lines.
+Arrays of one shape are cut as one line, where NumPy's pairwise summation cuts: it halves a line, at a multiple of 8,
+until 128 elements are left. So the blocks' sums, added in that order, have the same bits as `np.add.reduce` of the
+whole. Where smaller arrays are broadcast, or lines are reduced, blocks are whole lines.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from tape_compile.extend import Raw
 
-_LONGEST = 1 << 17  # elements of a block
-_NARROW, _WIDE = 64, 512  # elements: lines up to this length are taken together to lines of that
+_LONGEST = 1 << 17  # elements of a block: more of them take no less time for the calls (`wide`)
+_NARROW, _WIDE = 64, 512  # elements: broadcast lines up to the first are taken together, up to the second (`mnist_mlp`)
+_SHORTEST = 1 << 12  # elements of a block: in shorter ones the calls take the time
+_CACHES = 5  # second-level caches that the arrays of a block fill: two or three of them are in use at a time
+_L2 = 1 << 20  # bytes of the second-level cache, where the system does not tell
 
 Tree = Any
 """The number of a block, or the two trees that it is the sum of."""
 
 Cut = tuple[tuple[int, ...], int, int]
-"""A block: places on the axes before the one that is cut, and from where to where it takes that one."""
+"""A block: places on the axes before the one that is cut, and where it starts and stops on that."""
 
 
 class Tiling:
-    """The axes of a shape, those together along which all operands are alike; and its blocks.
+    """The axes of a shape, joined where all operands are broadcast alike along them, and the blocks.
 
     Args:
         shape: of the results.
@@ -34,8 +38,8 @@ class Tiling:
 
     Attributes:
         lengths: of the axes.
-        repeats: how many lines are taken as one where a line is short and is broadcast to them; see `repeated`.
-        axis: the one that is cut; those after it are whole.
+        repeats: how many lines are taken as one where a short one is broadcast to them; see `repeated`.
+        axis: the one that is cut; the axes after it are whole.
         cuts: the blocks.
         tree: the order of their sums, where there is one axis.
         longest: the number of elements of the largest block.
@@ -67,7 +71,7 @@ class Tiling:
         self.repeats = max([t for t in range(1, _WIDE // n + 1) if lines % t == 0], default=1) if n <= _NARROW else 1
 
     def cut(self, nbytes: int) -> None:
-        """Make the blocks, of arrays of so many bytes an element together."""
+        """Make the blocks, of arrays that have so many bytes an element together."""
         longest = _block_length(nbytes, math.prod(self.lengths))
         last = len(self.lengths) - 1 - self._in_lines
         self.axis = next((k for k in range(last) if math.prod(self.lengths[k + 1 :]) <= longest), last)
@@ -79,17 +83,17 @@ class Tiling:
         self.longest = max([j - i for _, i, j in self.cuts]) * self.inner
 
     def is_repeated(self, seen: tuple[int, ...]) -> bool:
-        """Whether an array, with these axes, is a short line for several ones that are taken as one."""
+        """Whether an array, with these lengths, is a short line that is broadcast to lines that are taken as one."""
         return self.repeats > 1 and seen[-2:] == (1, self.lengths[-1])
 
-    def repeated(self, array: Any) -> Any:
-        """Such an array with its line as often as several are taken as one: NumPy is slow on short ones."""
+    def repeated(self, array: Raw) -> Raw:
+        """Such an array with its line as often as lines are taken as one: NumPy is slow along short ones."""
         *before, _, n = array.shape
         return np.broadcast_to(array, (*before, self.repeats, n)).reshape(*before, 1, self.repeats * n)
 
     @property
     def wide(self) -> str:
-        """The shape of a block with several lines as one, in terms of i and j."""
+        """The shape of a block with several lines taken as one, as source in terms of i and j."""
         t, (*after, n) = self.repeats, self.lengths[self.axis + 1 :]
         if not after:
             return f"(j - i) // {t}, {t * n}"
@@ -97,11 +101,11 @@ class Tiling:
 
     @property
     def inner(self) -> int:
-        """Elements for each place on the axis that is cut."""
+        """The number of elements for each place on the axis that is cut."""
         return math.prod(self.lengths[self.axis + 1 :])
 
     def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of an array, with these axes."""
+        """The lengths of an array of this shape along the joined axes."""
         padded = (1,) * (self._ndim - len(shape)) + shape
         return tuple([math.prod([padded[axis] for axis in axes]) for axes in self._axes])
 
@@ -116,18 +120,17 @@ class Tiling:
 
 
 def _block_length(nbytes: int, size: int) -> int:
-    """Elements of a block, for arrays of so many elements, and of so many bytes an element together.
+    """The number of elements of a block, for arrays of so many elements, and of so many bytes an element together.
 
-    Of five times the second-level cache, by measurement: what a call needs of it at a time are two or three of them. If
-    it can be, there are a few for each of several threads.
+    Large arrays have a few blocks for each of several threads.
     """
     longest = min(_LONGEST, max(_LONGEST // 2, size // 4))
-    return max(1 << 12, min(longest, 5 * _l2_size() // max(1, nbytes) // 1024 * 1024))
+    return max(_SHORTEST, min(longest, _CACHES * _l2_size() // max(1, nbytes) // 1024 * 1024))
 
 
 @lru_cache(maxsize=256)
 def bounds(size: int, longest: int) -> tuple[list[tuple[int, int]], Tree]:
-    """The blocks of an array, and in which order NumPy adds up their sums."""
+    """The blocks of a line, and the tree in which NumPy's pairwise summation adds up their sums."""
     cuts: list[tuple[int, int]] = []
 
     def tree(start: int, n: int) -> Tree:
@@ -142,8 +145,8 @@ def bounds(size: int, longest: int) -> tuple[list[tuple[int, int]], Tree]:
     return cuts, whole
 
 
-def total(tree: Tree, parts: Any) -> Any:
-    """The sum of the blocks' sums."""
+def total(tree: Tree, parts: Raw) -> Raw:
+    """The sum of the blocks' sums, in the order of the tree."""
     return parts[tree] if type(tree) is int else total(tree[0], parts) + total(tree[1], parts)
 
 
@@ -155,4 +158,4 @@ def _l2_size() -> int:
             text = file.read().strip()
         return int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]]
     except (OSError, ValueError, KeyError, IndexError):
-        return 1 << 20
+        return _L2

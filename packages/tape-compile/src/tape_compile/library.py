@@ -1,0 +1,136 @@
+"""The contract with a backend's array library: what it tells the compiler, so that passes can use it.
+
+A backend has it as `Backend.compiler_support`, an instance of a subclass of `LibrarySupport`, or None. tape_core names
+no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler` and `tape_torch.blocks`
+implement it. Each method has a default by which the passes that ask for it do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from tape_compile.program import Argument, Instruction, Program, Raw, Spec
+from tape_compile.rewrite import Rules
+
+if TYPE_CHECKING:
+    from tape_compile.passes.fusion import Group
+
+Specs: TypeAlias = Mapping[int, Spec]
+Key: TypeAlias = tuple["int | slice", ...]
+
+Role = Literal["each", "mixed", "number", "spread", "sum", "line", "short", "view"]
+"""The part that a call has in a group of calls that become one function over blocks of arrays of the group's shape:
+
+- `each`: elementwise, of arrays of the group's shape and of numbers;
+- `mixed`: elementwise, with smaller arrays, too, which are broadcast;
+- `number`: a number that is broadcast to the group's shape;
+- `spread`: a smaller array that is;
+- `sum`: the sum of all elements;
+- `line`: a reduction along the last axis;
+- `short`: elementwise, with results of such reductions;
+- `view`: such a result with other axes of length 1.
+"""
+
+
+class FusedFunction(Protocol):
+    """A function that does what a group of calls does, to the last bit: of the group's inputs, a tuple of its outputs.
+
+    Attributes:
+        group: the calls.
+        own: the numbers of results with memory of their own.
+        targets: by the number of a result the input over which it may be written.
+    """
+
+    @property
+    def group(self) -> Group: ...
+
+    @property
+    def own(self) -> Sequence[int]: ...
+
+    @property
+    def targets(self) -> Mapping[int, int]: ...
+
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> FusedFunction:
+        """The function with results in the memory of inputs that nothing needs afterwards.
+
+        Args:
+            dead: the numbers of inputs that may be overwritten if they are in `out`: a run finds out.
+            spare: the numbers of inputs that may be overwritten in any case.
+        """
+
+    def __call__(self, *arrays: Raw, out: Sequence[Raw | None] | None = None) -> tuple[Raw, ...]:
+        """The results, each in the array of `out` that is in its place, if there is one."""
+
+
+class LibrarySupport:
+    """What an array library tells the compiler. A subclass overrides what it knows of.
+
+    Attributes:
+        lowering: rules that write kernels as calls of the library; they stand under the kernels.
+        slices_are_alike: whether an elementwise function gives an element of a slice the bits that it gives it in the
+            whole array. (Vector instructions may differ from the scalar ones that do the rest of an array.)
+    """
+
+    lowering: Rules = Rules()
+    slices_are_alike: bool = False
+
+    # -- fusion
+
+    def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
+        """The part that a call would have in a group, or in a new one; None where it has none."""
+        return None
+
+    def fused(self, group: Group) -> FusedFunction | None:
+        """A function for a group of calls; None where they stay calls."""
+        return None
+
+    # -- memory
+
+    def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
+        """Whether the result is an array with memory of its own, and no argument is kept."""
+        return False
+
+    def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
+        """A function that takes `out=`, and its arguments, to do what an elementwise call does; or None."""
+        return None
+
+    # -- layout
+
+    def axes_in_rows(self, fn: Callable[..., Raw]) -> int | None:
+        """Up to how many axes results of a function have that lie row by row whatever the arguments; None for none."""
+        return None
+
+    def full(self, instruction: Instruction) -> Callable[[tuple[int, ...], Raw], Raw] | None:
+        """A function of a shape and a number, if the call is faster with such an array; or None."""
+        return None
+
+    def scalar(self, instruction: Instruction, specs: Specs) -> tuple[Callable[..., Raw], Spec] | None:
+        """A function of a Python number and a dtype, and the spec of what it gives, if the call is faster with that.
+
+        None where it is not.
+        """
+        return None
+
+    # -- sums of scattered parts: functions of a module, which exported files can have
+
+    joined: Callable[..., Raw] | None = None
+    """`joined(axis, *parts)`: parts one after the other, each added to 0."""
+
+    placed: Callable[..., Raw] | None = None
+    """`placed(shape, keys, *parts)`: zeros, to which each part is added where its key says."""
+
+
+def support_of(program: Program) -> LibrarySupport | None:
+    """What the library of a program's arrays tells the compiler; None where there are several, or it tells nothing.
+
+    Raises:
+        TypeError: the backend's `compiler_support` is no LibrarySupport.
+    """
+    support = None if program.backend is None else program.backend.compiler_support
+    if support is None or isinstance(support, LibrarySupport):
+        return support
+    raise TypeError(
+        f"backend {program.backend.name!r}: compiler_support must be a tape_compile.library.LibrarySupport or None, "  # type: ignore[union-attr]
+        f"got {support!r}"
+    )
