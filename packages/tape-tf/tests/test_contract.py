@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
 
 class Methods:
     @tf.custom_gradient

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
 
 def test_saliency_map() -> None:
     """Which pixels of an image speak for its class."""

@@ -13,6 +13,8 @@ import tape_core as tc
 import tape_tf as tf
 from support import assert_close
 
+pytestmark = pytest.mark.each_backend
+
 
 def derivative(f: Callable[[Any], Any], x: Any, **kwargs: Any) -> Any:
     x = tf.convert_to_tensor(x)

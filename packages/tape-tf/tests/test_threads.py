@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
+
 THREADS = 8
 
 

@@ -16,6 +16,8 @@ from support import assert_close
 from tape_tf.names import status
 from tape_tf.names_page import tensorflow_names
 
+pytestmark = pytest.mark.each_backend
+
 
 def test_printing() -> None:
     assert repr(tf.Variable(20.0)) == "<tf.Variable 'Variable:0' shape=() dtype=float32, numpy=20.0>"

@@ -12,7 +12,7 @@ from weakref import ref
 from tape_core import GradientTape, IndexedSlices, Tensor, random
 from tape_core.backends import compilers
 from tape_core.staging import TracingError, current
-from tape_core.support import ACTIVE, OPEN_AXES, Lock, in_blocks, pytree, warn_user, wrap
+from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
 from tape_core.tracing import is_at_work
 from tape_core.typing import Fallback, Retrace
 
@@ -135,7 +135,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
         if active:
-            active = in_blocks()
+            active = active_recorders()
         if active or OPEN_AXES.get() or current() is not None:
             if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]

@@ -23,7 +23,7 @@ from tape_core.engine.commit import Commit, assign_together, held_for_a_while, s
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Plans
-from tape_core.engine.recording import check_assignable, in_blocks, met, report_assigned, report_leave
+from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, wrap
 from tape_core.engine.variable import new_serial
@@ -41,6 +41,7 @@ __all__ = [
     "Lock",
     "Plans",
     "WatchError",
+    "active_recorders",
     "as_dtype",
     "assign_together",
     "check_assignable",
@@ -54,11 +55,9 @@ __all__ = [
     "generated",
     "held_for_a_while",
     "identifier",
-    "in_blocks",
     "integer",
     "is_draft_of",
     "meant",
-    "met",
     "new_serial",
     "one_line",
     "permissions",
@@ -70,6 +69,7 @@ __all__ = [
     "sequence",
     "set_all",
     "setting",
+    "special_dtype",
     "sync",
     "user_frame",
     "warn_user",

@@ -6,10 +6,10 @@ here may change with any version of Tape. A compiler of traced programs needs no
 
 from tape_core.base.ambient import STAGE
 from tape_core.engine import call_paths
-from tape_core.engine.backward import leads, sweep
+from tape_core.engine.backward import flows_into, sweep
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.levels import lifted, placed
-from tape_core.engine.op import described
+from tape_core.engine.op import describe
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot
 from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots
@@ -31,11 +31,11 @@ __all__ = [
     "Parts",
     "apart",
     "call_paths",
-    "described",
+    "describe",
+    "flows_into",
     "is_at_work",
     "is_noted",
     "kwargs",
-    "leads",
     "lifted",
     "own_slots",
     "placed",

@@ -13,6 +13,9 @@ import tape_core as tc
 import tape_tf as tf
 from support import assert_close
 
+pytestmark = pytest.mark.each_backend
+
+
 DATA = Path(__file__).parents[1] / "expected"
 NUMBER = r" *-?\d+\.?\d*(?:e[+-]?\d+)? *"
 

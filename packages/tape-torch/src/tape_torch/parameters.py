@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
-from tape_core.support import ACTIVE, check_assignable, met, new_serial, report_assigned
+from tape_core.support import ACTIVE, check_assignable, new_serial, report_assigned, special_dtype
 from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
@@ -35,7 +35,7 @@ class ParameterVariable(Variable):
         self.name = name
         self.trainable = parameter.requires_grad
         self._inexact = True
-        self._met = met(backend, backend.dtype(parameter.dtype))
+        self._special = special_dtype(backend, backend.dtype(parameter.dtype))
         self._serial = new_serial()
         self._follow()
 

@@ -29,13 +29,13 @@ _running: WeakSet[Trace] = WeakSet()
 def _begin(trace: Trace) -> None:
     with _lock.now:
         _running.add(trace)
-        hotpath.variables_are_read(by_name=True)
+        hotpath.read_variables_by_name(on=True)
 
 
 def _end(trace: Trace) -> None:
     with _lock.now:
         _running.discard(trace)
-        hotpath.variables_are_read(by_name=bool(_running))
+        hotpath.read_variables_by_name(on=bool(_running))
 
 
 def _forget_other_threads() -> None:
@@ -45,7 +45,7 @@ def _forget_other_threads() -> None:
     while trace is not None:
         _running.add(trace)
         trace = trace.parent
-    hotpath.variables_are_read(by_name=bool(_running))
+    hotpath.read_variables_by_name(on=bool(_running))
 
 
 forget_in_children(_forget_other_threads)

@@ -361,7 +361,7 @@ class Trace(Effects):
     def _place(self) -> Place:
         if self._from is not None:
             return self._from
-        frame = user_frame(4)  # what calls this, and what calls that, are ours
+        frame = user_frame()
         code = frame.f_code
         key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
         found = self._places.get(key)

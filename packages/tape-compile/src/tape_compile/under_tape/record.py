@@ -53,7 +53,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     call.kept = found[joint.size :]
     if joint.masked:
         tape._masked = True
-    tape._met |= joint.met
+    tape._special |= joint.met
     if joint.sparse and any([records[i] is not None for i in at]):
         tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
     base, several = len(records), len(joint.specs) > 1
@@ -149,7 +149,7 @@ class Call:
                 f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
             )
         tape = GradientTape(watch_accessed_variables=False)
-        tape._met = joint.met
+        tape._special = joint.met
         leaves = list(self.leaves)
         fresh = [apart(leaves[k]) for k in joint.watched]
         for k, number in enumerate(joint.numbers):

@@ -12,7 +12,7 @@ from weakref import ref
 from tape_core import GradientTape, IndexedSlices, Tensor, Variable, random
 from tape_core.staging import HostNumber, TracingError
 from tape_core.support import ACTIVE, pytree, setting, wrap
-from tape_core.tracing import Capture, Closure, Cuts, leads, sweep, unrecorded
+from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
@@ -232,7 +232,7 @@ class Joint:
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """The tape that has recorded the function, its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
-        own._met = tape._met
+        own._special = tape._special
         own._cuts = self.cuts = Cuts()
         own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
         unique: dict[int, Tensor] = {}
@@ -264,7 +264,7 @@ class Joint:
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
         self.around += trace.around
-        self.masked, self.met = own._masked, own._met
+        self.masked, self.met = own._masked, own._special
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
             trace.refuse("uses a Tensor from around it that the tape knows")
@@ -298,7 +298,7 @@ class Joint:
             arrays.append(leaf._array)
         self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
         at = list(self._flowing)
-        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and leads(own, slot, at)]
+        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and flows_into(own, slot, at)]
         return arrays
 
     def _compile(

@@ -29,7 +29,7 @@ def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytr
 
 
 def check_unconnected(unconnected_gradients: str) -> None:
-    """Raise a ValueError for another value than those there are."""
+    """Raise a ValueError unless the value is one of the three that there are."""
     if unconnected_gradients not in ("none", "zero", "error"):
         raise ValueError(
             f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; use 'none', 'zero' or 'error'"
@@ -37,7 +37,7 @@ def check_unconnected(unconnected_gradients: str) -> None:
 
 
 def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
-    """One cotangent per target leaf, checked; None stands for ones."""
+    """Return one cotangent for each leaf of the target, after checks; None stands for ones."""
     if len(targets) == 1:
         given = [output_gradients]
         if isinstance(output_gradients, list | tuple) and len(output_gradients) == 1:

@@ -13,9 +13,9 @@ from tape_core.base.user_code import warn_user
 from tape_core.engine import pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.engine.backward import gradients
-from tape_core.engine.cuts import differentiated
+from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.recording import LIVE, met, new_key
+from tape_core.engine.recording import LIVE, new_key, special_dtype
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Record, Records, Slot
@@ -83,13 +83,13 @@ class GradientTape(recording.InBlock):
         "_key",
         "_leaves",
         "_masked",
-        "_met",
         "_old_key",
         "_on_op",
         "_past",
         "_persistent",
         "_records",
         "_sparse",
+        "_special",
         "_used",
         "_variables",
         "_warned",
@@ -136,7 +136,7 @@ class GradientTape(recording.InBlock):
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
         self._masked = self._sparse = False
-        self._met = 0
+        self._special = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
@@ -172,7 +172,7 @@ class GradientTape(recording.InBlock):
             self._journal.start()
         recording.activate(self)
 
-    def _stopped(self) -> None:
+    def _on_stop(self) -> None:
         if self._journal is not None:
             self._journal.stop()
 
@@ -228,7 +228,7 @@ class GradientTape(recording.InBlock):
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
             elif self._key not in leaf._slots:
-                self._watch_leaf(own_slots(leaf), met(leaf.backend, leaf.dtype))
+                self._watch_leaf(own_slots(leaf), special_dtype(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
@@ -255,7 +255,7 @@ class GradientTape(recording.InBlock):
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._met)
+            slot = self._watch_leaf(variable._slots, variable._special)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot
@@ -273,7 +273,7 @@ class GradientTape(recording.InBlock):
         self._on_op(None)
         self._leaves.append(slot)
         if what:
-            self._met |= what
+            self._special |= what
         return slot
 
     def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
@@ -283,7 +283,7 @@ class GradientTape(recording.InBlock):
             self._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         dtype = backend.dtype(out.dtype)
         if dtype.special:
-            self._met |= met(backend, dtype)
+            self._special |= special_dtype(backend, dtype)
 
     # -- derivatives
 
@@ -333,7 +333,7 @@ class GradientTape(recording.InBlock):
             release = not self._persistent and unconnected_gradients != "error"
             results = gradients(self, targets, leaves, cotangents, release=release)
             if ACTIVE.get():
-                differentiated(targets, results)
+                on_derivative(targets, results)
             for k, result in enumerate(results):
                 if result is None:
                     path = pytree.path(structure, k)

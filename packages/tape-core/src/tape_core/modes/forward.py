@@ -17,7 +17,7 @@ from tape_core.engine import pytree, record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients, lifting
 from tape_core.engine.cotangents import widening
-from tape_core.engine.cuts import Cuts, differentiated
+from tape_core.engine.cuts import Cuts, on_derivative
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, SPECS
@@ -74,7 +74,7 @@ class ForwardAccumulator(recording.InBlock):
     )
 
     _forward = True
-    _met = COMPLEX  # its records have specs
+    _special = COMPLEX  # its records have specs
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         leaves, structure = pytree.flatten(primals)
@@ -156,7 +156,7 @@ class ForwardAccumulator(recording.InBlock):
                 )
             found.append(tangent)
         if ACTIVE.get():
-            differentiated(leaves, found)
+            on_derivative(leaves, found)
         if unconnected_gradients == "zero":
             found = [
                 wrap(leaf.backend.xp.zeros_like(leaf._array), leaf.backend) if tangent is None else tangent
@@ -188,7 +188,7 @@ class ForwardAccumulator(recording.InBlock):
         active = ACTIVE.get()
         replay = replay_paused()
         try:
-            ACTIVE.set(recording.without(self))
+            ACTIVE.set(recording.recorders_around(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
@@ -340,7 +340,7 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     shape = tuple(out.shape)
     wide = _widening(plan, xp, out)
     if wide is not None:
-        lift = plan.widely(rec, xp, lift, wide)
+        lift = plan.wide_lift(rec, xp, lift, wide)
     total: Any = None
     for rule, lifted in zip(plan.rules, plan.lifted, strict=True):
         t = record.slot(rec, rule.k)

@@ -11,7 +11,7 @@ from tape_core.base.lookup import ops
 from tape_core.engine import pytree
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients
-from tape_core.engine.cuts import differentiated
+from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
@@ -43,7 +43,7 @@ def jacobian(
                 else:
                     rows[k] = ops.reshape(rows[k], (*one.shape, *leaf.shape))
             if ACTIVE.get():
-                differentiated([one], rows)
+                on_derivative([one], rows)
             results.append(pytree.unflatten(structure, rows))
     finally:
         tape._end_use()
@@ -74,7 +74,7 @@ def batch_jacobian(
         last = unconnected_gradients != "error"
         (rows,) = _rows(tape, target, [source], n, _basis_of_examples(target), chunk, loop, last)
         if ACTIVE.get():
-            differentiated([target], [rows])
+            on_derivative([target], [rows])
         if rows is None:
             return tape._unconnected("batch_jacobian", target, source, "", unconnected_gradients, whole)
     finally:

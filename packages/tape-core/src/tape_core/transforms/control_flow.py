@@ -134,7 +134,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     predicate = _scalar(pred, "cond: pred")
     given = Tree(operands, "cond: operands")
     if ACTIVE.get():
-        cuts.branched(given.tensors)
+        cuts.on_branch(given.tensors)
     found: list[Tree] = []
 
     def flat(f: Function, name: str) -> loops.Branch:
@@ -188,7 +188,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
     init = Tree(init_val, "while_loop: init_val")
     if ACTIVE.get():
-        cuts.branched(init.tensors)
+        cuts.on_branch(init.tensors)
 
     def test(carry: list[Any]) -> Any:
         found = cond_fun(init.of(carry))
