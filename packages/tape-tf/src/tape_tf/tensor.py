@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.engine.recording import report_leave
+from tape_core.support import report_leave
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
