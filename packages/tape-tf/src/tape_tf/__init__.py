@@ -10,7 +10,7 @@
 `t.native` is the tape_core Tensor that a tensor wraps; `tf.convert_to_tensor(t)` is the way back.
 """
 
-from tape_core._version import __version__
+from tape_core import __version__
 
 from tape_tf import (
     autodiff,

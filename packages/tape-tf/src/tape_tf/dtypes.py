@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.base.dtypes import DTYPES
+from tape_core.support import DTYPES
 
 from tape_tf.names import absent
 from tape_tf.typing import DTypeLike

@@ -9,7 +9,7 @@ from typing import Any
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.base import pytree
+from tape_core.support import pytree
 
 from tape_tf.variable import NAME_SCOPE, Variable
 

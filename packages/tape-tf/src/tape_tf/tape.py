@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.base import pytree
-from tape_core.base.contexts import Leaving
-from tape_core.engine.tape import WatchError
+from tape_core.support import Leaving, WatchError, pytree
 
 from tape_tf import dtypes, logger
 from tape_tf.conversion import match_dtypes, native, unwrap, wrap

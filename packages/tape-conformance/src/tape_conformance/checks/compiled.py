@@ -11,13 +11,10 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import tape_core as tc
-from tape_compile import passes, thresholds
-from tape_compile.codegen.source import Source
-from tape_compile.function import Function
-from tape_compile.program import Program
+from tape_compile.extend import Function, Program, Source, passes, thresholds
 from tape_core import function
-from tape_core.engine.indexed_slices import dense
 from tape_core.staging import TracingError
+from tape_core.support import dense
 
 from tape_conformance import calculus
 from tape_conformance.checking import expect, expect_close, expect_equal, expect_same_bits

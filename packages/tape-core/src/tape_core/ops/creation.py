@@ -426,7 +426,7 @@ def _linspace_of_tensors(start: Array, stop: Array, num: int, dtype: DTypeLike, 
 def _create_like(name: str, x: ArrayLike, *args: object, dtype: DTypeLike, device: str | None) -> Tensor:
     x = asarray(x)
     if x._slots:
-        cuts.shaped(x)
+        cuts.on_shape_used(x)
     backend = x.backend
     dtype = backend.raw_dtype(dtype)  # before the kernel is looked up: `raw_dtype` may replace kernels
     raw = getattr(backend.xp, name)(

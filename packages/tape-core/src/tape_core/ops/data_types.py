@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from tape_core.backends import selection
@@ -89,7 +90,7 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     if not isinstance(x, Tensor):
         return ops.asarray(x)
     if ACTIVE.get():
-        report_leave(x, "stop_gradient")
+        report_leave(x, "stop_gradient", sys._getframe(1))
     return wrap(detached(x._array), x.backend)
 
 

@@ -1,6 +1,6 @@
 """Padding of arrays, as in `numpy.pad`.
 
-The modes other than "constant" copy elements of the array. What stands before and after an axis is described by a few
+The modes other than "constant" copy elements of the array. What stands before and after an axis is describe by a few
 runs of consecutive elements, so that a kernel is slices, flips and broadcasts, and its transpose is sums of these.
 """
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE
 from tape_core.staging import opaque
+from tape_core.support import ACTIVE, pytree
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
