@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -39,8 +40,14 @@ def _ops_are_forgotten() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _what_is_shown_is_what_runs() -> Iterator[None]:
-    """The text of each compiled function, read by Python, is the tree that was compiled, line by line."""
+def _shown_source_is_what_runs(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fail where the text of a compiled function, read by Python, is not the tree that was compiled, line by line.
+
+    Reading takes longer than compiling: of the runs of the conformance suite, whose texts are alike, one does it.
+    """
+    if pytestconfig.getoption("--tape-backend", default=None) not in (None, "numpy"):
+        yield
+        return
     init = Source.__init__
 
     def checked(self: Source, *args: Any, **kwargs: Any) -> None:
@@ -53,6 +60,12 @@ def _what_is_shown_is_what_runs() -> Iterator[None]:
     Source.__init__ = checked  # type: ignore[method-assign]
     yield
     Source.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what collecting the tests has made out of every later garbage collection, of which tests ask for many."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -50,6 +50,9 @@ EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples
 # matrices of the demo a second thread costs more than it brings.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
 
+# Neighbours, which share fixtures and compiled functions, stay in one process; the slowest tests are listed.
+IN_PARALLEL = ["-n", "auto", "--dist", "worksteal", "--durations", "25", "--durations-min", "1"]
+
 # torch is installed with pip, not uv: its CPU build usually comes from where pip is configured to look.
 WITH_PIP: Any = {"venv_backend": "virtualenv"}
 
@@ -159,14 +162,15 @@ def conformance(session: nox.Session, backend: str) -> None:
         found = session.run("python", "-c", "import torch; print(torch.cuda.is_available())", silent=True)
         if str(found).strip() == "True":
             targets["torch-cuda"] = "torch:cuda"
-    # What derivatives of derivatives are, and what vmap makes of them, is not a matter of the library: they compute on
-    # Tensors. Two backends show it, the slowest need not.
-    fewer = ["-k", "not /compose/ and not /second/"] if backend == "strict" else []
+    # Derivatives of derivatives, compiled or not, what vmap makes of them, and patterns of sparsity are no matter of
+    # the library: they compute on Tensors. Two backends show them, the slowest need not.
+    tensors = ["compose", "second", "compiled-derivatives", "sparsity"]
+    fewer = ["-k", " and ".join(f"not /{kind}/" for kind in tensors)] if backend == "strict" else []
     for name, target in targets.items():
         session.run(
             "pytest",
             *("--pyargs", "tape_conformance", f"--tape-backend={target}", *fewer),
-            *(session.posargs or ["-n", "auto", "-q", f"--tape-report={ROOT / 'docs' / 'support' / name}"]),
+            *(session.posargs or [*IN_PARALLEL, "-q", f"--tape-report={ROOT / 'docs' / 'support' / name}"]),
             env=ONE_THREAD,
         )
 
@@ -175,20 +179,20 @@ def conformance(session: nox.Session, backend: str) -> None:
 @nox.session(**WITH_PIP)
 @nox.parametrize("backend", BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """Run all tests, and the code in the docstrings and the documentation; on torch what is about it, and the examples.
+    """Run all tests, and the code in the docstrings and the documentation; on torch those marked `each_backend`.
 
     Without a choice of the caller's the tests on NumPy run where torch is not installed.
     """
     if backend == "torch":
         install(session, *TESTING, *EXAMPLES, "expecttest", packages=PACKAGES)
-        paths = ["packages/tape-torch/tests", "packages/tape-tf/tests", "tests/test_examples.py", "tests/test_seeds.py"]
-        paths += ["tests/test_docs.py", "tests/test_packaging.py", "tests/fuzz"]
+        # The other packages' have none of this mark; to collect them takes longer than some tests.
+        chosen = ["packages/tape-torch/tests", "packages/tape-tf/tests", "tests", "-m", "each_backend"]
     else:
         install(session, *TESTING, *EXAMPLES)
-        paths = []
+        chosen = []
     session.run(
         "pytest",
-        *(session.posargs or ["-n", "auto", *paths]),
+        *(session.posargs or [*IN_PARALLEL, *chosen]),
         env={"TAPE_BACKEND": backend, **ONE_THREAD},
     )
 

@@ -19,6 +19,9 @@ from pathlib import Path
 import pytest
 from tape_core.extend import registry
 
+pytestmark = pytest.mark.each_backend
+
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     path.relative_to(ROOT).as_posix()

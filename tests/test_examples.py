@@ -69,6 +69,7 @@ def test_digits_compiled(tmp_path: Path) -> None:
     assert "Every loss is the same, to the last bit" in output
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed")
 def test_digits_are_read_as_well_on_pytorch(tmp_path: Path) -> None:
     options = ["--epochs", "4", "--seed", "3"]
@@ -97,6 +98,7 @@ def test_the_convnet_reads_more_than_the_dense_network(tmp_path: Path) -> None:
     assert number(r"([\d.]+)% of 359 held-out digits read correctly", output) >= 98.5
 
 
+@pytest.mark.each_backend
 def test_the_transformer_learns(tmp_path: Path) -> None:
     output = drawn("transformer", tmp_path, "--quick")
     assert number(r"([\d.]+) bits per held-out character", output) < 5  # of 103 characters, all alike, it were 6.7
@@ -120,6 +122,7 @@ def test_the_pendulum_is_found(tmp_path: Path) -> None:
         assert float(deviation) < 0.2, name
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed")
 @pytest.mark.parametrize(
     ("name", "figures"), [("pendulum", r"[\d.]+ \+- [\d.]+"), ("gaussian_process", r"noise [\d.]+")]

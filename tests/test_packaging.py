@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.each_backend
+
+
 PACKAGES = sorted(path.parent for path in Path(__file__).parents[1].glob("packages/*/pyproject.toml"))
 NAMES = [path.name for path in PACKAGES]
 # tape-torch, with the large PyTorch, is not in every environment.
@@ -37,3 +40,12 @@ def test_what_each_package_brings(path: Path) -> None:
     project = tomllib.loads((path / "pyproject.toml").read_text())["project"]
     for key in ("requires-python", "license", "authors", "classifiers"):
         assert project[key] == first[key]
+
+
+def test_the_session_with_pytorch_looks_where_tests_are_marked_for_it() -> None:
+    root = PACKAGES[0].parents[1]
+    marked = [path for path in root.glob("packages/*/tests/**/*.py") if "each_backend" in path.read_text("utf-8")]
+    found = {path.relative_to(root).parts[1] for path in marked}
+    session = (root / "noxfile.py").read_text("utf-8")
+    assert found, "no test is marked"
+    assert not [name for name in found if f'"packages/{name}/tests"' not in session]

@@ -20,7 +20,6 @@ def _collected() -> Iterator[None]:
     gc.collect()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 def _chain(x: Any) -> Any:

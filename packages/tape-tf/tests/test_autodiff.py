@@ -9,6 +9,9 @@ import pytest
 import tape_tf as tf
 from support import assert_close
 
+pytestmark = pytest.mark.each_backend
+
+
 # -- forward mode
 
 

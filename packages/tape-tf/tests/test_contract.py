@@ -1,4 +1,4 @@
-"""What an independent suite of TensorFlow's semantics asks of tapes and custom gradients."""
+"""TensorFlow's semantics of tapes and custom gradients, from an independent test suite."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_tf as tf
+
+pytestmark = pytest.mark.each_backend
 
 
 class Methods:

@@ -13,6 +13,8 @@ import pytest
 import tape_tf as tf
 from support import assert_close
 
+pytestmark = pytest.mark.each_backend
+
 
 @tf.function
 def doubled(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""GradientTape, as TensorFlow's behaves, row by row."""
+"""GradientTape behaves like TensorFlow's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 import tape_core as tc
 import tape_tf as tf
 from support import assert_close
+
+pytestmark = pytest.mark.each_backend
 
 
 def derivative(f: Callable[[Any], Any], x: Any, **kwargs: Any) -> Any:

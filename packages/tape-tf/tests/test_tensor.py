@@ -12,6 +12,9 @@ import tape_core as tc
 import tape_tf as tf
 from support import assert_close
 
+pytestmark = pytest.mark.each_backend
+
+
 # -- what tensors are made of
 
 

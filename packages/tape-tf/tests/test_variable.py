@@ -16,6 +16,8 @@ from support import assert_close
 from tape_tf.names import status
 from tape_tf.names_page import tensorflow_names
 
+pytestmark = pytest.mark.each_backend
+
 
 def test_printing() -> None:
     assert repr(tf.Variable(20.0)) == "<tf.Variable 'Variable:0' shape=() dtype=float32, numpy=20.0>"
@@ -311,7 +313,7 @@ def test_every_absent_name_says_what_there_is_instead(space: str) -> None:
 
 
 def test_names_of_gradient_tape_code_are_there() -> None:
-    """Those that tutorials, guides and tests use most, but for strings, ragged and sparse tensors."""
+    """The names that tutorials, guides and tests use most, without strings, ragged and sparse tensors."""
     most_used = """
         GradientTape Variable constant custom_gradient autodiff.ForwardAccumulator ones reduce_sum gather IndexedSlices
         recompute_grad cast float32 convert_to_tensor zeros stop_gradient reduce_mean exp complex128 random.normal

@@ -80,14 +80,14 @@ def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> E
 
 
 def _described(value: Argument, program: Program) -> str:
-    from tape_core.engine.op import described  # which knows of compiled functions
+    from tape_core.tracing import describe  # which knows of compiled functions
 
     if type(value) is Ref:
         spec = program.specs[value.id]
         return f"{str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}" if spec.dtype is not None else "a number"
     if type(value) is tuple or type(value) is list:
-        return described(type(value)([_Described(_described(part, program)) for part in value]))
-    return described(value)
+        return describe(type(value)([_Described(_described(part, program)) for part in value]))
+    return describe(value)
 
 
 class _Described(str):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from tape_core.backends.discovery import backend_of_type
+from tape_core.backends import backend_of_type
 
 from tape_compile.program import Raw
 

@@ -6,12 +6,13 @@ core's; TensorFlow's dtype rules and its printing are here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.engine.recording import report_leave
+from tape_core.support import report_leave
 
 from tape_tf import dtypes
 from tape_tf.shapes import TensorShape
@@ -74,12 +75,12 @@ class Value:
     def numpy(self) -> Any:
         """Return a copy as a NumPy array, or as a NumPy scalar if there are no dimensions. No gradient flows back."""
         native = self._read_native()
-        report_leave(native, "numpy()")  # tape.native.explain says that the path ends here
+        report_leave(native, "numpy()", sys._getframe(1))  # tape.native.explain says that the path ends here
         return native.numpy()[()]
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
         native = self._read_native()
-        report_leave(native, "__array__")
+        report_leave(native, "__array__", sys._getframe(1))
         return native.__array__(dtype, copy)
 
     def __bool__(self) -> bool:
@@ -92,17 +93,17 @@ class Value:
 
     def __int__(self) -> int:
         native = self._read_single()
-        report_leave(native, "int()")
+        report_leave(native, "int()", sys._getframe(1))
         return int(native)
 
     def __float__(self) -> float:
         native = self._read_single()
-        report_leave(native, "float()")
+        report_leave(native, "float()", sys._getframe(1))
         return float(native)
 
     def __complex__(self) -> complex:
         native = self._read_single()
-        report_leave(native, "complex()")
+        report_leave(native, "complex()", sys._getframe(1))
         return complex(native)
 
     def _read_single(self) -> tc.Tensor:
@@ -114,6 +115,7 @@ class Value:
     def __index__(self) -> int:
         return self._read_native().__index__()
 
+    # Written out, since Python would otherwise iterate by indices until an IndexError, and not end for a 0-d tensor.
     def __iter__(self) -> Iterator[Any]:
         if not self.native.ndim:
             raise TypeError("Cannot iterate over a scalar tensor.")
@@ -216,6 +218,7 @@ class Tensor(Value):
             "tf.where, or use a tf.Variable: v[0].assign(x)"
         )
 
+    # Called only for attributes that do not exist.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing_attribute(name))
 

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
+
 HERE = Path(__file__).parents[1] / "expected"
 EXPECTED = json.loads((HERE / "keras.json").read_text())
 

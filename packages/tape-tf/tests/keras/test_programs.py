@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
 
 def blobs(seed: int, examples: int = 120, classes: int = 3) -> tuple[Any, Any]:
     """Points around as many centres as there are classes."""

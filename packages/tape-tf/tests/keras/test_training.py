@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
+
 layers, callbacks = tf.keras.layers, tf.keras.callbacks
 
 X = np.linspace(-1.0, 1.0, 64, dtype="float32")[:, None]

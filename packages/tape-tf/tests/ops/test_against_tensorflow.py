@@ -12,6 +12,9 @@ import pytest
 import tape_tf as tf
 from tape_tf.functions import op
 
+pytestmark = pytest.mark.each_backend
+
+
 DATA = json.loads((Path(__file__).parents[1] / "expected" / "functions.json").read_text())
 
 

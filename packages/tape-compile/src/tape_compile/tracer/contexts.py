@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tape_core.backends import selection
-from tape_core.base.ambient import ACTIVE, STAGE
-from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.forking import Lock, forget_in_children
-from tape_core.engine import call_paths as hotpath
+from tape_core.support import ACTIVE, Lock, contextmanager, forget_in_children, setting
+from tape_core.tracing import STAGE
+from tape_core.tracing import call_paths as hotpath
 
 from tape_compile.tracer.traced_array import current_trace
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -30,13 +29,13 @@ _running: WeakSet[Trace] = WeakSet()
 def _begin(trace: Trace) -> None:
     with _lock.now:
         _running.add(trace)
-        hotpath.variables_are_read(by_name=True)
+        hotpath.read_variables_by_name(on=True)
 
 
 def _end(trace: Trace) -> None:
     with _lock.now:
         _running.discard(trace)
-        hotpath.variables_are_read(by_name=bool(_running))
+        hotpath.read_variables_by_name(on=bool(_running))
 
 
 def _forget_other_threads() -> None:
@@ -46,7 +45,7 @@ def _forget_other_threads() -> None:
     while trace is not None:
         _running.add(trace)
         trace = trace.parent
-    hotpath.variables_are_read(by_name=bool(_running))
+    hotpath.read_variables_by_name(on=bool(_running))
 
 
 forget_in_children(_forget_other_threads)

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from tape_core import random
-from tape_core.engine.tensor import Tensor
+from tape_core import Tensor, random
 
 from tape_compile.cache import Traces, on_end, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, call_with_static
@@ -27,7 +26,7 @@ from tape_compile.under_tape.record import recorded_call
 from tape_compile.under_tape.trace import Joint, Pattern
 
 if TYPE_CHECKING:
-    from tape_core.engine.tape import GradientTape
+    from tape_core import GradientTape
 
     from tape_compile.function import Function
 
@@ -70,14 +69,14 @@ class InTapes:
             None if kind != TENSOR or (slot := leaf._slots.get(key)) is None else slots.setdefault(slot, len(slots))
             for leaf, kind in zip(signature.leaves, signature.kinds, strict=True)
         ]
-        kind = signature.key, tuple(watched), tape._met
+        kind = signature.key, tuple(watched), tape._special
         joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
         if joint is None:
             joint = self._traced(kind, tape, signature, static, with_kwargs, watched)
         if joint is not None:
             joint.recent = True
             if tape._cuts is not None and any([number is not None for number in watched]):
-                tape._cuts.add(joint.cuts)
+                tape._cuts.merge(joint.cuts)
             if not joint.inputs:
                 joint.read(tape)
                 return self.function._unrecorded(signature, static, with_kwargs, args, kwargs)

@@ -9,19 +9,10 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
 
-from tape_core import random
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.contexts import setting
-from tape_core.engine.backward import leads, sweep
-from tape_core.engine.cuts import Cuts
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tape import GradientTape
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import GradientTape, IndexedSlices, Tensor, Variable, random
 from tape_core.staging import HostNumber, TracingError
-from tape_core.transforms.calls import unrecorded
-from tape_core.transforms.closures import Capture, Closure
+from tape_core.support import ACTIVE, pytree, setting, wrap
+from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
@@ -241,7 +232,7 @@ class Joint:
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """The tape that has recorded the function, its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
-        own._met = tape._met
+        own._special = tape._special
         own._cuts = self.cuts = Cuts()
         own._variables = {name: (variable, ()) for name, (variable, _) in tape._variables.items()}
         unique: dict[int, Tensor] = {}
@@ -273,7 +264,7 @@ class Joint:
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
         self.around += trace.around
-        self.masked, self.met = own._masked, own._met
+        self.masked, self.met = own._masked, own._special
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
             trace.refuse("uses a Tensor from around it that the tape knows")
@@ -307,7 +298,7 @@ class Joint:
             arrays.append(leaf._array)
         self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
         at = list(self._flowing)
-        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and leads(own, slot, at)]
+        self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and flows_into(own, slot, at)]
         return arrays
 
     def _compile(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def unknown_names(backend: Backend) -> dict[str, str]:
-    """What is said of each name in a backend's kernels and rules that no op has."""
+    """Return a message for each name in a backend's kernels and rules that no op has."""
     known = {*OPS, *[f"{name}_keeping" for name in OPS]}
     kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
     return {
@@ -25,10 +25,10 @@ def unknown_names(backend: Backend) -> dict[str, str]:
 
 
 def refuse_names(backend: Backend) -> None:
-    """Refuse kernels and rules under names that look like misspelled ones of ops, or of inputs of ops.
+    """Refuse kernels and rules under names that look like misspelled names of ops, or of inputs of ops.
 
-    It is asked when the backend is made, or for that of a plugin when this has declared its ops. A name that is like no
-    op's is left alone: the op may be declared later, by another package. The conformance suite complains of those, too.
+    It is called when the backend is made; for that of a plugin, when the plugin has declared its ops. A name that is
+    like no op's is left alone: another package may declare the op later. The conformance suite complains of it, too.
 
     Raises:
         ValueError: there is one.
@@ -48,7 +48,7 @@ def refuse_names(backend: Backend) -> None:
 def check_names(backend: Backend) -> None:
     """Warn, once, of names that :func:`refuse_names` refuses, and that came to the backend in another way.
 
-    It is asked when the backend runs its first op.
+    It is called when the backend runs its first op.
     """
     backend.is_checked = True
     for text in unknown_names(backend).values():

@@ -32,9 +32,9 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def user_frame(depth: int = 1) -> FrameType:
-    """The innermost frame of the user's code that led here; the outermost of all where none is the user's."""
-    frame = sys._getframe(depth)
+def user_frame() -> FrameType:
+    """Return the innermost frame of the user's code that led here; the outermost of all if none is the user's."""
+    frame = sys._getframe(1)
     known = _known
     while True:
         ours = known.get(frame.f_globals.get("__name__", ""))  # without a call: traces ask for each instruction
@@ -46,9 +46,8 @@ def user_frame(depth: int = 1) -> FrameType:
         frame = back
 
 
-def calling_library(depth: int) -> str | None:
-    """The package that the frame `depth` above its caller belongs to, where that is another library's code."""
-    frame = sys._getframe(depth + 1)
+def library_of(frame: FrameType) -> str | None:
+    """Return the package that a frame belongs to if it is another library's code, else None."""
     installed = "site-packages" in frame.f_code.co_filename or "dist-packages" in frame.f_code.co_filename
     package = _package(frame)
     return package if (installed or package in _COMPUTING) and not is_ours(frame) else None

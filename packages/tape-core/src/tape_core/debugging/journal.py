@@ -173,7 +173,7 @@ class Journal:
         """The user's line that runs, and the innermost function of the user's, or layer, inside the tape's block."""
         place: Place | None = None
         frames: list[FrameType] = []
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(1)
         passed = False  # the frame of the block
         while frame is not None and (place is None or not (passed or len(frames) == _MAX_SCOPES)):
             ours = is_ours(frame)
@@ -201,7 +201,7 @@ def device_of(frame: FrameType) -> Place:
 
 def _block() -> FrameType:
     """The frame whose block is entered: the user's, or a layer's."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame) and not is_layer(frame):
         frame = frame.f_back
     return frame

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.base import pytree
+from tape_core.base.lookup import ops
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lifted
 from tape_core.engine.tensor import Tensor, read
@@ -28,7 +29,7 @@ def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytr
 
 
 def check_unconnected(unconnected_gradients: str) -> None:
-    """Raise a ValueError for another value than those there are."""
+    """Raise a ValueError unless the value is one of the three that there are."""
     if unconnected_gradients not in ("none", "zero", "error"):
         raise ValueError(
             f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; use 'none', 'zero' or 'error'"
@@ -36,7 +37,7 @@ def check_unconnected(unconnected_gradients: str) -> None:
 
 
 def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
-    """One cotangent per target leaf, checked; None stands for ones."""
+    """Return one cotangent for each leaf of the target, after checks; None stands for ones."""
     if len(targets) == 1:
         given = [output_gradients]
         if isinstance(output_gradients, list | tuple) and len(output_gradients) == 1:
@@ -68,13 +69,10 @@ def _is_several(given: Any) -> bool:
 
 
 def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         seed = read(given, f"gradient: output_gradients{path}")
     else:
-        seed = asarray(given, dtype=target.dtype, backend=target.backend)
+        seed = ops.asarray(given, dtype=target.dtype, backend=target.backend)
     if seed.shape != target.shape:
         raise ValueError(
             f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
@@ -95,6 +93,6 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
                 f"gradient: output_gradients{path} has dtype {seed.dtype}, its target has dtype {target.dtype}; they "
                 f"must be the same: convert it with tape_core.astype"
             )
-        seed = astype(seed, target.dtype)
+        seed = ops.astype(seed, target.dtype)
     tensor: Tensor = seed
     return tensor

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.tape import GradientTape
 
-REUSE_ABOVE = 1 << 16  # bytes; for smaller arrays a new one costs less than asking who holds the old one
+REUSE_ABOVE = 1 << 16  # bytes; below, a new array costs less than finding out who holds the old one
 
 _NOT_READ = (None, ())  # in place of a variable and its slots
 
@@ -33,14 +33,14 @@ _NOT_READ = (None, ())  # in place of a variable and its slots
 def gradients(
     tape: GradientTape, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
 ) -> list[Any]:
-    """For each of `sources` the gradient of the sum of `targets`, None where no path leads to it.
+    """Return for each of `sources` the gradient of the sum of `targets`, None if no path leads to it.
 
     Args:
         cotangents: of each target, None for ones.
         release: free the records.
     """
     key, variables = tape._key, tape._variables
-    recorded, is_complex = bool(ACTIVE.get()), tape._met & COMPLEX
+    recorded, is_complex = bool(ACTIVE.get()), tape._special & COMPLEX
     slots_of: list[tuple[int, ...]] = []
     for source in sources:
         if isinstance(source, Variable):
@@ -59,7 +59,7 @@ def gradients(
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
             own = seeds.setdefault(
-                g.backend if g.backend is target.backend else _swept_on(target.backend, g.backend), {}
+                g.backend if g.backend is target.backend else _sweep_backend(target.backend, g.backend), {}
             )
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
@@ -80,8 +80,8 @@ def gradients(
     return totals
 
 
-def _swept_on(backend: Backend, cotangent: Backend) -> Backend:
-    """Where the cotangents of a target are computed: in the trace, for a constant there whose cotangent is traced."""
+def _sweep_backend(backend: Backend, cotangent: Backend) -> Backend:
+    """Return the backend of a sweep: that of the trace if a target is a constant in it, and its cotangent is traced."""
     if cotangent.level or backend.level or cotangent.height < backend.height:
         return backend
     return cotangent
@@ -95,7 +95,7 @@ def sweep(
     recorded: bool,
     release: bool,
 ) -> dict[int, Any]:
-    """The cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
+    """Return the cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
 
     Args:
         tape: the tape; its records are read.
@@ -132,7 +132,7 @@ def sweep(
     found: dict[int, Any] = {}
     try:
         with backend.sweeping():
-            if recorded or tape._masked or tape._sparse or tape._met & NARROW or wanted is not None:
+            if recorded or tape._masked or tape._sparse or tape._special & NARROW or wanted is not None:
                 _walk_careful(records, grads, found, backend, frozenset(sources), wanted, recorded, tape, calls)
             else:
                 _walk(records, grads, found, backend)
@@ -145,7 +145,7 @@ def sweep(
 
 
 def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Backend) -> None:
-    """The way of most programs: every leaf is a source, and nothing records."""
+    """Walk back the records in the most common case: every leaf is a source, and nothing records the sweep."""
     xp, large = backend.xp, backend.array_class
     while grads:
         g = grads.pop()
@@ -153,7 +153,7 @@ def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Ba
         if g is None:
             pass
         elif rec is None:
-            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _public(g, backend)
+            found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _wrap_cotangent(g, backend)
         elif type(g) is large and g.nbytes > REUSE_ABOVE:
             rec[PLAN].backward_reusing(g, rec, grads, xp, backend)
         else:
@@ -171,10 +171,10 @@ def _walk_careful(
     tape: GradientTape,
     calls: dict[int, dict[int, int]],
 ) -> None:
-    """As `_walk`, for every case."""
+    """Walk back the records in every other case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
     masked, large = tape._masked, backend.array_class
-    wide = widening(backend, xp) if tape._met & NARROW else None
+    wide = widening(backend, xp) if tape._special & NARROW else None
     careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
@@ -183,7 +183,7 @@ def _walk_careful(
         if g is None:
             continue
         if slot in sources:
-            found[slot] = g if recorded else _public(g, backend)
+            found[slot] = g if recorded else _wrap_cotangent(g, backend)
         if rec is None or (wanted is not None and not wanted[slot]):
             continue
         plan = rec[PLAN] if wanted is None else rec[PLAN].toward(rec, wanted)
@@ -191,7 +191,7 @@ def _walk_careful(
             within = plan.within(g, rec, list(calls[slot]), masked, recorded)
             for at, d in zip(calls[slot].values(), within, strict=True):
                 if d is not None:
-                    found[at] = d if recorded else _public(d, backend)
+                    found[at] = d if recorded else _wrap_cotangent(d, backend)
         if careful:
             if recorded:
                 plan = plan.recorded
@@ -202,15 +202,15 @@ def _walk_careful(
             plan.backward(g, rec, grads, xp)
 
 
-def _public(g: Any, backend: Backend) -> Any:
-    """A raw cotangent as a Tensor, raw slices as slices of Tensors."""
+def _wrap_cotangent(g: Any, backend: Backend) -> Any:
+    """Return a raw cotangent as a Tensor, raw slices as slices of Tensors."""
     if isinstance(g, IndexedSlices):
         return IndexedSlices(wrap(g.values, backend), wrap(g.indices, backend), g.dense_shape)
     return wrap(g, backend)
 
 
 def lifting(backend: Backend) -> tuple[Any, Lift]:
-    """The namespace of a sweep that is recorded, and what makes a Tensor of an array in a record."""
+    """Return the namespace of a sweep that is recorded, and the `Lift` that makes a Tensor of an array in a record."""
 
     root = backend.root
 
@@ -229,10 +229,13 @@ def _as_is(array: Any, slots: Any) -> Any:
 
 
 def _calls_with_results(records: Records, top: int, sources: list[int]) -> dict[int, dict[int, int]]:
-    """The calls that are one record, and among whose results are sources that other results of the call depend on.
+    """Return the calls of functions that have sources among their results on which other results of the call depend.
 
-    By the slot of the call, the slots of such sources by the number of the result. What depends on them in there is a
-    matter of the call: their cotangents are those from outside and those from there.
+    A call is one record, so the sweep does not see that dependence: to the cotangent of such a source from outside, the
+    call adds the one from its other results.
+
+    Returns:
+        By the slot of the call, the slots of such sources by the number of the result.
     """
     found: dict[int, dict[int, int]] = {}
     for source in sources:
@@ -249,9 +252,9 @@ def _none(rec: Record) -> tuple[int, ...]:
 
 
 def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray | None:
-    """For each slot below `top`, whether a source flows into it; None where all leaves are sources.
+    """Return for each slot below `top` whether a source flows into it; None if all leaves are sources.
 
-    Without it a sweep would run to leaves nobody asked for, and past sources that are themselves results.
+    Without this a sweep would run to leaves nobody asked for, and past sources that are themselves results.
     """
     if set(tape._leaves) == set(sources):
         return None
@@ -267,13 +270,13 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
     return reached
 
 
-def leads(tape: GradientTape, source: int, targets: list[int]) -> bool:
-    """Whether what is in one of the slots `targets` depends on what is in the slot `source`, and is another."""
+def flows_into(tape: GradientTape, source: int, targets: list[int]) -> bool:
+    """Return whether the value of the slot `source` flows into one of the slots `targets`, other than itself."""
     reached = _reached_from(tape, max(targets) + 1, [source])
     return reached is None or any([reached[slot] for slot in targets if slot != source])
 
 
 def ones_beside(tensor: Tensor) -> Tensor:
-    """A cotangent of ones for a target."""
+    """Return a cotangent of ones for a target."""
     backend = tensor.backend
     return wrap(backend.xp.ones_like(tensor._array), backend)

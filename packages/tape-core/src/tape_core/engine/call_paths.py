@@ -14,7 +14,7 @@ from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
 from tape_core.base.mistakes import no_sequence
-from tape_core.engine.cuts import ended
+from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
@@ -29,7 +29,7 @@ _get_active = ACTIVE.get
 
 
 def constant_call(op: Op) -> Callable[..., Any]:
-    """The path of an op of one or two inputs through which nothing flows."""
+    """Return the call path of an op of one or two inputs through which nothing flows."""
     bindings = op.bindings
 
     def call(*values: Any) -> Any:
@@ -45,7 +45,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
         if _get_active():
             for v in values:
                 if type(v) is Tensor and v._slots:
-                    ended(op, v._slots, out)
+                    on_no_derivative(op, v._slots, out)
         if type(out) is tuple:
             return tuple([wrap(o, backend) for o in out])
         return wrap(out, backend)
@@ -54,13 +54,13 @@ def constant_call(op: Op) -> Callable[..., Any]:
 
 
 def unary_call(op: Op) -> Callable[..., Any]:
-    """The path of an elementwise op of one input."""
+    """Return the call path of an elementwise op of one input."""
     bindings = op.bindings
 
     def call(x: Any, /) -> Tensor:
         active = _get_active()
         if type(x) is not Tensor:
-            x = operand(op, x, active)
+            x = read_operand(op, x, active)
         backend = x._home
         a = x._raw
         try:
@@ -83,7 +83,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None:
-                    ended(op, s, out)
+                    on_no_derivative(op, s, out)
                     break
                 on_op = tape._on_op
                 if slots is NO_SLOTS:
@@ -92,7 +92,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
                     tape._before_op(op, backend, out)
-                specs = ((a.shape, a.dtype),) if tape._met else None
+                specs = ((a.shape, a.dtype),) if tape._special else None
                 on_op(
                     (
                         plan,
@@ -110,7 +110,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
 
 
 def single_call(op: Op) -> Callable[..., Any]:
-    """The path of an op of one input and parameters."""
+    """Return the call path of an op of one input and parameters."""
     bindings = op.bindings
     elementwise = op.elementwise
     takes_dtype = op.takes_dtype
@@ -123,7 +123,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         x, params = args[0], args[1:]
         active = _get_active()
         if type(x) is not Tensor:
-            x = operand(op, x, active)
+            x = read_operand(op, x, active)
         backend = x._home
         a = x._raw
         if takes_dtype and (params or kwargs):
@@ -140,7 +140,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x,), params, kwargs)
         if type(out) in _NO_ARRAY:
-            return finish(op, active, plans, backend, (s,), (a,), out, params, kwargs)
+            return wrap_and_record(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -153,7 +153,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     continue
                 plan = plans[_FIRST_WATCHED]
                 if plan is None or (takes_dtype and not backend.dtype(out.dtype).inexact):
-                    ended(op, s, out)
+                    on_no_derivative(op, s, out)
                     break
                 on_op = tape._on_op
                 if slots is NO_SLOTS:
@@ -162,7 +162,7 @@ def single_call(op: Op) -> Callable[..., Any]:
                     slots[key] = len(tape._records)
                 if out.dtype is not a.dtype:
                     tape._before_op(op, backend, out)
-                specs = ((a.shape, a.dtype),) if not elementwise or tape._met else None
+                specs = ((a.shape, a.dtype),) if not elementwise or tape._special else None
                 kept = a if plan.keep1 or tape._forward else None
                 out_kept = out if plan.keep_out or tape._forward else None
                 on_op((plan, specs, i, kept, s, out_kept, slots, params, kwargs))
@@ -171,8 +171,8 @@ def single_call(op: Op) -> Callable[..., Any]:
     return call
 
 
-def operand(op: Op, x: Any, active: Any) -> Any:
-    """The only operand of an op, where it is no plain Tensor."""
+def read_operand(op: Op, x: Any, active: Any) -> Any:
+    """Return the only operand of an op, which is no plain Tensor, as one; a Variable is read by the recorders."""
     if type(x) not in _TENSORS:
         return op.operands((x,))[0]
     slots = x._slots
@@ -182,22 +182,22 @@ def operand(op: Op, x: Any, active: Any) -> Any:
     return x
 
 
-_NO_ARRAY = frozenset({tuple, list, Tensor})  # what a kernel returns for several results, or by mistake
-# By what the plans of an op are found: bit k is set where input k is watched.
+_NO_ARRAY = frozenset({tuple, list, Tensor})  # types that a kernel returns for several results, or by mistake
+# The keys of an op's plans: bit k is set if input k is watched.
 _FIRST_WATCHED = 1
 _SECOND_WATCHED = 2
 _BOTH_WATCHED = 3
 
 
 def accepts(value: Any) -> bool:
-    """Whether an operator takes this operand; others get their turn with their own reflected operator."""
+    """Return whether an operator takes this operand; others get their turn with their own reflected operator."""
     if isinstance(value, Tensor) or type(value) in SCALARS:
         return True
     return backend_of_type(type(value)) is not None
 
 
 def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
-    """The path of an op of two inputs; as an operator it declines operands it does not know."""
+    """Return the call path of an op of two inputs; as an operator it declines operands that it does not know."""
     bindings = op.bindings
     elementwise = op.elementwise
 
@@ -266,7 +266,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 plan = plans[_BOTH_WATCHED]
             if plan is None:
                 if tape._cuts is not None:
-                    tape._cuts.op(op, out)
+                    tape._cuts.on_op(op, out)
                 continue
             on_op = tape._on_op
             if slots is NO_SLOTS:
@@ -315,24 +315,24 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
 _TENSORS = frozenset({Tensor, Variable})
 
 
-def variables_are_read(by_name: bool) -> None:
-    """Have ops ask Variables for what they hold, as while a trace runs, in place of looking it up in them.
+def read_variables_by_name(on: bool) -> None:
+    """Let ops read Variables by their properties, which ask a running trace, or directly from their slots.
 
-    What ops give is the same, in each thread: it takes somewhat longer.
+    It is on for all threads while a trace runs in any of them. Results are the same; calls with Variables take longer.
     """
     global _TENSORS
-    _TENSORS = frozenset({Tensor}) if by_name else frozenset({Tensor, Variable})
+    _TENSORS = frozenset({Tensor}) if on else frozenset({Tensor, Variable})
 
 
 def general_call(op: Op) -> Callable[..., Any]:
-    """The path of every other op: any number of inputs or a sequence of them, parameters, several results."""
+    """Return the call path of all other ops: any number of inputs or a sequence, parameters, several results."""
     bindings = op.bindings
     n = len(op.inputs)
     sequence = op.sequence
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
-    # Where the first of the values that decide on the dtype is a number: `where(c, 1.0, 2.0)`, `clip(1.0, x, None)`.
+    # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
     decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -376,7 +376,7 @@ def general_call(op: Op) -> Callable[..., Any]:
                 backend = None
                 break
         if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
-            arrays[decisive] = as_array(backend, arrays, decisive)
+            arrays[decisive] = number_as_array(backend, arrays, decisive)
             slots_of[decisive] = {}
         if backend is None:
             values = op.operands(values)
@@ -397,13 +397,13 @@ def general_call(op: Op) -> Callable[..., Any]:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values, params, kwargs)
-        return finish(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
+        return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
 
     return call
 
 
-def as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
-    """The number at `k` as an array of the dtype that it has beside the others after it: weak, as in arithmetic."""
+def number_as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
+    """Return the number at `k` as an array; its dtype is weak beside the values after it, as in arithmetic."""
     kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
     highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
     dtype = default_beside(highest, [backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS])
@@ -414,7 +414,7 @@ _NUMBERS = SCALARS | {type(None)}
 
 
 def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
-    """The parameters with `dtype` in the backend's terms."""
+    """Return the positional parameters with `dtype` in the backend's terms; in `kwargs` it is replaced."""
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
     elif (place := op.parameters.places.get("dtype")) is not None and len(params) > place:
@@ -422,7 +422,7 @@ def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]
     return params
 
 
-def finish(
+def wrap_and_record(
     op: Op,
     active: Iterable[Any],
     plans: Any,
@@ -434,7 +434,7 @@ def finish(
     kwargs: dict[str, Any],
     kept: tuple[Any, ...] = (),
 ) -> Any:
-    """The result or results of a kernel as Tensors, recorded on the tapes that watch an operand."""
+    """Return the results of a kernel as Tensors, recorded by the recorders that know an operand."""
     several = type(out) is tuple or type(out) is list
     if type(out) is Tensor:
         raise TypeError(
@@ -457,7 +457,7 @@ def finish(
         plan = plans[watched]
         if plan is None or (op.takes_dtype and not several and not backend.dtype(out.dtype).inexact):
             if watched and tape._cuts is not None:
-                tape._cuts.op(op, out)
+                tape._cuts.on_op(op, out)
             continue
         if slots is NO_SLOTS:
             slots = {}

@@ -1,4 +1,4 @@
-"""Cotangents of inputs: brought to the input's shape and dtype, and added up."""
+"""Cotangents of inputs: bring them to the input's shape and dtype, and add them up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
-    """Add the cotangents of an input that is a sequence of arrays; None where nothing flows."""
+    """Add the cotangents of an input that is a sequence of arrays to `grads`; None stands for no cotangent."""
     if len(cotangents) != len(slots):
         raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
     for d, i, spec in zip(cotangents, slots, specs, strict=True):
@@ -29,31 +29,31 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
             grads[i] = d if h is None else h + d
 
 
-def unpoisoned(xp: Any, g: Any, d: Any) -> Any:
-    """`d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
+def mask_nans(xp: Any, g: Any, d: Any) -> Any:
+    """Return `d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
 
-    Only there: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
+    Nothing else is replaced: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
     """
-    return d if nowhere_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+    return d if has_no_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
 
 
-def nowhere_nan(d: Any) -> bool:
-    """Whether an array is seen at once to hold no NaN. One that is traced, recorded or of many examples is not seen."""
+def has_no_nan(d: Any) -> bool:
+    """Return True if an array surely has no NaN, as far as that is cheap to see: not of traced or batched ones."""
     kind = type(d)
     if kind not in _PLAIN:
         _PLAIN[kind] = kind.__module__.partition(".")[0] in ("numpy", "torch")
-    if not _PLAIN[kind] or not getattr(d, "is_cpu", True):  # nor one for which the host would have to wait
+    if not _PLAIN[kind] or not getattr(d, "is_cpu", True):  # the host would have to wait for it
         return False
     total = d.sum()
-    return bool(total == total)  # an infinity less another is NaN, too: then it is looked at element by element
+    return bool(total == total)  # infinities may add up to NaN, too: then look at each element
 
 
 _PLAIN: dict[type, bool] = {}
-"""Whether looking at values of a class is cheap, and tells of all examples there are."""
+"""By class of array, whether its values are at hand: those of NumPy and PyTorch are, traced or batched ones are not."""
 
 
 def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
-    """A function that gives arrays of a dtype that is narrow on the backend as float32, and all else as it is."""
+    """Return a function that converts arrays of a dtype that is narrow on the backend to float32, and nothing else."""
     narrow, single = backend.narrow, backend.raw_dtype(float32)
 
     def wide(value: Any) -> Any:
@@ -68,7 +68,7 @@ def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
 
 
 def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
-    """The cotangent of an elementwise op's input: summed back over broadcasting, in the input's dtype."""
+    """Return a cotangent of an elementwise op's input, summed back over broadcasting, in the input's dtype."""
     shape, dtype = spec
     given = d.shape
     if given != shape:
@@ -89,14 +89,14 @@ def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
 
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape two broadcastable shapes broadcast to."""
+    """Return the shape to which two shapes broadcast."""
     n = max(len(a), len(b))
     a, b = (1,) * (n - len(a)) + a, (1,) * (n - len(b)) + b
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
 def cast(xp: Any, d: Any, dtype: Any) -> Any:
-    """`d` in another dtype: a real input has a real gradient."""
+    """Return `d` in another dtype; a real input has a real gradient, so an imaginary part is dropped."""
     if dtype is None or (d._array if isinstance(d, Tensor) else d).dtype == dtype:
         return d
     if xp.isdtype(d.dtype, "complex floating") and not xp.isdtype(dtype, "complex floating"):
@@ -105,7 +105,7 @@ def cast(xp: Any, d: Any, dtype: Any) -> Any:
 
 
 def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
-    """A cotangent of exactly the input's shape and dtype.
+    """Return a cotangent of an input in the input's dtype, after a check of the shape.
 
     Raises:
         ValueError: the rule made another shape: a mistake in the rule that summing would hide.
@@ -117,7 +117,7 @@ def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
 
 
 def conj(value: Any) -> Any:
-    """The conjugate of a complex cotangent: rules are plain transposes, gradients are conjugated (see `rules`)."""
+    """Return the conjugate of a complex cotangent. Rules are plain transposes, gradients are conjugated (`rules`)."""
     if isinstance(value, IndexedSlices):
         return IndexedSlices(conj(value.values), value.indices, value.dense_shape)
     if value.dtype.kind != "complex floating":

@@ -40,21 +40,21 @@ _BESIDE = (
 
 
 class Cuts:
-    """What one recorder was told of values that it knows.
+    """The places where paths from the values that one recorder knows end, so that nothing flows back.
+
+    It tells a derivative that is 0 from one that is lost, and says in errors where it is lost.
 
     Attributes:
-        ends: why values ended, with the user's line, by what ended them.
-        compared: an op that gave whether something is true of them; nothing follows from it, unless Python asked.
+        ends: the reasons, with the user's line, by the name of the op or method.
+        compared: the name of an op with a bool result, such as `less`. No derivative is lost by it unless `decided`.
         decided: Python took a branch by such a result.
-        constant: only the shape and dtype of them went into a result, which has the derivative 0; or tangents did
-            that were carried along beside them.
-        differentiated: a derivative with respect to something was taken of them, and it is constant, as that of a
-            linear function.
-        opaque: values were taken out of them in a function with a derivative of its own, so that this may depend on
-            them unseen.
-        taken_out: one of the ends is no op but a method, `stop_gradient` or an assignment, so that what is computed
-            from the values after it depends on them unseen.
-        read: the Variables that were read, by id.
+        constant: only the shape and dtype of a value went into a result, whose derivative is 0; or only tangents did
+            that were carried along beside the values.
+        differentiated: a derivative of a value was taken, and it is constant, as that of a linear function.
+        opaque: values were taken out in a function with a derivative of its own, which may depend on them unseen.
+        taken_out: one of the ends is a method, `stop_gradient` or an assignment, and no op, so that later results may
+            depend on the values unseen.
+        read: the ids of the Variables that were read.
     """
 
     compared: str | None = None
@@ -65,17 +65,17 @@ class Cuts:
         self.read: set[int] = set()
 
     def on_leave(self, key: int, tensor: Tensor, how: str) -> None:
-        """A method takes values out of what the recorder of this key knows."""
+        """Note that a method takes values out of a Tensor, if the recorder of this key knows it."""
         if not _known(tensor, key):
             return
         if how == "stop_gradient":
-            self.end(how, "stop_gradient makes a constant of it")
+            self.on_end(how, "stop_gradient makes a constant of it")
         else:
-            self.end(how, _LEFT.format(how))
+            self.on_end(how, _LEFT.format(how))
             self.opaque |= OWN_DERIVATIVE.get()
 
-    def op(self, op: Any, out: Any) -> None:
-        """An op had no derivative for them."""
+    def on_op(self, op: Any, out: Any) -> None:
+        """Note that an op has no derivative."""
         dtype = str(getattr(out, "dtype", type(out).__name__))
         if "bool" in dtype:
             self.compared = self.compared or op.name
@@ -86,19 +86,19 @@ class Cuts:
             why = f"{op.name} has no derivative" + (f": {op.reason}" if getattr(op, "reason", None) else "")
         self._note(op.name, why)
 
-    def end(self, what: str, why: str) -> None:
-        """A value was taken out of what is recorded."""
+    def on_end(self, what: str, why: str) -> None:
+        """Note that values were taken out of what is recorded."""
         self.taken_out = True
         self._note(what, why)
 
     def _note(self, what: str, why: str) -> None:
         if what not in self.ends and len(self.ends) < _MOST:
-            frame = user_frame(2)
+            frame = user_frame()
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
             self.ends[what] = f"{why}, here:\n{place}"
 
-    def add(self, other: Cuts) -> None:
-        """What another one was told, of values that depend on those that this recorder knows."""
+    def merge(self, other: Cuts) -> None:
+        """Add the notes of another recorder, whose values depend on those that this one knows."""
         self.ends = {**other.ends, **self.ends}
         self.compared = self.compared or other.compared
         self.decided |= other.decided
@@ -107,11 +107,11 @@ class Cuts:
         self.opaque |= other.opaque
         self.taken_out |= other.taken_out
 
-    def zero(self, variables: Iterable[Any] = ()) -> bool:
-        """Whether the derivative of what is not connected is 0 indeed, as far as it is known.
+    def is_zero(self, variables: Iterable[Any] = ()) -> bool:
+        """Return whether a missing derivative is 0 indeed, as far as is known, and no path was lost.
 
         Args:
-            variables: those that were given as arguments.
+            variables: the Variables among the arguments.
         """
         if self.differentiated and not self.opaque:
             return True
@@ -120,7 +120,7 @@ class Cuts:
         return self.decided or self.constant
 
     def why(self, variables: Sequence[Any], used: bool) -> str:
-        """Why nothing is connected."""
+        """Return why no path leads from the arguments to the result."""
         read = next((v for v in variables if id(v) in self.read), None)
         if read is not None:
             return _READ.format(f"Variable {read.name!r}" if read.name else f"a Variable of shape {read.shape}")
@@ -132,19 +132,19 @@ class Cuts:
 
 
 def check_zero(name: str, cuts: Cuts, arguments: str, variables: Sequence[Any], used: bool) -> None:
-    """Whether a derivative that is 0 everywhere is what a function has of which nothing is connected.
+    """Raise unless a function whose result depends on no argument has the derivative 0 indeed.
 
     Args:
-        name: what was called.
-        cuts: what its recorder was told.
-        arguments: those that were differentiated, for the message.
-        variables: those among them.
+        name: the transformation that was called, for the message.
+        cuts: the notes of its recorder.
+        arguments: the arguments that were differentiated, for the message.
+        variables: the Variables among them.
         used: whether anything was recorded that was computed from them.
 
     Raises:
         ValueError: no argument reaches the result, and why.
     """
-    if not cuts.zero(variables):
+    if not cuts.is_zero(variables):
         raise ValueError(
             f"{name}: the result does not depend on {arguments}, so that all derivatives would be 0: "
             f"{cuts.why(variables, used)}\nWhere the function is meant to be constant, {name}(..., "
@@ -152,11 +152,11 @@ def check_zero(name: str, cuts: Cuts, arguments: str, variables: Sequence[Any], 
         )
 
 
-# -- what those say that cut
+# -- events: each tells the recorders that know the Tensors
 
 
 def _known(tensor: Any, key: int) -> bool:
-    """Whether a recorder knows a Tensor, or inside vmap the value of all examples."""
+    """Return whether a recorder knows a Tensor, or inside vmap the value of all examples."""
     while tensor is not None:
         if key in tensor._slots:
             return True
@@ -165,70 +165,71 @@ def _known(tensor: Any, key: int) -> bool:
 
 
 def _of(tensor: Tensor) -> list[Cuts]:
-    """Those of the recorders of this context that know a Tensor."""
+    """Return the cuts of the active recorders that know a Tensor."""
     return [r._cuts for r in ACTIVE.get() if r._cuts is not None and _known(tensor, r._key)]
 
 
-def told(tensors: Iterable[Tensor]) -> list[Cuts]:
-    """Those of the recorders of this context that know any of these Tensors."""
+def cuts_of(tensors: Iterable[Tensor]) -> list[Cuts]:
+    """Return the cuts of the active recorders that know any of these Tensors."""
     return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
 
 
 @contextmanager
 def own_derivative() -> Iterator[None]:
-    """A context of a function that has a derivative of its own, and of what computes this."""
+    """Enter a function that has a derivative of its own, or the computation of that derivative."""
     with setting(OWN_DERIVATIVE, True):
         yield
 
 
-def shaped(tensor: Tensor) -> None:
-    """An array is made in the shape and dtype of a Tensor."""
+def on_shape_used(tensor: Tensor) -> None:
+    """Note that an array is made in the shape and dtype of a Tensor."""
     for cuts in _of(tensor):
         cuts.constant = True
 
 
-def assigned(tensor: Tensor, method: str) -> None:
-    """A Tensor was assigned to a Variable."""
+def on_assigned(tensor: Tensor, method: str) -> None:
+    """Note that a Tensor is assigned to a Variable."""
     for cuts in _of(tensor):
-        cuts.end("assign", _ASSIGNED.format(f"Variable.{method}"))
+        cuts.on_end("assign", _ASSIGNED.format(f"Variable.{method}"))
 
 
-def ended(op: Any, slots: dict[int, Any], out: Any) -> None:
-    """An op has no derivative for what has these slots."""
+def on_no_derivative(op: Any, slots: dict[int, Any], out: Any) -> None:
+    """Note that an op has no derivative for the value of these slots."""
     for recorder in ACTIVE.get():
         if recorder._cuts is not None and recorder._key in slots:
-            recorder._cuts.op(op, out)
+            recorder._cuts.on_op(op, out)
 
 
-def asked() -> None:
-    """Python asks whether a Tensor is true."""
+def on_truth_asked() -> None:
+    """Note that Python asks whether a Tensor is true."""
     for recorder in ACTIVE.get():
         cuts = recorder._cuts
         if cuts is not None and cuts.compared is not None:
             cuts.decided = True
 
 
-def pushed(values: Iterable[Tensor]) -> None:
-    """Tangents were carried through a loop over these values; they may not depend on the values, as of what is linear.
+def on_tangents(values: Iterable[Tensor]) -> None:
+    """Note that tangents were carried through a loop over these values.
 
-    What recorded the loop knows the tangents all the same: the loop's derivative says what they depend on.
+    The tangents of a linear loop do not depend on its values. Recorders of the loop know the tangents all the same, and
+    the derivative of the loop says what they depend on.
     """
-    for cuts in told(values):
+    for cuts in cuts_of(values):
         cuts.constant = True
 
 
-def branched(operands: Iterable[Tensor]) -> None:
-    """One of two functions is called with these operands."""
-    asked()
+def on_branch(operands: Iterable[Tensor]) -> None:
+    """Note that one of two functions is called with these operands, decided by a value."""
+    on_truth_asked()
     for tensor in operands:
         for cuts in _of(tensor):
             cuts.decided = True
 
 
-def differentiated(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
-    """A derivative of targets was computed; the recorders around it learn where it is constant for them.
+def on_derivative(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
+    """Note that a derivative of targets was computed: it may be constant for a recorder around it.
 
-    One that is None is none: nothing is connected there.
+    A result that is None is no derivative, since no path leads there.
     """
     if all([r is None for r in results]):
         return

@@ -1,4 +1,4 @@
-"""What is said of a name that tape_core does not have: what the same thing is called here."""
+"""Errors for names that tape_core does not have: they say what the same thing is called here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HERE = {
 
 
 class _Missing(AttributeError):
-    """Says what is meant when it is shown: libraries ask for names that may not be there, by the thousand."""
+    """An AttributeError whose text is made when it is shown: libraries ask for thousands of absent names."""
 
     def __init__(self, module: str, name: str, names: Callable[[], list[str]]) -> None:
         super().__init__(module, name)
@@ -53,7 +53,7 @@ class _Missing(AttributeError):
 
 
 def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module, which raises an AttributeError that says what is meant."""
+    """Return the `__getattr__` of a module, which raises an AttributeError that says which name is meant."""
 
     def __getattr__(name: str) -> Any:
         raise _Missing(module, name, names)

@@ -62,12 +62,12 @@ class IndexedSlices:
         return ops
 
     def densify(self) -> Tensor:
-        """The whole array, duplicates added up."""
+        """Return the whole array, duplicates added up."""
         result: Tensor = self._namespace().scatter(self.values, self.indices, self.dense_shape)
         return result
 
     def merged(self) -> IndexedSlices:
-        """The same array, each row named once, in rising order: what is for one row is added up.
+        """Return the same array with each row named once, in rising order: values for one row are added up.
 
         It is differentiable in the values. Indices that count from the end become those from the start.
 
@@ -129,5 +129,5 @@ class IndexedSlices:
 
 
 def dense(value: Any) -> Any:
-    """A gradient as an array, also that of a gather; anything else as it is."""
+    """Return IndexedSlices as a whole array; anything else is returned as it is."""
     return value.densify() if isinstance(value, IndexedSlices) else value

@@ -44,7 +44,7 @@ from tape_core.typing import Kernel
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
 
 BatchRule = Callable[..., Any]
-"""How an op does the work for all examples of a vmap, see `tape_core.modes.batching`."""
+"""Does the work of an op for all examples of a vmap, see `tape_core.modes.batching`."""
 
 BOUND: list[tuple[Op, Backend]] = []
 """Each binding there ever was, of every op."""
@@ -77,7 +77,7 @@ def _bind_again() -> None:
 
 
 SparsityRule = Callable[..., Any]
-"""Which elements of an op's result depend on which of its inputs, see `op`."""
+"""Returns which elements of an op's result depend on which elements of its inputs, see `op`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,7 +109,7 @@ class Op(Options):
     """
 
     push: Callable[[Plan, tuple[Any, ...]], Any] | None = None
-    """How tangents go through a record, where that does not follow from the rules; NotImplemented where it does."""
+    """Pushes tangents through a record if that does not follow from the rules; returns NotImplemented if it does."""
 
     def __init__(
         self, function: Callable[..., Any], rules: Mapping[str, RuleSpec], *, form: Form, **options: Any
@@ -139,7 +139,7 @@ class Op(Options):
         self.function.op = self  # type: ignore[attr-defined]
 
     advice: Callable[..., Exception | None] | None = None
-    """What is wrong with inputs of some shapes with which the kernel failed, where no library says it well; or None."""
+    """Returns a better error for inputs of some shapes with which the kernel failed, or None for the library's own."""
 
     takes_slices = False
     """Whether its rule gets cotangents of gathers as they are, and not made dense."""
@@ -158,13 +158,13 @@ class Op(Options):
 
     @property
     def spelled(self) -> str:
-        """How it is called, for messages: the signature without annotations."""
+        """The signature without annotations, for messages."""
         plain = [p.replace(annotation=inspect.Parameter.empty) for p in self.signature.parameters.values()]
         return f"{self.name}{inspect.Signature(plain)}"
 
     @property
     def differentiable(self) -> bool:
-        """Whether anything flows back through the op."""
+        """Whether a derivative flows through the op."""
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
@@ -181,7 +181,7 @@ class Op(Options):
     # -- what the hot path asks once per backend
 
     def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
-        """The kernel on `backend`, and the plans of its records by which inputs are watched."""
+        """Return the kernel on a backend, and the plans of its records by which inputs are watched."""
         if not backend.library.is_checked:
             check_names(backend.library)
         guard = backend.library.guard
@@ -190,7 +190,7 @@ class Op(Options):
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
-        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.keeps_on(backend) else None
+        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.leaves_residuals_on(backend) else None
         found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
@@ -223,21 +223,21 @@ class Op(Options):
         plans.keeping = kernels[1]
         self.bindings[backend] = kernels[0], plans
 
-    def keeps_on(self, backend: Backend) -> bool:
-        """Whether a kernel leaves rules what it has found: the op's own, or one that the backend brings."""
+    def leaves_residuals_on(self, backend: Backend) -> bool:
+        """Return whether a kernel leaves residuals for rules: the op's own, or one that the backend brings."""
         own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
         return own and backend.keeps
 
     def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
-        """The rules on a backend that replaces some."""
+        """Return the rules on a backend that replaces some."""
         parameters = copy.copy(self.parameters)
-        parameters.keeping = self.keeps_on(backend)
+        parameters.keeping = self.leaves_residuals_on(backend)
         return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
 
     # -- what the hot path asks when operands are not plain Tensors of one backend
 
     def operands(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
+        """Return the operands as Tensors of one backend and Python scalars, at least one of them a Tensor.
 
         Raises:
             TypeError: for operands that are not arrays, and for two backends.
@@ -281,7 +281,7 @@ class Op(Options):
         return self.inputs[min(k, len(self.inputs) - 1)]
 
     def normalise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Inputs given by keyword or left to their default, as positional arguments."""
+        """Return all inputs as positional arguments, also those given by keyword or left to their default."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -293,7 +293,7 @@ class Op(Options):
     def fail(self, error: Exception, values: Sequence[Any], args: Any = (), kwargs: Any = None) -> Any:
         """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
 
-        Where inputs were only on another level than their hidden axes are now, the result for them in their places.
+        If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
         """
         if isinstance(error, MisplacedError):
             return self._in_place(values, args, kwargs or {})
@@ -311,8 +311,8 @@ class Op(Options):
             else f"{self._input_name(k)}: {v!r}"
             for k, v in enumerate(values)
         )
-        extra = "".join(f", {described(v)}" for v in args)
-        extra += "".join(f", {k}={described(v)}" for k, v in (kwargs or {}).items())
+        extra = "".join(f", {describe(v)}" for v in args)
+        extra += "".join(f", {k}={describe(v)}" for k, v in (kwargs or {}).items())
         arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
         if arrays and isinstance(error, AttributeError | RecursionError):
             error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
@@ -325,15 +325,15 @@ class Op(Options):
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
             text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
-            raise _told(type(error)(text), whole) from error
+            raise _in_users_terms(type(error)(text), whole) from error
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
         kind, text = known
-        raise _told(kind(f"{self.name}({given}{extra}): {text}")) from error
+        raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
     def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        """The result for inputs, and arrays among parameters, on the levels on which their hidden axes are."""
+        """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
         given = [placed(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
         tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
@@ -357,21 +357,21 @@ class Op(Options):
         return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
 
 
-def described(value: Any) -> str:
-    """A parameter of an op for messages: arrays by dtype and shape, whatever they are inside of."""
+def describe(value: Any) -> str:
+    """Return the text of an op's parameter for messages: arrays by dtype and shape, also inside tuples and lists."""
     kind = type(value)
     if kind is tuple or kind is list:
-        parts = ", ".join([described(part) for part in value])
+        parts = ", ".join([describe(part) for part in value])
         return f"[{parts}]" if kind is list else f"({parts}{',' * (len(value) == 1)})"
     if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return repr(value)
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
-def _told(error: Any, whole: str | None = None) -> Any:
-    """An error in the user's terms, marked as one, since its class may be one of an array library.
+def _in_users_terms(error: Any, whole: str | None = None) -> Any:
+    """Mark an error as one in the user's terms, since its class may be one of an array library, and return it.
 
-    It is not a variable where it is raised: its traceback has that frame, so they would keep each other alive.
+    Where it is raised it is no local variable: its traceback has that frame, so the two would keep each other alive.
     """
     error._tape_told = True
     if whole is not None:
@@ -391,7 +391,7 @@ def _is_ours(function: Callable[..., Any]) -> bool:
 
 
 def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
+    """Return values with Tensors in place of Python scalars, which are weak: they take the dtype of the others."""
     kinds = [type(v) for v in values if type(v) in SCALARS]
     if not kinds:
         return values
@@ -422,7 +422,7 @@ class Plans(dict[int, "Plan | None"]):
         self.backend = backend
         self.rules = rules
         self.keeping = keeping
-        """The kernel that runs where an input is watched, and leaves rules something."""
+        """The kernel that runs if an input is watched, and leaves residuals for rules."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]

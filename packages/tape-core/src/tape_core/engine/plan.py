@@ -13,7 +13,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
-from tape_core.engine.cotangents import accumulate_each, cast, checked, nowhere_nan, project, unpoisoned
+from tape_core.engine.cotangents import accumulate_each, cast, checked, has_no_nan, mask_nans, project
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def recorded(self) -> Plan:
-        """The plan for the same records where the sweep is recorded: the op's own rules in place of fused ones."""
+        """The plan for the same records in a sweep that is recorded: with the op's own rules in place of fused ones."""
         if self._recorded is None:
             fused = any(rule.recorded for rule in self.rules)
             self._recorded = (
@@ -101,9 +101,10 @@ class Plan:
         return self._recorded
 
     def traced(self, backend: Backend) -> Plan:
-        """The plan for the same records where the sweep is traced, as `backend` does: by instructions if it is fused.
+        """Return the plan for the same records in a sweep that `backend` traces.
 
-        It is that of a record of constants, of which the trace has noted nothing.
+        It differs for fused rules, which call the library: those of the tracing backend add instructions instead. The
+        records that a trace has not made itself are those of constants.
         """
         if self.backend is backend or not any(rule.recorded for rule in self.rules):
             return self
@@ -111,7 +112,7 @@ class Plan:
         return plans[sum([1 << rule.k for rule in self.rules])] or self
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Plan:
-        """The plan without the rules for inputs that no wanted slot flows into."""
+        """Return the plan without the rules for inputs into which no wanted slot flows."""
         if self.op.sequence:
             return self
         ks = tuple([rule.k for rule in self.rules if wanted[record.slot(rec, rule.k)]])
@@ -121,11 +122,11 @@ class Plan:
             self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks], self.backend)
         return self._narrowed[ks]
 
-    def widely(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
-        """What lifts the arrays of a record and gives what `wide` makes of them.
+    def wide_lift(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
+        """Return a `Lift` of the arrays of a record that converts them by `wide`, as to float32.
 
-        The result is computed again, where the record has all inputs: a rule may subtract or compare what it computes
-        of the inputs with it, and to the rounded one nothing is equal.
+        The result is computed again if the record has all inputs. A rule may subtract it from what it computes of the
+        inputs, or compare the two, and in float32 nothing is equal to a result that was rounded.
         """
         out, again = record.out(rec), None
         if self.keep_out and not self.op.sequence:
@@ -149,9 +150,9 @@ class Plan:
         masked: bool,
         wide: Callable[[Any], Any] | None = None,
     ) -> None:
-        """As `backward`, for masked and sparse cotangents; on Tensors too, so that it is recorded.
+        """Run backward with more care: for masked and sparse cotangents, and on Tensors, so that it is recorded.
 
-        With `wide`, rules get what it gives of arrays, and cotangents come back in the dtypes of inputs.
+        With `wide` rules compute with the arrays that it returns, and cotangents come back in the dtypes of inputs.
         """
         if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
             i = record.slot(rec, 0)  # the same value: slices stay slices
@@ -165,7 +166,7 @@ class Plan:
         narrow: Any = None  # the dtype of inputs of which the record says none
         if wide is not None and self.op.widens:
             narrow = (g._array if type(g) is Tensor else g).dtype if self.op.elementwise else None
-            g, lift = wide(g), self.widely(rec, xp, lift, wide)
+            g, lift = wide(g), self.wide_lift(rec, xp, lift, wide)
         else:
             wide = None
         commons: dict[Any, Any] = {}
@@ -175,26 +176,26 @@ class Plan:
             if rule.kind == PARTIAL:
                 named = lifted(rec, lift)
                 partial = rule.fn(xp, *named)  # with a name: NumPy would make a temporary the first factor
-                d = touched(g * partial, named)
+                d = with_dependence(g * partial, named)
                 if masked:
-                    d = unpoisoned(xp, g, d)
+                    d = mask_nans(xp, g, d)
             elif rule.kind == ONE:
                 d = g
             elif rule.kind == CONSTANT:
                 d = g * rule.fn
             elif rule.shared is not None:
                 named = lifted(rec, lift)
-                d = touched(rule.shared.once(commons, xp, g, named), named)
+                d = with_dependence(rule.shared.once(commons, xp, g, named), named)
             else:
                 named = lifted(rec, lift)
-                d = touched(rule.fn(xp, g, *named), named)
+                d = with_dependence(rule.fn(xp, g, *named), named)
             i = record.slot(rec, rule.k)
             if self.op.sequence:
                 accumulate_each(xp, d, i, specs[0], grads, rule)
                 continue
             if self.op.elementwise:
                 if masked and rule.kind == VJP:
-                    d = unpoisoned(xp, g, d)
+                    d = mask_nans(xp, g, d)
                 if specs is not None and specs[rule.k] is not None:
                     d = project(xp, d, specs[rule.k])
                 elif wide is not None:
@@ -204,7 +205,7 @@ class Plan:
                     d = IndexedSlices(cast(xp, d.values, specs[rule.k][1]), d.indices, d.dense_shape)
             else:
                 d = checked(xp, d, specs[rule.k], rule)
-                if masked and type(g) is not tuple and not nowhere_nan(d):
+                if masked and type(g) is not tuple and not has_no_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             h = grads[i]
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
@@ -214,10 +215,10 @@ record_as_one: Any = None
 """Records a function with a rule of its own as one op. `tape_core.modes.function_op`, which needs plans, sets it."""
 
 
-def touched(d: Any, named: Sequence[Any]) -> Any:
-    """A cotangent as a function of the values that its rule names, also where these only decide, as in that of relu.
+def with_dependence(d: Any, named: Sequence[Any]) -> Any:
+    """Return a cotangent that depends on the values that its rule names, also if these only decide, as for relu.
 
-    Its derivative is 0 then, and not None: a sweep that is recorded is differentiated as in TensorFlow.
+    Its derivative with respect to them is 0 then, and not None: in a sweep that is recorded TensorFlow returns 0, too.
     """
     if type(d) is not Tensor:
         return d
@@ -244,7 +245,7 @@ def touched(d: Any, named: Sequence[Any]) -> Any:
 
 
 def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
-    """The source of a function that makes the record of a general op (see `tape_core.engine.record`)."""
+    """Return the source of a function that makes the record of a general op (see `tape_core.engine.record`)."""
     fields = ["plan"]
     if op.sequence:
         arrays = "tuple(arrays)" if plan.keeps or everything else "None"
@@ -277,10 +278,10 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
 
 
 def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
-    """The source of `backward(g, rec, grads, xp)`: raw arrays, nothing masked, nothing sparse but at leaves.
+    """Return the source of `backward(g, rec, grads, xp)`: raw arrays, nothing masked, nothing sparse but at leaves.
 
-    With `reuse` for large arrays: memory that nobody else can see is overwritten. `backend.is_exclusive(array, n)`
-    tells, for n references that are known of: this frame's, and those of the sweep or of the list.
+    With `reuse` it is for large arrays, and overwrites memory that nobody else holds. `backend.is_exclusive(array, n)`
+    says so, where n references are known: that of this frame, and that of the sweep or of the list.
     """
     lines = [f"def backward(g, rec, grads, xp{', backend' * reuse}):"]
     if op.elementwise:
@@ -332,7 +333,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
 
 
 def _sharing(rules: Sequence[Rule]) -> dict[int, list[Rule]]:
-    """Rules of which several share what `common` computes, by the number of the first of them."""
+    """Return the groups of rules that share a `common` function, by the number of the first rule."""
     groups: dict[Any, list[Rule]] = {}
     for rule in rules:
         if rule.shared is not None:
@@ -341,12 +342,12 @@ def _sharing(rules: Sequence[Rule]) -> dict[int, list[Rule]]:
 
 
 def _common_of(rule: Rule, rules: Sequence[Rule]) -> str:
-    """The variable that holds what a rule shares with others, or nothing."""
+    """Return the name of the variable that holds what a rule shares with others, or an empty string."""
     return next((f"common{j}" for j, group in _sharing(rules).items() if rule in group), "")
 
 
 def _cotangent_source(j: int, rule: Rule, reuse: bool, last: bool, common: str) -> list[str]:
-    """Lines that compute `d`, the cotangent of one input."""
+    """Return the lines that compute `d`, the cotangent of one input."""
     if common and rule.shared is not None:
         arguments = list(rule.arguments[rule.shared.n :])
         arguments.insert(rule.shared.place, common)
@@ -373,12 +374,12 @@ def _list(arguments: Iterable[str]) -> str:
 
 
 def _lifted_source(rule: Rule) -> str:
-    """The source of a function that gives a rule's arguments, arrays lifted."""
+    """Return the source of a function that returns the arguments of a rule, with arrays lifted."""
     return f"def lifted(rec, lift):\n    return ({''.join(f'{a}, ' for a in rule.lifted)})"
 
 
 def _generate(plan: Plan, source: str) -> Callable[..., Any]:
-    """The function that generated source defines; tracebacks show its lines."""
+    """Return the function that generated source defines; tracebacks show its lines."""
     names: dict[str, Any] = {
         "__name__": __name__,  # it is ours: what looks for the user's lines passes over it
         "Parts": Parts,
@@ -401,14 +402,14 @@ def _generate(plan: Plan, source: str) -> Callable[..., Any]:
 
 
 class Part:
-    """Stands where a plan does, in the record of one of several results: hands its cotangent to the op's record."""
+    """The plan of the record of one of several results, which hands its cotangent to the op's record."""
 
     __slots__ = ("k", "specs")
     n = 1
 
     @property
     def recorded(self) -> Part:
-        """Itself: it has no rules."""
+        """The plan itself, which has no rules."""
         return self
 
     def __init__(self, k: int, specs: tuple[tuple[Any, Any], ...]) -> None:
@@ -425,12 +426,12 @@ class Part:
     backward_reusing = backward_careful = backward
 
     def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Part:
-        """Itself: the op's record decides."""
+        """Return the plan itself: the op's record decides."""
         return self
 
 
 class Parts:
-    """The cotangents of an op's several results, as far as they have come."""
+    """The cotangents of the several results of an op that the sweep has come to so far."""
 
     __slots__ = ("cotangents", "specs")
 
@@ -439,7 +440,7 @@ class Parts:
         self.cotangents: list[Any] = [None] * len(specs)
 
     def complete(self, xp: Any, materialize: bool) -> tuple[Any, ...]:
-        """All of them; for results that nothing used zeros, or None without `materialize`."""
+        """Return all cotangents; for results that nothing used zeros, or None without `materialize`."""
         if not materialize:
             return tuple(self.cotangents)
         one = next(g for g in self.cotangents if g is not None)
@@ -450,7 +451,7 @@ class Parts:
 
 
 def unwritten(rule: Rule) -> NotImplementedError:
-    """The error for an input declared TODO."""
+    """Return the error for an input that is declared TODO."""
     return NotImplementedError(
         f"{rule.where} is not written yet: a gradient exists, so it is not None. Give the op a rule with "
         f"tape_core.extend.registry.override, or cut the path with tape_core.stop_gradient"

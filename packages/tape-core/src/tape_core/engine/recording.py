@@ -1,4 +1,4 @@
-"""Which tapes record here and now."""
+"""Recorders: what watches the ops of a context, and which of them are active here and now."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import attrgetter
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.base.ambient import ACTIVE, OBSERVERS
@@ -62,8 +63,8 @@ class Recorder:
     _forward: bool = False
     """Whether records must have all inputs and the result: they are used at once."""
 
-    _met: int = 0
-    """The special dtypes of what was recorded: COMPLEX, NARROW or both; then records have specs of all inputs."""
+    _special: int = 0
+    """The flags of `special_dtype` for all that was recorded; if any is set, records have specs of all inputs."""
 
     _cuts: Cuts | None = None
     """Where the recorder is told why values that it knows lead nowhere; see `tape_core.engine.cuts`."""
@@ -101,22 +102,25 @@ class Recorder:
 
 
 COMPLEX, NARROW = 1, 2
-"""What `Recorder._met` consists of: complex dtypes, and those with which the backend computes in float32."""
+"""Flags of dtypes for which the fast backward pass is not enough: complex, and computed in float32 by the backend."""
 
 
-def met(backend: Backend, dtype: DType) -> int:
-    """What a tape meets in a value of this dtype: COMPLEX, NARROW, or 0 for all that the fast backward pass handles."""
+def special_dtype(backend: Backend, dtype: DType) -> int:
+    """Return the flag of a dtype, COMPLEX or NARROW, or 0 if the fast backward pass handles it."""
     return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
 
 _keys = count()
 LIVE: set[int] = set()
-"""The keys in use. Other keys in the slots of tensors are of tapes that are gone."""
+"""The keys in use. Other keys in the slots of Tensors are left over from recorders that are gone."""
 
 
-def report_leave(tensor: Tensor, how: str) -> None:
-    """Tell the recorders that a method takes values out of Tape, if the user's code called it: to be called by it."""
-    if not is_ours(sys._getframe(2)):  # the frame before that of the method
+def report_leave(tensor: Tensor, how: str, caller: FrameType) -> None:
+    """Tell the recorders that a method, `how`, takes values out of Tape, unless Tape's own code has called it.
+
+    Printing a Tensor, for one, reads its values and cuts no path of the user's.
+    """
+    if not is_ours(caller):
         for recorder in ACTIVE.get():
             recorder._on_leave(tensor, how)
 
@@ -141,14 +145,14 @@ def report_draw(generator: Generator) -> None:
 
 
 def new_key() -> int:
-    """What names a recorder in the slots of tensors."""
+    """Return a new key, which names a recorder in the slots of Tensors."""
     key = next(_keys)
     LIVE.add(key)
     return key
 
 
 def retire(key: int) -> None:
-    """Its recorder is gone."""
+    """Note that the recorder of a key is gone."""
     LIVE.discard(key)
 
 
@@ -160,28 +164,29 @@ class RecordingError(RuntimeError, ValueError):
 
 
 def activate(tape: Recorder) -> None:
-    """Let `tape` record.
+    """Let a recorder record.
 
-    Accumulators come last: what they compute with a result is recorded by tapes that know the result by then.
+    Accumulators come last: by the time that they compute the tangent of a result, the tapes know the result, and record
+    what is computed with it.
     """
     if not ACTIVE.get():
         _set((tape,))
         return
-    tapes = tuple(in_blocks())
+    tapes = tuple(active_recorders())
     k = len(tapes)
     while k and tapes[k - 1]._forward and not tape._forward:
         k -= 1
     _set((*tapes[:k], tape, *tapes[k:]))
 
 
-def without(accumulator: Recorder) -> tuple[Recorder, ...]:
-    """What records the tangents that an accumulator computes: all tapes, and the accumulators around it."""
+def recorders_around(accumulator: Recorder) -> tuple[Recorder, ...]:
+    """Return the recorders of the tangents that an accumulator computes: all tapes, and the accumulators around it."""
     tapes = tuple(ACTIVE.get())
     return tapes[: tapes.index(accumulator)]
 
 
 def deactivate(tape: Recorder) -> None:
-    """Stop `tape`, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
+    """Stop a recorder, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
     tapes = ACTIVE.get()
     if tapes and tapes[-1] is tape:
         rest = tapes[:-1]
@@ -194,19 +199,19 @@ def deactivate(tape: Recorder) -> None:
 
 
 class InBlock(Recorder):
-    """A base class of what records in a `with` block, and is in it once at a time.
+    """A base class of recorders that record in a `with` block, and are in it once at a time.
 
     Instances have the attributes `_open`, whether they are in their block, and `_guard`: see :class:`Leaving`.
     """
 
     __slots__ = ("_guard", "_open")
     _kind = "Tape"
-    """What errors call it."""
+    """The word for it in errors."""
     _open: bool
     _guard: Any
 
-    def _stopped(self) -> None:
-        """What else is to be done when the block is left."""
+    def _on_stop(self) -> None:
+        """Do what else is to be done when the block is left."""
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled, which `copy` asks here, too: values know a recorder by its key.
@@ -221,7 +226,7 @@ class InBlock(Recorder):
         )
 
     def _leave(self, *_: object) -> None:
-        """Record no longer.
+        """Leave the block.
 
         Raises:
             RuntimeError: it is in no block.
@@ -229,7 +234,7 @@ class InBlock(Recorder):
         if not self._open:
             raise RecordingError(f"{self._kind} is not recording.")
         deactivate(self)
-        self._stopped()
+        self._on_stop()
         self._open = False
         self._guard = None
 
@@ -245,8 +250,8 @@ class InBlock(Recorder):
         __exit__ = Leaving(_leave, _abandon, attrgetter("_open"))
 
 
-def in_blocks() -> tuple[Recorder, ...]:
-    """The tapes that record here. One that was left in another thread, as by a generator that ended there, is not."""
+def active_recorders() -> tuple[Recorder, ...]:
+    """Return the active recorders without those that were left in another thread, where a generator ended."""
     tapes = ACTIVE.get()
     if tapes and not all([tape._open for tape in tapes]):
         _set(tuple([tape for tape in tapes if tape._open]))
@@ -254,7 +259,7 @@ def in_blocks() -> tuple[Recorder, ...]:
 
 
 def is_active(tape: Recorder) -> bool:
-    """Whether `tape` records here."""
+    """Return whether a recorder is active here."""
     tapes = ACTIVE.get()
     return bool(tapes) and tape in tapes
 
@@ -265,9 +270,9 @@ def _set(tapes: tuple[Recorder, ...]) -> None:
 
 
 class _Owned(tuple):  # type: ignore[type-arg]
-    """Tapes entered where contexts are inherited: by asyncio tasks, and by threads of free-threaded Python.
+    """Recorders entered where contexts are inherited: in asyncio tasks, and in threads of free-threaded Python.
 
-    A task copies the context it is created in, and with it the tapes; it must not see them. So those tapes show
+    A task copies the context that it is created in, and with it the recorders, which it must not see. So they show
     themselves to their owner only. Elsewhere a plain tuple does, and the hot path pays nothing.
     """
 
@@ -286,7 +291,7 @@ class _Owned(tuple):  # type: ignore[type-arg]
 
 
 def _owner() -> Any:
-    """Who runs, where a ContextVar alone does not tell: (thread, asyncio task), else None."""
+    """Return (thread, asyncio task) where a ContextVar alone does not tell who is running, else None."""
     thread = threading.get_ident() if _THREADS_INHERIT else None
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:

@@ -47,7 +47,7 @@ class Spec(NamedTuple):
 
 
 class Marker:
-    """NONDIFF or TODO."""
+    """A word in place of a rule: NONDIFF or TODO."""
 
     def __init__(self, name: str, doc: str) -> None:
         self.name = name
@@ -93,10 +93,10 @@ class fused(vjp):
 
 
 RuleSpec = Callable[..., Any] | vjp | int | float | Marker
-"""What is written at an input: a partial derivative (elementwise ops), `vjp`, `transpose`, a constant, a marker."""
+"""A rule as it is declared: a partial derivative (elementwise ops), `vjp`, `transpose`, a number, or a marker."""
 
 Form = Literal["elementwise", "linear", "op"]
-"""How an op was declared; it decides what its rules may be."""
+"""The decorator of an op; it decides what the rules may be."""
 
 PARTIAL: Final = 0  # fn(xp, *arguments): d out / d x
 VJP: Final = 1  # fn(xp, g, *arguments)
@@ -197,11 +197,11 @@ class Shared:
         self.place = place
 
     def apart(self, xp: Any, g: Any, *arguments: Any) -> Any:
-        """The cotangent."""
+        """Return the cotangent of the input, with `common` computed for it alone."""
         return self.once({}, xp, g, arguments)
 
     def once(self, commons: dict[Any, Any], xp: Any, g: Any, arguments: tuple[Any, ...]) -> Any:
-        """The cotangent; what is common to several rules is looked up in `commons`, or put there."""
+        """Return the cotangent of the input; what several rules share is looked up in `commons`, or put there."""
         if self.common not in commons:
             commons[self.common] = self.common(xp, g, *arguments[: self.n])
         own = list(arguments[self.n :])
@@ -210,7 +210,7 @@ class Shared:
 
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
-    """What a function's parameters are called; of a plain function without `inspect`, which is slow."""
+    """Return the names of a function's parameters; for plain functions without `inspect`, which is slow."""
     fn = getattr(fn, "__wrapped__", fn)
     if not isinstance(fn, FunctionType):
         return list(inspect.signature(fn).parameters)
@@ -253,9 +253,9 @@ class Parameters:
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
 
     def expression(self, name: str, where: str, *, lifted: bool = False) -> str:
-        """What `name` stands for in a rule: a Python expression over a record `rec`, for generated code.
+        """Return a Python expression over a record `rec` for a parameter `name` of a rule, for generated code.
 
-        With `lifted` an array comes as a Tensor, by the function `lift` of an array and its slots.
+        With `lifted` an array comes as a Tensor, made by a `Lift` of the name `lift`.
         """
         if name in self.inputs or name == "out":
             if name == "out":
@@ -291,9 +291,9 @@ def compile_rules(
     rules: Mapping[str, RuleSpec],
     own: Mapping[str, RuleSpec] | None = None,
 ) -> dict[int, Rule]:
-    """Check the rules of an op, all of them, and compile those that let something flow.
+    """Check all rules of an op, and return those through which something flows, by the number of the input.
 
-    For a backend that replaces rules, `own` are the op's own.
+    Where a backend replaces rules, `own` are those of the op itself.
     """
     if unknown := [name for name in rules if name not in parameters.inputs]:
         raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its inputs are {', '.join(parameters.inputs)}")
@@ -307,5 +307,5 @@ def compile_rules(
 
 
 def spec_of(value: Any) -> tuple[Any, Any]:
-    """What a `Spec` is made of."""
+    """Return the shape and dtype of a value, for a `Spec`; a Python scalar has dtype None."""
     return ((), None) if type(value) in SCALARS else (value.shape, value.dtype)

@@ -25,12 +25,12 @@ class Sample:
         self.observed: Callable[..., Any] = lambda xp, *results: results
 
     def along(self, project: Callable[[Any], Any]) -> Sample:
-        """Change the inputs only along `project(direction)`, a NumPy array: for an op of symmetric matrices, say."""
+        """Change the inputs only along `project(direction)`, a NumPy array; for ops of symmetric matrices, for one."""
         self.projected = project
         return self
 
     def observe(self, function: Callable[..., Any]) -> Sample:
-        """Look at `function(xp, *results)`, one or several: for results of which a part is arbitrary, as signs."""
+        """Compare `function(xp, *results)`, one or several values: for results with an arbitrary sign or the like."""
         self.observed = function
         return self
 
@@ -60,11 +60,11 @@ class Draw:
         return self.rng.uniform(shape, low=low, high=high, dtype="float64")
 
     def complex(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Any:
-        """complex128, the two parts uniform in [low, high)."""
+        """Draw complex128, with both parts uniform in [low, high)."""
         return Draw.__call__(self, *shape, low=low, high=high) + 1j * Draw.__call__(self, *shape, low=low, high=high)
 
     def distinct(self, *shape: int) -> Any:
-        """Values at least 0.1 apart, in random order: for ops with kinks where values meet."""
+        """Draw values at least 0.1 apart, in random order, for ops with kinks where values are equal."""
         size = 1
         for length in shape:
             size *= length
@@ -83,7 +83,7 @@ Samples = Callable[[Draw], Iterator[Sample]]
 
 
 def with_complex(samples: Samples, n: int = 2) -> Samples:
-    """The samples, and the first n of them once more with complex values: for an op that takes such."""
+    """Return the samples, and the first n of them once more with complex values."""
 
     def more(draw: Draw) -> Iterator[Sample]:
         yield from samples(draw)
@@ -94,7 +94,7 @@ def with_complex(samples: Samples, n: int = 2) -> Samples:
 
 
 def unary(low: float = -2.0, high: float = 2.0) -> Samples:
-    """Samples of an elementwise op of one input, on (low, high)."""
+    """Return samples of an elementwise op of one input, on (low, high)."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         for shape in ((2, 3), (), (0, 2)):
@@ -104,7 +104,7 @@ def unary(low: float = -2.0, high: float = 2.0) -> Samples:
 
 
 def binary(low: float = -2.0, high: float = 2.0, low2: float | None = None, high2: float | None = None) -> Samples:
-    """Samples of an elementwise op of two inputs, broadcasting included."""
+    """Return samples of an elementwise op of two inputs, broadcasting included."""
     low2 = low if low2 is None else low2
     high2 = high if high2 is None else high2
 

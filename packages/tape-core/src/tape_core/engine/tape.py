@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
+from tape_core.base.lookup import tool
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
-from tape_core.engine import recording
+from tape_core.engine import pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.engine.backward import gradients
-from tape_core.engine.cuts import differentiated
+from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.recording import LIVE, met, new_key
+from tape_core.engine.recording import LIVE, new_key, special_dtype
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Record, Records, Slot
@@ -83,13 +83,13 @@ class GradientTape(recording.InBlock):
         "_key",
         "_leaves",
         "_masked",
-        "_met",
         "_old_key",
         "_on_op",
         "_past",
         "_persistent",
         "_records",
         "_sparse",
+        "_special",
         "_used",
         "_variables",
         "_warned",
@@ -120,9 +120,7 @@ class GradientTape(recording.InBlock):
         self._begin()
         check_numerics = check_numerics is not False and flag("GradientTape", "check_numerics", check_numerics)
         if (debug is not False and flag("GradientTape", "debug", debug)) or check_numerics:
-            from tape_core.debugging.journal import Journal
-
-            self._journal = Journal(check_numerics=check_numerics)
+            self._journal = tool("Journal")(check_numerics=check_numerics)
             self._on_op = self._journal.begin(self._key, self._records)
 
     def __del__(self) -> None:
@@ -138,7 +136,7 @@ class GradientTape(recording.InBlock):
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
         self._masked = self._sparse = False
-        self._met = 0
+        self._special = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
@@ -174,7 +172,7 @@ class GradientTape(recording.InBlock):
             self._journal.start()
         recording.activate(self)
 
-    def _stopped(self) -> None:
+    def _on_stop(self) -> None:
         if self._journal is not None:
             self._journal.stop()
 
@@ -230,7 +228,7 @@ class GradientTape(recording.InBlock):
             elif isinstance(leaf, Variable):
                 self._watch_variable(leaf)
             elif self._key not in leaf._slots:
-                self._watch_leaf(own_slots(leaf), met(leaf.backend, leaf.dtype))
+                self._watch_leaf(own_slots(leaf), special_dtype(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables watched so far, in the order they were constructed."""
@@ -257,7 +255,7 @@ class GradientTape(recording.InBlock):
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._met)
+            slot = self._watch_leaf(variable._slots, variable._special)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot
@@ -275,7 +273,7 @@ class GradientTape(recording.InBlock):
         self._on_op(None)
         self._leaves.append(slot)
         if what:
-            self._met |= what
+            self._special |= what
         return slot
 
     def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
@@ -285,7 +283,7 @@ class GradientTape(recording.InBlock):
             self._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         dtype = backend.dtype(out.dtype)
         if dtype.special:
-            self._met |= met(backend, dtype)
+            self._special |= special_dtype(backend, dtype)
 
     # -- derivatives
 
@@ -335,7 +333,7 @@ class GradientTape(recording.InBlock):
             release = not self._persistent and unconnected_gradients != "error"
             results = gradients(self, targets, leaves, cotangents, release=release)
             if ACTIVE.get():
-                differentiated(targets, results)
+                on_derivative(targets, results)
             for k, result in enumerate(results):
                 if result is None:
                     path = pytree.path(structure, k)
@@ -381,10 +379,8 @@ class GradientTape(recording.InBlock):
         Raises:
             RuntimeError, TypeError, ValueError: as :meth:`gradient`.
         """
-        from tape_core.modes.jacobians import jacobian
-
         chunk = parallel_iterations if experimental_use_pfor else 1
-        return jacobian(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+        return tool("jacobian")(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
     def batch_jacobian(
         self,
@@ -416,10 +412,9 @@ class GradientTape(recording.InBlock):
             ValueError: the numbers of examples differ, or there are no elements beside them.
             RuntimeError, TypeError: as :meth:`gradient`.
         """
-        from tape_core.modes.jacobians import batch_jacobian
-
         chunk = parallel_iterations if experimental_use_pfor else 1
-        return batch_jacobian(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+        compute = tool("batch_jacobian")
+        return compute(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
     # -- what it tells of itself
 
@@ -439,9 +434,8 @@ class GradientTape(recording.InBlock):
         Args:
             target, source: Tensors or Variables, or pytrees of them: then each pair is explained.
         """
-        from tape_core.debugging.explain import explain
-
-        return explain(self, target, source)
+        made: Explanation = tool("explain")(self, target, source)
+        return made
 
     def summary(self) -> Summary:
         """A table of what was recorded: for each op how often, the bytes its records keep, and with `debug=True` times.
@@ -453,9 +447,8 @@ class GradientTape(recording.InBlock):
         >>> tape.summary().rows[0].op, tape.summary().total.count
         ('multiply', 3)
         """
-        from tape_core.debugging.summary import summary
-
-        return summary(self)
+        made: Summary = tool("summary")(self)
+        return made
 
     def draw(
         self,
@@ -481,19 +474,16 @@ class GradientTape(recording.InBlock):
             ValueError: there is no such suffix or engine, or the tape does not know functions.
             RuntimeError: Graphviz is asked for and not installed.
         """
-        from tape_core.debugging.drawing.drawing import draw
-
-        return draw(self, path, collapse, max_nodes, engine)
+        made: Drawing = tool("draw")(self, path, collapse, max_nodes, engine)
+        return made
 
     def __repr__(self) -> str:
-        from tape_core.debugging.drawing.page import text
-
-        return text(self)
+        made: str = tool("text")(self)
+        return made
 
     def _repr_html_(self) -> str:
-        from tape_core.debugging.drawing.page import html
-
-        return html(self)
+        made: str = tool("html")(self)
+        return made
 
     def _begin_use(self, method: str) -> None:
         """Before the records are used for a derivative."""
@@ -531,9 +521,7 @@ class GradientTape(recording.InBlock):
     ) -> Any:
         """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
         if unconnected_gradients == "error":
-            from tape_core.debugging.explain import unconnected
-
-            raise unconnected(self, method, target, source, path)
+            raise tool("unconnected")(self, method, target, source, path)
         if not source.dtype.inexact:
             self._warn_of_dtype(method, source)
         if unconnected_gradients == "none":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
+from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
@@ -73,7 +77,7 @@ class Tensor:
     def array(self) -> Any:
         """The backend's own array. Records share it: treat it as read-only."""
         if ACTIVE.get():
-            report_leave(self, "array")
+            report_leave(self, "array", sys._getframe(1))
         return self.backend.public(self._array)
 
     @property
@@ -106,20 +110,19 @@ class Tensor:
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
         """This tensor on another device; the gradient travels back."""
-        return ops.to_device(self, device)
+        select(self.backend, device)  # raises where there is no such device
+        return ops.to_device(self, device, self.device)
 
     def numpy(self) -> Any:
         """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
         if ACTIVE.get():
-            report_leave(self, "numpy()")
-            _warn_of_library(self, "numpy()")
+            _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
     def item(self) -> Any:
         """The value of a tensor of one element, as a Python scalar. Cuts the path."""
         if ACTIVE.get():
-            report_leave(self, "item()")
-            _warn_of_library(self, "item()")
+            _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
             raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}")
         kind = self.dtype.kind
@@ -131,13 +134,12 @@ class Tensor:
     def tolist(self) -> Any:
         """The values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
-            report_leave(self, "tolist()")
-            _warn_of_library(self, "tolist()")
+            _report_leave_to_library(self, "tolist()", sys._getframe(1))
         return self.backend.numpy(self.array).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if ACTIVE.get():
-            report_leave(self, "__array__")
+            report_leave(self, "__array__", sys._getframe(1))
             _warn_of_cut(self, "a NumPy array is made")
         values = self.backend.numpy(self.array)
         return values.astype(dtype) if dtype is not None and dtype != values.dtype else values.copy()
@@ -162,10 +164,9 @@ class Tensor:
     ) -> Any:
         """The values for another library: DLPack does not carry the path, so it is cut."""
         if ACTIVE.get():
-            report_leave(self, "__dlpack__")
-            from tape_core.base.user_code import calling_library
-
-            _warn_of_cut(self, f"{calling_library(1) or 'another library'} takes the values, by __dlpack__,")
+            report_leave(self, "__dlpack__", sys._getframe(1))
+            library = library_of(sys._getframe(1)) or "another library"
+            _warn_of_cut(self, f"{library} takes the values, by __dlpack__,")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
@@ -176,7 +177,7 @@ class Tensor:
 
     def __bool__(self) -> bool:
         if ACTIVE.get():
-            cuts.asked()
+            cuts.on_truth_asked()
         try:
             return bool(self._array)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -188,24 +189,22 @@ class Tensor:
 
     def __int__(self) -> int:
         if ACTIVE.get():
-            report_leave(self, "int()")
+            report_leave(self, "int()", sys._getframe(1))
         return _number(int, self._array)
 
     def __float__(self) -> float:
         if ACTIVE.get():
-            report_leave(self, "float()")
-            _warn_of_library(self, "float()")
+            _report_leave_to_library(self, "float()", sys._getframe(1))
         return _number(float, self._array)
 
     def __complex__(self) -> complex:
         if ACTIVE.get():
-            report_leave(self, "complex()")
-            _warn_of_library(self, "complex()")
+            _report_leave_to_library(self, "complex()", sys._getframe(1))
         return _number(complex, self._array)
 
     def __index__(self) -> int:
         if ACTIVE.get():
-            report_leave(self, "__index__")
+            report_leave(self, "__index__", sys._getframe(1))
         return self.backend.public(self._array).__index__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -334,8 +333,6 @@ def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = Non
 def _warn_of_cut(tensor: Tensor, what: str) -> None:
     """Somebody took the values of what a tape is recording: numpy() says that it is meant, an array's protocol not."""
     if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
-        from tape_core.base.user_code import warn_user
-
         kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
         warn_user(
             f"{what} of a {kind} of shape {tensor.shape} that a tape is recording: no gradient comes back from what is "
@@ -348,11 +345,10 @@ Tensor._raw = Tensor.__dict__["_array"]
 Tensor._home = Tensor.__dict__["backend"]
 
 
-def _warn_of_library(tensor: Tensor, method: str) -> None:
-    """As above, where the method was called by another library's code. Where the user's own calls it, it is meant."""
-    from tape_core.base.user_code import calling_library
-
-    library = calling_library(2)
+def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> None:
+    """Report that a method takes values out, and warn if another library has called it. By users it is meant."""
+    report_leave(tensor, method, caller)
+    library = library_of(caller)
     if library is not None:
         _warn_of_cut(tensor, f"{library} takes the values, by {method},")
 

@@ -12,7 +12,7 @@ from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import check_assignable, met, report_assigned
+from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
 from tape_core.typing import ArrayLike
@@ -20,7 +20,12 @@ from tape_core.typing import ArrayLike
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
-_serial = count()
+_serials = count()
+
+
+def new_serial() -> int:
+    """Return the number of a new Variable; a tape lists those that it watches in the order in which they were made."""
+    return next(_serials)
 
 
 class Variable(Tensor):
@@ -45,7 +50,7 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_inexact", "_met", "_serial", "name", "trainable")
+    __slots__ = ("_inexact", "_serial", "_special", "name", "trainable")
 
     name: str | None
     trainable: bool
@@ -70,14 +75,14 @@ class Variable(Tensor):
         self.backend = value.backend
         self._slots = {}
         self._inexact = value.dtype.inexact
-        self._met = met(value.backend, value.dtype)
+        self._special = special_dtype(value.backend, value.dtype)
         self.trainable = trainable
         self.name = name
-        self._serial = next(_serial)
+        self._serial = new_serial()
 
     @property
     def _holder(self) -> Any:
-        """Where its value is, in the attribute `_held_as`; see `tape_core.base.commit`."""
+        """Where its value is, in the attribute `_held_as`; see `tape_core.engine.commit`."""
         return self
 
     # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.
@@ -168,7 +173,7 @@ class Variable(Tensor):
         array = self._array
         if isinstance(delta, IndexedSlices):
             values, indices = delta.values._array, delta.indices._array
-            cuts.assigned(delta.values, method)
+            cuts.on_assigned(delta.values, method)
             if delta.values.backend.library is not self.backend.library:
                 raise TypeError(self._complaint(method, f"slices on backend {delta.values.backend.name!r}"))
             if delta.dtype is not self.dtype:
@@ -202,7 +207,7 @@ class Variable(Tensor):
                 )
             raw = value._array
             if value._slots:
-                cuts.assigned(value, method)
+                cuts.on_assigned(value, method)
         else:
             # Python values take the variable's dtype; arrays must have it.
             python = not hasattr(value, "dtype")
@@ -212,7 +217,7 @@ class Variable(Tensor):
             fresh = ops.asarray(value, dtype=own, backend=backend, device=self.device, copy=True)
             raw = fresh._array
             if fresh._slots:
-                cuts.assigned(fresh, method)
+                cuts.on_assigned(fresh, method)
         if (shape := tuple(raw.shape)) != tuple(current.shape):
             raise ValueError(self._complaint(method, f"shape {shape}"))
         if raw.dtype is not current.dtype and (dtype := backend.dtype(raw.dtype)) is not self.dtype:

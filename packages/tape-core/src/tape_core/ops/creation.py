@@ -28,7 +28,7 @@ from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, 
 from tape_core.typing import Array, ArrayLike, BackendLike, DTypeLike, Raw, RawDType, ShapeLike
 
 Nested: TypeAlias = Any
-"""What an array can be made of: anything that is `ArrayLike`, or nested lists or tuples of that."""
+"""An object of which an array can be made: `ArrayLike`, or nested lists or tuples of it."""
 
 _NONE_HINT = "; None is what the gradient of something unconnected is: see tape.explain"
 
@@ -63,6 +63,7 @@ def asarray(
         TypeError: no array can be made of `obj`, or it has something in it that is not a number, such as None.
         OverflowError: an integer does not fit the dtype.
     """
+    # First what belongs to Tape already: Tensors, Variables, slices of rows, and objects that stand for a Tensor.
     if isinstance(obj, Tensor):
         value = obj if type(obj) is Tensor else obj.value  # type: ignore[attr-defined]
         return _from_tensor(value, dtype, device, copy, backend)
@@ -74,6 +75,7 @@ def asarray(
         return _from_tensor(obj.__tape_tensor__(), dtype, device, copy, backend)
     if owner is not None and dtype is not None:
         _check_numbers(owner, obj)
+    # An array of an installed library stays with that library, unless the arguments name another place.
     if owner is not None and backend is None and device is None:
         return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
     if kind not in SCALARS and owner is None:
@@ -88,6 +90,8 @@ def asarray(
         obj = owner.numpy(owner.asarray(obj))
     if dtype is None and kind in SCALARS:
         dtype = dtypes.default_for(kind)
+    # Libraries infer the dtype of lists of Python numbers, often as float64: convert it to the default one below. An
+    # object with a dtype, or a list of such, keeps it.
     raw = _convert(target, obj, target.raw_dtype(dtype), chosen.device, copy)
     if dtype is None and owner is None and not hasattr(obj, "dtype") and not _first_leaf_has_dtype(obj):
         found = target.dtype(raw.dtype)
@@ -159,7 +163,7 @@ def _from_tensor(x: Tensor, dtype: DTypeLike, device: str | None, copy: bool | N
 
 
 def _holds_tensor(obj: Nested, whole: Nested, around: tuple[int, ...]) -> bool:
-    """Whether a nested list has a Tensor in it.
+    """Return True if a nested list has a Tensor in it.
 
     Args:
         whole: the outermost list, for messages.
@@ -422,7 +426,7 @@ def _linspace_of_tensors(start: Array, stop: Array, num: int, dtype: DTypeLike, 
 def _create_like(name: str, x: ArrayLike, *args: object, dtype: DTypeLike, device: str | None) -> Tensor:
     x = asarray(x)
     if x._slots:
-        cuts.shaped(x)
+        cuts.on_shape_used(x)
     backend = x.backend
     dtype = backend.raw_dtype(dtype)  # before the kernel is looked up: `raw_dtype` may replace kernels
     raw = getattr(backend.xp, name)(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from tape_core.backends import selection
@@ -57,6 +58,7 @@ def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef]
         BackendError: the backend of `x` has no such device.
     """
     tensor = read(x, "to_device: x")
+    # Called for its check of the device only; the op itself would fail with an error of the library.
     selection.select(tensor.backend, device)
     return _to_device(tensor, device, tensor.device)
 
@@ -88,7 +90,7 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     if not isinstance(x, Tensor):
         return ops.asarray(x)
     if ACTIVE.get():
-        report_leave(x, "stop_gradient")
+        report_leave(x, "stop_gradient", sys._getframe(1))
     return wrap(detached(x._array), x.backend)
 
 
@@ -104,7 +106,7 @@ _KINDS = {
 
 
 def isdtype(dtype: DTypeLike, kind: DTypeKind) -> bool:
-    """Whether a dtype is of a kind: a dtype, a name of the standard (`"real floating"`), or a tuple of them.
+    """Return True if a dtype is of a kind: a dtype, a name of the standard (`"real floating"`), or a tuple of them.
 
     >>> import tape_core as tc
     >>> tc.isdtype(tc.float32, "real floating"), tc.isdtype(tc.int8, ("bool", tc.int8))
@@ -132,7 +134,7 @@ def to_dtype(dtype: DTypeLike) -> DType:
 
 
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
-    """Whether the rules of type promotion allow to cast from one dtype, or that of an array, to another.
+    """Return True if the rules of type promotion allow to cast from one dtype, or that of an array, to another.
 
     >>> import tape_core as tc
     >>> tc.can_cast(tc.int8, tc.int16), tc.can_cast(tc.float64, tc.float32)
@@ -153,6 +155,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
         TypeError: the standard defines none, as for an integer dtype with a floating one.
         ValueError: there is neither an array nor a dtype among them.
     """
+    # Python scalars are weak: they are combined last, with the dtype that all others promote to.
     scalars = [type(value) for value in arrays_and_dtypes if type(value) in SCALARS]
     result: DType | None = None
     for value in arrays_and_dtypes:
@@ -206,5 +209,5 @@ def _dtype_of(value: ArrayLike | DTypeLike) -> DType:
 
 
 def is_recording() -> bool:
-    """Whether a tape records in the current context."""
+    """Return True if a tape records in the current context."""
     return bool(ACTIVE.get())

@@ -72,6 +72,8 @@ def _weigh(xp: Namespace, x: Array, n: int, axis: int, weight: float) -> Array:
 
 
 def _fft_transpose(name: str) -> transpose:
+    # With n, the transform is a cut or padding and then a square matrix; transposed in reverse order. The same holds
+    # for several axes below.
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         return _resize(xp, getattr(xp, name)(g, n=n, axis=axis, norm=norm), x_spec.shape[axis], axis)
 
@@ -135,6 +137,7 @@ def _halving_transpose(inverse: str) -> Callable[..., Cotangent]:
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
         n = length if n is None else n
+        # The inverse transform counts all but the single frequencies twice, and the forward one did not.
         d = getattr(xp, inverse)(_weigh(xp, g, n, axis, 0.5), n=n, axis=axis, norm=norm)
         return _resize(xp, d, length, axis)
 
@@ -147,6 +150,7 @@ def _doubling_transpose(inverse: str) -> Callable[..., Cotangent]:
     def rule(xp: Namespace, g: Cotangent, x_spec: Spec, n: int | None, axis: int, norm: Norm) -> Cotangent:
         length = x_spec.shape[axis]
         n = 2 * (length - 1) if n is None else n
+        # A frequency that stands for two was in the result twice.
         d = getattr(xp, inverse)(g, n=n, axis=axis, norm=norm)
         return _resize(xp, _weigh(xp, d, n, axis, 2), length, axis)
 
@@ -267,6 +271,7 @@ def fftfreq(
     [0.0, 0.5, -1.0, -0.5]
     """
     dtype = dtype or dtypes.get_default_dtype()
+    # The frequencies in ascending order, with 0 in the middle; `fft` puts 0 first and negative ones last.
     ascending = arange(-(n // 2), n - n // 2, dtype=dtype, device=device, backend=backend)
     return ifftshift(ascending) / (n * d)
 

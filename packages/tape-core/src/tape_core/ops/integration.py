@@ -85,6 +85,7 @@ def _pad(xp: Namespace, a: Array, axis: int) -> tuple[Array, Array]:
 
 
 def _trapezoid_y(xp: Namespace, g: Cotangent, x: Array, y_spec: Spec, dx: float, axis: int) -> Cotangent:
+    # Each value is in the interval to its left and in the one to its right; half of both lengths is its weight.
     axis = axis % len(y_spec.shape)
     shape = y_spec.shape
     if 0 in shape:
@@ -230,6 +231,8 @@ def _add_to_ends(
 
 def _interp_xs(xp: Namespace, g: Cotangent, x: Array, xs: Array, ys: Array) -> Cotangent:
     x, xs, ys = _float_table(xp, x, xs, ys)
+    # Moving both ends of an interval by dx shifts the line there: the derivative is minus the slope, shared by
+    # position.
     low, high, width, t = _locate(xp, x, xs)
     d = xp.where(_outside(xp, x, xs), 0, -g * _slope(xp, low, high, width, ys))
     return _add_to_ends(xp, low, high, d * (1 - t), d * t, tuple(xs.shape))

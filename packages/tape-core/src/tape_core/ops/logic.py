@@ -44,22 +44,22 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 @elementwise(x=NONDIFF, samples=with_complex(unary()), reason=REASON_NOT_REAL)
 def isfinite(x: ArrayLike, /) -> Tensor:
-    """Whether each element is neither infinite nor NaN."""
+    """True where an element is neither infinite nor NaN."""
 
 
 @elementwise(x=NONDIFF, samples=with_complex(unary()), reason=REASON_NOT_REAL)
 def isinf(x: ArrayLike, /) -> Tensor:
-    """Whether each element is infinite."""
+    """True where an element is infinite."""
 
 
 @elementwise(x=NONDIFF, samples=with_complex(unary()), reason=REASON_NOT_REAL)
 def isnan(x: ArrayLike, /) -> Tensor:
-    """Whether each element is NaN."""
+    """True where an element is NaN."""
 
 
 @elementwise(x=NONDIFF, samples=unary(), reason=REASON_NOT_REAL)
 def signbit(x: ArrayLike, /) -> Tensor:
-    """Whether the sign bit is set, as it is for -0.0."""
+    """True where the sign bit is set, as it is for -0.0."""
 
 
 def _booleans(inputs: int) -> Samples:
@@ -79,22 +79,22 @@ def _integers(inputs: int, high: int = 9) -> Samples:
 
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=REASON_NOT_REAL)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """Whether both elements are true."""
+    """True where both elements are true."""
 
 
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=REASON_NOT_REAL)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """Whether at least one of two elements is true."""
+    """True where at least one of two elements is true."""
 
 
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=_booleans(2), reason=REASON_NOT_REAL)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """Whether exactly one of two elements is true."""
+    """True where exactly one of two elements is true."""
 
 
 @elementwise(x=NONDIFF, samples=_booleans(1), reason=REASON_NOT_REAL)
 def logical_not(x: ArrayLike, /) -> Tensor:
-    """Whether each element is false."""
+    """True where an element is false."""
 
 
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=_integers(2), reason=REASON_NOT_REAL)

@@ -43,7 +43,7 @@ def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     batch=_reshape_batch,
 )
 def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
-    """The same elements, in row-major order, in another shape; one length may be -1, which stands for what is left."""
+    """Give the elements of `x` another shape, in row-major order; one length may be -1, for what is left."""
 
 
 def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
@@ -72,6 +72,7 @@ def _expand_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _expand_kernel(xp: Namespace, x: Array, axis: int | tuple[int, ...] = 0) -> Array:
+    # The standard takes a single axis here; this is NumPy's function, which takes several.
     axes = tuple([index(a) for a in axis]) if isinstance(axis, tuple) else (index(axis),)
     n = len(x.shape) + len(axes)
     for a in axes:
@@ -112,7 +113,7 @@ def _permute_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _permute_transpose(xp: Namespace, g: Cotangent, axes: tuple[int, ...]) -> Cotangent:
-    order = [a % len(axes) for a in axes]
+    order = [a % len(axes) for a in axes]  # the transpose of a permutation is its inverse
     return xp.permute_dims(g, tuple(order.index(a) for a in range(len(axes))))
 
 
@@ -164,6 +165,7 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
 
 def _broadcast_batch(call: Call, x: BatchedArray) -> Any:
     shape = tuple(call.params["shape"])
+    # The dimensions that broadcasting adds come after the hidden axis.
     return call(batching.front(x, max(len(shape), x.ndim)), shape=(batching.size_of([x]), *shape))
 
 
@@ -234,7 +236,7 @@ def _pieces(x: Array, sizes: Sequence[int], axis: int) -> list[Any]:
 def _concat_batch(call: Call, *arrays: BatchInput) -> Any:
     size, axis = batching.size_of(arrays), call.params["axis"]
     whole = [batching.spread(x, size) for x in arrays]
-    if axis is None:
+    if axis is None:  # flatten each example, not the batch
         return call(*[reshape(x, (size, math.prod(x.shape[1:]))) for x in whole], axis=1)
     return call(*whole, axis=batching.from_end(axis, batching.dimensions(arrays)))
 
@@ -378,10 +380,10 @@ def _repeat_samples(draw: Draw) -> Iterator[Sample]:
 def _repeat_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, repeats: int | Array, axis: int | None) -> Cotangent:
     shape = x_spec.shape
     length, axis = (math.prod(shape), 0) if axis is None else (shape[axis], axis % len(shape))
-    if isinstance(repeats, int):
+    if isinstance(repeats, int):  # each element became `repeats` neighbours: sum over them
         pairs = (*g.shape[:axis], length, repeats, *g.shape[axis + 1 :])
         return xp.reshape(xp.sum(xp.reshape(g, pairs), axis=axis + 1), shape)
-    origins = xp.repeat(xp.arange_beside(g, length), repeats)
+    origins = xp.repeat(xp.arange_beside(g, length), repeats)  # for each element of the result, its index in x
     rows = (*g.shape[:axis], length, *g.shape[axis + 1 :])
     return xp.reshape(xp.scatter(g, (slice(None),) * axis + (origins,), rows), shape)
 

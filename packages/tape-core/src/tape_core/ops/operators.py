@@ -73,7 +73,7 @@ def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:
 
 
 def _assigns_to_temporary(frame: FrameType) -> bool:
-    """Whether the frame's current instruction assigns to an element of an intermediate result that is then lost."""
+    """Return True if the frame's current instruction assigns to an element of an intermediate result, which is lost."""
     opcode = _opcode_of_container(frame.f_code, frame.f_lasti)
     if opcode is None:  # an explicit call of `__setitem__`
         return False

@@ -1,6 +1,6 @@
 """Padding of arrays, as in `numpy.pad`.
 
-The modes other than "constant" copy elements of the array. What stands before and after an axis is described by a few
+The modes other than "constant" copy elements of the array. What stands before and after an axis is describe by a few
 runs of consecutive elements, so that a kernel is slices, flips and broadcasts, and its transpose is sums of these.
 """
 
@@ -70,6 +70,7 @@ def _source_index(i: int, n: int, mode: Mode) -> int:
         return min(max(i, 0), n - 1)
     if mode == "wrap":
         return i % n
+    # Reflections repeat: 0 1 2 2 1 0 ("symmetric") or 0 1 2 1 ("reflect", which does not repeat the ends).
     period = 2 * n if mode == "symmetric" else max(2 * n - 2, 1)
     i %= period
     return i if i < n else period - (mode == "symmetric") - i
@@ -105,7 +106,7 @@ def _cut(x: Array, axis: int, start: int, length: int) -> Array:
 
 def _take_run(xp: Namespace, x: Array, axis: int, run: Run) -> Array:
     start, length, step = run
-    if step == 0:
+    if step == 0:  # one element, repeated ("edge")
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         return xp.broadcast_to(_cut(x, axis, start, 1), shape)
     if step == 1:

@@ -98,12 +98,12 @@ def searchsorted(
 
 @op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true (not 0)."""
+    """True where all elements along `axis` (all axes by default) are true, that is, not 0."""
 
 
 @op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether any element is true (not 0)."""
+    """True where any element along `axis` (all axes by default) is true, that is, not 0."""
 
 
 def diff(

@@ -48,6 +48,8 @@ def _unique_samples(draw: Draw) -> Iterator[Sample]:
 
 def _groups(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     """The elements in order, the indices that they come from, and a mask of those that begin a new value."""
+    # A stable sort, so that the first of equal elements is the first of its group. NaN differs from NaN: each is a
+    # group.
     x = xp.reshape(x, (-1,))
     order = xp.argsort(x, stable=True)
     ordered = xp.take(x, order)
@@ -59,6 +61,7 @@ def _groups(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
 
 
 def _inverse(xp: Namespace, x: Array, order: Array, new: Array) -> Array:
+    # Number the groups, and bring the numbers back into the order of x.
     number = xp.cumulative_sum(xp.astype(new, order.dtype), axis=0) - 1
     return xp.reshape(xp.take(number, xp.argsort(order)), tuple(x.shape))
 
@@ -147,7 +150,7 @@ def _isin_kernel(xp: Namespace, x1: Array, x2: Array, *, invert: bool = False) -
         found = xp.any(x1 == x2) if is_array(x2) else x1 == x2
     elif 0 in x2.shape:
         found = xp.zeros_beside(x1, tuple(x1.shape), dtype=xp.bool)
-    else:
+    else:  # binary search in the sorted x2: the element at the place of insertion is equal, or none is
         dtype = xp.result_type(x1, x2)
         x1, x2 = xp.astype(x1, dtype), xp.sort(xp.astype(xp.reshape(x2, (-1,)), dtype))
         at = xp.reshape(xp.searchsorted(x2, xp.reshape(x1, (-1,))), tuple(x1.shape))
@@ -165,7 +168,7 @@ def _isin_kernel(xp: Namespace, x1: Array, x2: Array, *, invert: bool = False) -
     reason="the result is a truth value",
 )
 def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of `x1` equals an element of `x2`; with `invert`, whether it equals none.
+    """True where an element of `x1` equals any element of `x2`; with `invert`, where it equals none.
 
     >>> import tape_core as tc
     >>> tc.isin(tc.asarray([1, 2, 3]), tc.asarray([3, 1])).tolist()

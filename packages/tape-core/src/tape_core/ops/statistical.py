@@ -138,6 +138,7 @@ def _centred(xp: Namespace, x: Array, axis: Axis) -> Array:
 
 
 def _var_vjp(xp: Namespace, g: Cotangent, x: Array, axis: Axis, correction: float, keepdims: bool) -> Cotangent:
+    # The derivative of the mean drops out, since the centred values sum to 0.
     shape = tuple(x.shape)
     centred = _centred(xp, x, axis)
     return restore_axes(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
@@ -189,6 +190,7 @@ def _tail(g: Cotangent, axis: int) -> Any:
 def _cumulative_sum_transpose(
     xp: Namespace, g: Cotangent, x_spec: Spec, axis: int | None, include_initial: bool
 ) -> Cotangent:
+    # x[i] is in all sums from place i on; the initial 0 depends on nothing.
     axis = 0 if axis is None else axis % len(x_spec.shape)
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 

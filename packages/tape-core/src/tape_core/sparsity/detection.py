@@ -61,7 +61,7 @@ class Detector(recording.Recorder):
     __slots__ = ("_busy", "_kernels", "_key", "_parts", "members")
 
     _forward = True
-    _met = COMPLEX  # its records have specs
+    _special = COMPLEX  # its records have specs
 
     def __init__(self, members: int, busy: tuple[str, ...] = ()) -> None:
         self._key = new_key()

@@ -11,7 +11,7 @@ from tape_core import random
 from tape_core.backends.selection import get_backend
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable, meant
-from tape_core.engine.cuts import told
+from tape_core.engine.cuts import cuts_of
 from tape_core.engine.op import Op, registry
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
@@ -69,7 +69,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
             taken_over([leaf for leaf in results.leaves if leaf is not None])
         variables = closure.variables
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
-        closure.cuts = told([*inputs, *closure.tensors])
+        closure.cuts = cuts_of([*inputs, *closure.tensors])
         n = len(arguments.places)
 
         def again(values: list[Tensor]) -> list[Tensor]:

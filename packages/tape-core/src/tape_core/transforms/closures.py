@@ -68,7 +68,7 @@ class Capture(Recorder):
     __slots__ = ("_closure", "_cuts", "_key", "_parts")
 
     _forward = True
-    _met = COMPLEX  # its records have specs
+    _special = COMPLEX  # its records have specs
 
     def __init__(self, key: int, closure: Closure, cuts: Cuts | None = None) -> None:
         self._key = key

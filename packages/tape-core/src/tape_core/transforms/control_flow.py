@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.mistakes import check_callable
-from tape_core.engine import cuts
+from tape_core.engine import cuts, pytree
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.ops.creation import asarray
@@ -135,7 +134,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     predicate = _scalar(pred, "cond: pred")
     given = Tree(operands, "cond: operands")
     if ACTIVE.get():
-        cuts.branched(given.tensors)
+        cuts.on_branch(given.tensors)
     found: list[Tree] = []
 
     def flat(f: Function, name: str) -> loops.Branch:
@@ -189,7 +188,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
     init = Tree(init_val, "while_loop: init_val")
     if ACTIVE.get():
-        cuts.branched(init.tensors)
+        cuts.on_branch(init.tensors)
 
     def test(carry: list[Any]) -> Any:
         found = cond_fun(init.of(carry))

@@ -8,9 +8,9 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
@@ -268,7 +268,7 @@ def linear_transpose(
         # The tape conjugates, a transpose does not.
         found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
     for cuts in around.cuts if around else ():
-        cuts.add(tape._cuts)
+        cuts.merge(tape._cuts)
     if tape._cuts.differentiated:  # a derivative that is constant has the derivative 0, and is connected
         found = [_zeros(x) if d is None else d for d, x in zip(found, wanted, strict=True)]
     each = iter([None if d is None else conj(dense(d)) for d in found])

@@ -15,8 +15,7 @@ from typing import Any
 from tape_core import random
 from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.cuts import Cuts, told
-from tape_core.engine.cuts import pushed as pushed_through
+from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
 from tape_core.engine.levels import placed
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
@@ -334,7 +333,7 @@ def _loop(
         rows = [*kept(known), *[ts[k] for k in moving]]
         last, others = _scan(what, forward, start, rows, length, reverse)
         if reached:
-            pushed_through(known)
+            on_tangents(known)
         by_step = len(given)
         ends, befores = dict(zip(carrying, last, strict=True)), dict(zip(carrying, others[by_step:], strict=True))
         if length:
@@ -375,7 +374,7 @@ class _Again:
     def recorded(self, what: str, outs: Tensors, flowing: list[int], pull: Any, push: Any) -> Tensors:
         """The results, of which some flow, as those of the inputs."""
         if self.inputs and flowing:
-            self.around.cuts = told(self.inputs)
+            self.around.cuts = cuts_of(self.inputs)
             outs = list(outs)
             found = recorded_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
             for k, tensor in zip(flowing, found, strict=True):
@@ -414,7 +413,7 @@ class _Again:
             outs = list(map(placed, outs))
             found = accumulator.jvp([below(out, inner) for out in outs])
         for cuts in self.around.cuts:
-            cuts.add(accumulator._cuts)
+            cuts.merge(accumulator._cuts)
         return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import tape_tf as tf
 
+pytestmark = pytest.mark.each_backend
+
+
 layers = tf.keras.layers
 
 

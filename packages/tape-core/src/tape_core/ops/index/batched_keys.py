@@ -54,7 +54,7 @@ def stacked_key(key: IndexKey, ndim: int, size: int) -> StackedKey:
 
 
 def _is_basic(part: object) -> bool:
-    """Whether a part of a key gives a dimension of the result by itself."""
+    """Return True if a part of a key gives a dimension of the result by itself."""
     return part is None or isinstance(part, slice)
 
 
@@ -145,7 +145,7 @@ def batch_places(call: Call, x: BatchedArray) -> Any:
 
 
 def _has_elements(values: Array) -> bool:
-    """Whether the values of an update are more than one number: they are batched, or have dimensions."""
+    """Return True if the values of an update are more than one number: they are batched, or have dimensions."""
     return type(values) is BatchedArray and (is_batched(values) or values.ndim > 0)
 
 

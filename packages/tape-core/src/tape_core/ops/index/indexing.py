@@ -222,6 +222,7 @@ def _take_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, a
 
 
 def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
+    # One vector of indices for all examples is a `take`; with indices of its own for each, it is indexing.
     axis = 0 if call.params["axis"] is None and x.ndim == 1 else call.params["axis"]
     if axis is None:
         raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
@@ -271,6 +272,7 @@ def _gather_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _gather_transpose(xp: Namespace, g: Cotangent, params_spec: Spec, indices: Array) -> IndexedSlices:
+    # The transpose of `take` without adding rows up to a dense array. Optimizers update only the rows in use.
     shape = params_spec.shape
     rows = 1
     for length in indices.shape:

@@ -16,29 +16,29 @@ from typing import Any, SupportsIndex, TypeGuard
 from tape_core.typing import Array, IndexKey, Namespace, Scalar, Shape
 
 Combine = Callable[[Array, Array], Array]
-"""How an update combines values: a function of the earlier and the later ones."""
+"""A function that combines the values of an update: the earlier and the later ones."""
 
 WHOLE = slice(None)
 
 
 def is_array(part: object) -> TypeGuard[Array]:
-    """Whether a part of a key, or an operand, is an array and not a Python scalar."""
+    """Return True if a part of a key, or an operand, is an array and not a Python scalar."""
     return hasattr(part, "dtype")
 
 
 def is_mask(part: object) -> TypeGuard[Array]:
-    """Whether a part of a key is a boolean array."""
+    """Return True if a part of a key is a boolean array."""
     return is_array(part) and "bool" in str(part.dtype)
 
 
 def has_integer_arrays(key: IndexKey) -> bool:
-    """Whether a key may name an element more than once."""
+    """Return True if a key may name an element more than once."""
     parts = key if isinstance(key, tuple) else (key,)
     return any(is_array(part) and part.shape != () and not is_mask(part) for part in parts)
 
 
 def is_plain(key: IndexKey) -> bool:
-    """Whether every library reads and assigns through the key directly: it has no arrays, or is a single mask.
+    """Return True if all libraries read and assign through the key directly: it has no arrays, or is a single mask.
 
     It has no negative steps either, which are in the standard but not in PyTorch.
     """
@@ -230,7 +230,7 @@ def segmented_scan(xp: Namespace, combine: Combine, neutral: Scalar | None, rows
 
 
 def _is_false_everywhere(xp: Namespace, mask: Array) -> bool:
-    """Whether a mask is known to be False everywhere, so that a loop may stop early; False where that is not known."""
+    """Return True if a mask is known to be False everywhere; False also where its values are not known."""
     try:
         return not bool(xp.any(mask))
     except Exception:

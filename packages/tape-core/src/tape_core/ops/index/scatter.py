@@ -30,7 +30,9 @@ def _samples(name: str, *, ordered: bool = False) -> Samples:
     def samples(draw: Draw) -> Iterator[Sample]:
         some = draw.distinct if ordered else draw
         for shape, key in key_samples(draw):
-            picked = draw(*shape)[key].shape
+            picked = draw(*shape)[
+                key
+            ].shape  # distinct values for x and for what is combined, so that extrema are unique
             size = math.prod(shape)
             numbers = some(size + math.prod(picked))
             yield Sample(reshape(numbers[:size], shape), reshape(numbers[size:], picked), key)
@@ -172,6 +174,7 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
         if tensor.dtype.kind == "bool" or (ordered and tensor.dtype.kind == "complex floating"):
             lack = "no order" if ordered else "no arithmetic"
             raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
+        # The result has the dtype of x, as after an assignment; `check_update` has refused casts that lose a kind.
         if type(values) not in SCALARS and values.dtype != tensor.dtype:
             values = astype(values, tensor.dtype)
         tensor, key = with_raw_key(tensor, key)

@@ -55,6 +55,7 @@ def _check_segments(
 
 def _count_segments(name: str, ids: Tensor) -> int:
     """The number of segments that the largest id implies."""
+    # The shape of the result would depend on values, which neither a trace nor a batch has.
     try:
         return int(largest(ids)) + 1 if ids.size else 0
     except (BatchError, TracingError) as error:
@@ -102,6 +103,7 @@ def segment_mean(x: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | No
     x, ids, shape = _check_segments("segment_mean", x, segment_ids, num_segments)
     if not x.dtype.inexact:
         x = astype(x, dtypes.get_default_dtype())
+    # Empty segments are divided by 1, so that they have 0, not NaN.
     counts = astype(ew.maximum(scatter_with_key(ones_like(ids), ids, shape[:1]), 1), x.dtype)
     return ew.divide(scatter_with_key(x, ids, shape), reshape(counts, (-1,) + (1,) * (len(shape) - 1)))
 

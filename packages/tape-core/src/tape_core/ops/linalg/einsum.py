@@ -53,6 +53,7 @@ def parse(expression: str, shapes: Shapes) -> Parsed:
         raise ValueError(f"{expression!r}: there may be one '->', with one term after it")
     if len(terms) != len(shapes):
         raise ValueError(f"{expression!r} is of {len(terms)} operands, {len(shapes)} were given")
+    # The dimensions of `...` get letters that the expression does not use, aligned at the end since they broadcast.
     spare = [c for c in ascii_letters if c not in text]
     widths = []
     for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -64,7 +65,7 @@ def parse(expression: str, shapes: Shapes) -> Parsed:
                 f"{len(shape)} dimensions"
             )
         widths.append(len(shape) - named)
-    width = max(widths, default=0)
+    width = max(widths, default=0)  # the most dimensions that an ellipsis stands for
     if width > len(spare):
         raise ValueError(f"{expression!r}: more than {len(ascii_letters)} different subscripts")
     hidden = "".join(spare[:width])
@@ -74,6 +75,7 @@ def parse(expression: str, shapes: Shapes) -> Parsed:
             raise ValueError(f"{expression!r}: the dimensions of '...' must be in the result, once")
         output = output.replace("...", hidden)
     else:
+        # NumPy's rule for a missing result: the dimensions of `...`, then the letters that occur once, in order.
         letters = "".join(terms)
         output = hidden + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in hidden))
     for c in output:
@@ -95,7 +97,7 @@ def _sizes(expression: str, terms: Sequence[str], shapes: Shapes) -> dict[str, i
                     f"{length}"
                 )
         for c, length in own.items():
-            if sizes.get(c, 1) == 1:
+            if sizes.get(c, 1) == 1:  # a length of 1 broadcasts
                 sizes[c] = length
             elif length not in (1, sizes[c]):
                 raise ValueError(
@@ -135,6 +137,7 @@ def plan(expression: str, shapes: Shapes) -> tuple[Step, ...]:
         chosen = sorted(path, reverse=True)
         while len(chosen) > 1:
             j, i = chosen[0], chosen[1]
+            # Subscripts that no other operand and not the result has are summed in this step.
             others = "".join(term for k, term in enumerate(terms) if k not in (i, j)) + parsed.output
             a, b = terms[i], terms[j]
             steps.append(_product_step(i, j, a, b, others, parsed.sizes))
@@ -175,6 +178,7 @@ def _product_step(i: int, j: int, a: str, b: str, others: str, sizes: dict[str, 
     products: in both and in the result (batch), in both and summed (inner), in one and in the result (free), or in one
     and summed (alone), which is summed first.
     """
+    # Which axes to sum, permute and reshape is decided here, once; `step` has only the array work.
     alone_a = tuple(k for k, c in enumerate(a) if c not in b and c not in others)
     alone_b = tuple(k for k, c in enumerate(b) if c not in a and c not in others)
     a = "".join(c for c in a if c in b or c in others)
@@ -295,6 +299,7 @@ def _cotangent(
     term, sizes = parsed.operands[k], parsed.sizes
     others = [other for j, other in enumerate(parsed.operands) if j != k]
     known = "".join([parsed.output, *others])
+    # Of a repeated subscript the first occurrence is computed; dimensions that were broadcast from length 1 are summed.
     firsts = [k for k, c in enumerate(term) if c not in term[:k] and shape[k] == sizes[c]]
     target = "".join(term[k] for k in firsts if term[k] in known)
     others_arrays = [array for j, array in enumerate(arrays) if j != k]

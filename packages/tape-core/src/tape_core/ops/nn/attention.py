@@ -68,6 +68,7 @@ def _attend_keeping(
     if scores.shape[-1] == 0:
         nothing = xp.sum(scores, axis=-1, keepdims=True)
         return xp.matmul(scores, value), (xp.full_like(nothing, -math.inf),)
+    # A softmax that subtracts the maximum against overflow. A query without a key has only -inf, and inf - inf is NaN.
     top = xp.max(scores, axis=-1, keepdims=True)
     top = xp.where(top == -math.inf, 0, top)
     weights = xp.exp(scores - top)
@@ -91,6 +92,7 @@ def _attend_vjp(
     mask = arrays[3] if len(arrays) > 3 else None
     factor = _scale(scale, query)
     scores = _scores(xp, query, key, mask, is_causal, factor)
+    # The kernel leaves no residuals where another tape records the sweep; then the sums are computed again.
     if kept or scores.shape[-1] == 0:
         total = kept[0] if kept else xp.sum(scores, axis=-1, keepdims=True)
     else:
@@ -105,7 +107,7 @@ def _attend_vjp(
     found = [sum_to(xp, d, tuple(x.shape)) for d, x in zip((g_query, g_key, g_value), (query, key, value), strict=True)]
     if mask is None:
         return found
-    boolean = xp.isdtype(mask.dtype, "bool")
+    boolean = xp.isdtype(mask.dtype, "bool")  # a boolean mask has no derivative; numbers are added to the scores
     return [*found, None if boolean else sum_to(xp, g_scores, tuple(mask.shape))]
 
 

@@ -120,6 +120,7 @@ def _conv_kernel(
     x, w = to_last(xp, x, layout), _weights_to_last(xp, w, layout)
     geometry = windows(x.shape[1:-1], w.shape[:-2], stride, padding, dilation, name="a kernel")
     size, each, out = math.prod(geometry.window), w.shape[-2], w.shape[-1]
+    # The weights as matrices, one for each group: (groups, elements of a window, outputs of a group).
     w = xp.permute_dims(xp.reshape(w, (size, each, groups, out // groups)), (2, 0, 1, 3))
     w = xp.reshape(w, (groups, size * each, out // groups))
     pieces = []
@@ -148,6 +149,7 @@ def _conv_transpose_kernel(
     )
     m, size, each, out = len(geometry.window), math.prod(geometry.window), w.shape[-2], w.shape[-1]
     channels = each * groups
+    # Multiply by the transposed weights, which gives the elements of each window; then add up the windows.
     w = xp.permute_dims(xp.reshape(w, (size, each, groups, out // groups)), (0, 2, 3, 1))
     space = tuple(range(1, m + 1))
     pieces = []
@@ -165,6 +167,7 @@ def _conv_transpose_kernel(
         whole = xp.add_windows(
             parts, (n, *geometry.padded, channels), axis=space, stride=geometry.stride, dilation=geometry.dilation
         )
+        # What was padding for the convolution is cut off.
         pieces.append(whole[(slice(None), *geometry.inside(), slice(None))])
     return from_last(xp, _concat(xp, pieces), layout)
 
@@ -186,6 +189,7 @@ def _conv_weight_vjp_kernel(
     geometry = windows(x.shape[1:-1], size, stride, padding, dilation, name="a kernel")
     channels, out = x.shape[-1], cotangent.shape[-1]
     each = channels // groups
+    # The same rows as in the convolution, transposed, times the cotangent; the sum is over examples and windows.
     total: Any = None
     for piece, rows in _window_rows(xp, x, geometry, groups):
         product = xp.matmul(rows.mT, _split_groups(xp, cotangent[piece, ...], groups))
@@ -209,6 +213,8 @@ def _conv_x(
     groups: int,
     layout: Layout,
 ) -> Cotangent:
+    # "same" and strides depend on the lengths of x, so the transpose gets the numbers that they stand for. Several
+    # lengths of x have results of one length; `output_padding` says which of them it was.
     sizes, kernel = _sizes(x_spec.shape, layout), _kernel_sizes(tuple(w.shape), layout)
     geometry = windows(sizes, kernel, stride, padding, dilation)
     return xp.conv_transpose(

@@ -106,6 +106,7 @@ def _softmax_kernel(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
 
 
 def _softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangent:
+    # The Jacobian diag(out) - out out^T, applied without forming it.
     return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
 
 
@@ -188,6 +189,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) ->
 def _cross_entropy_vjp_kernel(
     xp: Namespace, cotangent: Cotangent, logits: Array, labels: Array, *, axis: int = -1
 ) -> Array:
+    # d(-log_softmax(z)[label]) / dz = softmax(z) - one_hot(label)
     hot = xp.one_hot(labels, logits.shape[axis], dtype=logits.dtype, axis=axis)
     return (xp.softmax(logits, axis=axis) - hot) * xp.expand_dims(cotangent, axis=axis)
 

@@ -323,6 +323,7 @@ def group_norm(
         _channel_parameter(value, f"group_norm: {name}", channels, len(spatial), layout)
         for name, value in (("scale", scale), ("offset", offset))
     )
+    # Split the axis of channels into groups and channels of a group, and normalise over the latter and the lengths.
     if last:
         x, axes = reshape(x, (*shape[:-1], *channels)), (*spatial, len(shape))
     else:

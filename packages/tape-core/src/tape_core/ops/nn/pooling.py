@@ -32,6 +32,7 @@ def _unpadded_key(ndim: int, axes: tuple[int, ...], geometry: Windows) -> tuple[
 
 def _combine_windows(x: Array, axes: tuple[int, ...], geometry: Windows, combine: Callable[[Any, Any], Any]) -> Array:
     """Combine the elements of each window, along one axis after another, by strided slices."""
+    # Element i of all m windows is a strided slice, so k slices are combined, and no window is copied.
     for a, k, s, m in zip(axes, geometry.window, geometry.stride, geometry.counts, strict=True):
         before = (slice(None),) * a
         result: Any = None
@@ -82,6 +83,7 @@ def _first_maxima(xp: Namespace, x: Array, axes: tuple[int, ...], geometry: Wind
     great = xp.logical_or(values == xp.max(values, axis=-1, keepdims=True), values != values)
     if padded:
         great = xp.logical_and(great, parts(xp.pad(xp.ones_like(x, dtype=xp.bool), widths)))
+    # argmax gives the first of equal values.
     places = xp.arange_beside(x, math.prod(geometry.window))
     return xp.argmax(xp.astype(great, places.dtype), axis=-1, keepdims=True) == places
 
@@ -254,6 +256,7 @@ def _divide_by_counts(
     """Divide sums over windows by the number of elements of each; padding counts if `count_include_pad`."""
     if count_include_pad or geometry.padded == geometry.sizes:
         return sums / math.prod(geometry.window)
+    # A window's share along each axis: the part of [start, start + k) that lies inside [0, n).
     for a, k, s, n, m, (lo, _) in zip(
         axes, geometry.window, geometry.stride, geometry.sizes, geometry.counts, geometry.pads, strict=True
     ):
@@ -296,6 +299,7 @@ def _avg_pool_transpose(
     geometry = pool_windows(x_spec, window, stride, padding, layout)
     axes = spatial_axes(x_spec, layout)
     g = _divide_by_counts(xp, g, axes, geometry, count_include_pad)
+    # The mean is separable, and so is its transpose: spread along one axis after another.
     for a, k, s, n in zip(axes, geometry.window, geometry.stride, geometry.padded, strict=True):
         parts = xp.broadcast_to(xp.expand_dims(g, axis=-1), (*g.shape, k))
         g = xp.add_windows(parts, (*g.shape[:a], n, *g.shape[a + 1 :]), axis=a, stride=s)

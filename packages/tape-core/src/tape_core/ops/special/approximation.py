@@ -12,7 +12,7 @@ from tape_core.typing import Array, Kernel, Namespace
 
 
 def is_array(x: object) -> TypeGuard[Array]:
-    """Whether a raw operand is an array, not a Python scalar."""
+    """Return True if a raw operand is an array, False if it is a Python scalar."""
     return type(x) not in SCALARS
 
 
