@@ -26,9 +26,9 @@ def fail(error: Exception) -> NoReturn:
             program, instruction = found
             raised = _as_of_op(error, program, instruction) or error
             if instruction.place is not None:
-                from tape_compile.codegen.source import shown
+                from tape_compile.codegen.source import user_line
 
-                raised.add_note(f"in a compiled function, at {shown(instruction.place)}")
+                raised.add_note(f"in a compiled function, at {user_line(instruction.place)}")
         if raised is error:
             raise error
         raise raised.with_traceback(error.__traceback__) from error
