@@ -1,4 +1,4 @@
-"""What many functions check of their arguments, and what is said of names that there are not."""
+"""Checks of arguments that many functions need, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def meant(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """What messages add about an unknown name: the known one that is most like it, or nothing.
+    """Return what messages add about an unknown name: the known name that is most like it, or nothing.
 
     >>> meant("tahn", ["tan", "tanh"]), meant("tahn", ["matmul"])
     ("; did you mean 'tanh'?", '')
@@ -22,13 +22,13 @@ def meant(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def check_callable(what: str, name: str, f: Any) -> None:
-    """Raise a TypeError for what is no function."""
+    """Raise a TypeError unless the value can be called."""
     if not callable(f):
         raise TypeError(f"{what}: {name} must be a function, got {f!r}")
 
 
 def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
-    """An argument that is a whole number, as a Python int.
+    """Return an argument that is a whole number as a Python int.
 
     >>> integer("Dense", "units", 3, 1)
     3
@@ -49,7 +49,7 @@ def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
 
 
 def real(what: str, name: str, value: Any) -> float:
-    """An argument that is a real number, as a Python float; an empty `what` is not shown.
+    """Return an argument that is a real number as a Python float; an empty `what` is not shown.
 
     >>> real("Dropout", "rate", 1)
     1.0
@@ -67,14 +67,14 @@ def real(what: str, name: str, value: Any) -> float:
 
 
 def no_sequence(what: str, name: str, of: str, value: Any, error: TypeError) -> TypeError:
-    """The error for what is no list or tuple; where it is one, that is not what `error` was about, and it stays."""
+    """Return the error for a value that is no list or tuple. If it is one, `error` is about something else: it stays."""
     if hasattr(type(value), "__iter__"):
         return error
     return TypeError(f"{what}: {name} must be a list or tuple of {of}; got {value!r} of type {type(value).__name__}")
 
 
 def sequence(what: str, name: str, of: str, value: Any) -> tuple[Any, ...]:
-    """An argument that is a list or tuple, or anything that can be gone through, as a tuple.
+    """Return an argument that can be iterated over as a tuple.
 
     Raises:
         TypeError: it is none.
@@ -86,7 +86,7 @@ def sequence(what: str, name: str, of: str, value: Any) -> tuple[Any, ...]:
 
 
 def flag(what: str, name: str, value: Any) -> bool:
-    """An argument that is True or False; 1, 0 and a library's booleans are, too.
+    """Return an argument that is True or False as a bool; 1, 0 and booleans of array libraries are allowed, too.
 
     Raises:
         TypeError: it is neither, as the text "no", which would count as true.
@@ -99,7 +99,7 @@ def flag(what: str, name: str, value: Any) -> bool:
 
 
 def shape_of(what: str, shape: Any) -> tuple[int, ...]:
-    """A shape, given as an integer or as several.
+    """Return a shape that is given as an integer or as several.
 
     Raises:
         TypeError: there is something else among them.

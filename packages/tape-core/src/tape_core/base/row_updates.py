@@ -14,7 +14,7 @@ _before: dict[int, tuple[Any, Any, Any]] = {}
 
 
 def rows_added(backend: Backend, array: Any, indices: Any, rows: Any) -> Any:
-    """A new array: `array` with `rows` added at `indices` of its first axis; `array` itself stays what it is.
+    """Return a new array: `array` with `rows` added at `indices` of its first axis. `array` itself is not changed.
 
     The next value has the memory of the last but one, if nobody else holds that: it differs from `array` in the rows
     of one update, which are brought up to date. So an update costs as much as its rows, and a Variable that is updated

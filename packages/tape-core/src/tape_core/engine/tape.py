@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tape_core.engine.cuts import Cuts
     from tape_core.engine.op import Op
 
-_PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
+_PURGE_ABOVE = 8  # slots; from a value with more, those of tapes that are gone are dropped
 
 
 class WatchError(TypeError, ValueError):
@@ -233,23 +233,23 @@ class GradientTape(recording.InBlock):
                 self._watch_leaf(own_slots(leaf), special_dtype(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """The Variables watched so far, in the order they were constructed."""
+        """Return the Variables watched so far, in the order in which they were constructed."""
         variables = [entry[0] for entry in (self._past | self._variables).values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
     def _watch_variable(self, variable: Variable) -> None:
-        """Know a variable from now on."""
+        """Watch a variable from now on."""
         self._variables.setdefault(id(variable), (variable, ()))
         if self._key not in variable._slots:
             self._on_read(variable)
 
     def _watches(self, variable: Variable) -> bool:
-        """Whether a variable would have a gradient if it were read now."""
+        """Return whether a variable would have a gradient if it were read now."""
         watched = (self._watch_accessed and variable.trainable) or id(variable) in self._variables
         return watched and variable._inexact
 
     def _on_read(self, variable: Variable) -> int | None:
-        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
+        """Watch a variable that was read, if it is to be watched: return its slot."""
         name = id(variable)
         entry = self._variables.get(name)
         if self._cuts is not None:
@@ -266,7 +266,7 @@ class GradientTape(recording.InBlock):
         return None
 
     def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
-        """Give a value that has none a slot."""
+        """Give a leaf a slot: return it."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
                 if key not in LIVE:
@@ -296,7 +296,7 @@ class GradientTape(recording.InBlock):
         output_gradients: Any = None,
         unconnected_gradients: str = "none",
     ) -> Any:
-        """The gradient of the sum of `target` with respect to each of `sources`.
+        """Return the gradient of the sum of `target` with respect to each of `sources`.
 
         Args:
             target: a Tensor, or any pytree of them, whose elements are all added up.
@@ -355,7 +355,7 @@ class GradientTape(recording.InBlock):
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The derivative of each element of `target` with respect to each element of `sources`.
+        """Return the derivative of each element of `target` with respect to each element of `sources`.
 
         All rows at once: the backward pass runs on a batch of cotangents, as under :func:`~tape_core.vmap`.
 
@@ -394,7 +394,7 @@ class GradientTape(recording.InBlock):
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The Jacobian of each example: row k of `target` depends on row k of `source` only.
+        """Return the Jacobian of each example: row k of `target` depends on row k of `source` only.
 
         >>> import tape_core as tc
         >>> x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -424,7 +424,7 @@ class GradientTape(recording.InBlock):
     # -- what it tells of itself
 
     def explain(self, target: Any, source: Any) -> Explanation:
-        """Why the gradient of `target` with respect to `source` is None, or by which ops one depends on the other.
+        """Explain why the gradient of `target` with respect to `source` is None, or which ops lead from one to the other.
 
         >>> import tape_core as tc
         >>> x = tc.asarray(3.0)
@@ -444,7 +444,7 @@ class GradientTape(recording.InBlock):
         return explain(self, target, source)
 
     def summary(self) -> Summary:
-        """A table of what was recorded: for each op how often, the bytes its records keep, and with `debug=True` times.
+        """Return a table of the records: for each op how many, their bytes, and with `debug=True` their times.
 
         >>> import tape_core as tc
         >>> x = tc.Variable([1.0, 2.0])
@@ -465,7 +465,7 @@ class GradientTape(recording.InBlock):
         max_nodes: int = 400,
         engine: str | None = None,
     ) -> Drawing:
-        """The recorded graph as a picture: shown by notebooks, written to `path` if it is given.
+        """Draw the recorded graph: notebooks show the picture, and it is written to `path` if that is given.
 
         Each node says op, shape, dtype, and with `debug=True` time and bytes, as far as they are known.
 
@@ -496,7 +496,7 @@ class GradientTape(recording.InBlock):
         return html(self)
 
     def _begin_use(self, method: str) -> None:
-        """Before the records are used for a derivative."""
+        """Check that the records may be used for a derivative; called before."""
         if self._used and not self._persistent:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
@@ -515,7 +515,7 @@ class GradientTape(recording.InBlock):
                 recording.deactivate(self)
 
     def _end_use(self) -> None:
-        """After it, also where it failed."""
+        """Drop the records of a tape that is not persistent; called after a derivative, also if it failed."""
         if not self._persistent:
             self._used = True
             self._clear()
@@ -529,7 +529,7 @@ class GradientTape(recording.InBlock):
         unconnected_gradients: str,
         shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
+        """Return the derivative, of this shape, with respect to a source on which the target does not depend."""
         if unconnected_gradients == "error":
             from tape_core.debugging.explain import unconnected
 

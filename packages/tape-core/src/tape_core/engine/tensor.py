@@ -33,7 +33,7 @@ NO_SLOTS: Final[Slots] = {}
 
 
 def _number(convert: type[Number], array: Any) -> Number:
-    """The one value of an array as a Python number."""
+    """Return the one value of an array as a Python number."""
     try:
         return convert(array)
     except Exception as error:
@@ -108,17 +108,17 @@ class Tensor:
         return self.backend.device(self._array)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
-        """This tensor on another device; the gradient travels back."""
+        """Return this tensor on another device; the gradient travels back."""
         return ops.to_device(self, device)
 
     def numpy(self) -> Any:
-        """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
+        """Return the values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
     def item(self) -> Any:
-        """The value of a tensor of one element, as a Python scalar. Cuts the path."""
+        """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
@@ -130,7 +130,7 @@ class Tensor:
         return result
 
     def tolist(self) -> Any:
-        """The values as nested Python lists of scalars. Cuts the path."""
+        """Return the values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "tolist()", sys._getframe(1))
         return self.backend.numpy(self.array).tolist()
@@ -160,7 +160,7 @@ class Tensor:
         dl_device: Any = None,
         copy: bool | None = None,
     ) -> Any:
-        """The values for another library: DLPack does not carry the path, so it is cut."""
+        """Return the values for another library: DLPack does not carry the path, so it is cut."""
         if ACTIVE.get():
             report_leave(self, "__dlpack__", sys._getframe(1))
             library = library_of(sys._getframe(1)) or "another library"
@@ -169,7 +169,7 @@ class Tensor:
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        """The device in DLPack's terms."""
+        """Return the device in DLPack's terms."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
 
@@ -218,7 +218,7 @@ class Tensor:
     __hash__ = object.__hash__
 
     def _rebind(self, result: Tensor) -> Tensor:
-        """Stand for another value from now on: what assignment and in-place operators do.
+        """Stand for another value from now on, as by assignment and in-place operators.
 
         Arrays are never written to, so what was recorded or computed before keeps the old value.
         """
@@ -324,12 +324,12 @@ class Tensor:
 
 
 def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
-    """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
+    """Return the Tensor of pickled values, on the device where they were. No tape knows it: tapes are not pickled."""
     return ops.asarray(values, dtype=dtype, backend=backend, device=device)
 
 
 def _warn_of_cut(tensor: Tensor, what: str) -> None:
-    """Somebody took the values of what a tape is recording: numpy() says that it is meant, an array's protocol not."""
+    """Warn that a protocol of arrays takes the values of a recorded Tensor. Who calls numpy() means it."""
     if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
         kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
         warn_user(
@@ -338,13 +338,13 @@ def _warn_of_cut(tensor: Tensor, what: str) -> None:
         )
 
 
-# What the slots have themselves, also in a Variable, whose attributes of the other names ask the trace that runs.
+# The slots themselves, by names that a Variable does not replace: its `_array` and `backend` ask a running trace.
 Tensor._raw = Tensor.__dict__["_array"]
 Tensor._home = Tensor.__dict__["backend"]
 
 
 def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> None:
-    """Report that a method takes values out, and warn if another library has called it. By users it is meant."""
+    """Report that a method takes values out, and warn if another library has called it; users who call it mean it."""
     report_leave(tensor, method, caller)
     library = library_of(caller)
     if library is not None:
@@ -352,7 +352,7 @@ def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> 
 
 
 def _knows(tape: Any, tensor: Tensor) -> bool:
-    """Whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
+    """Return whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
     if tape._key in tensor._slots:
         return True
     return type(tensor) is not Tensor and tape._watches(tensor)
@@ -362,7 +362,7 @@ _new = object.__new__
 
 
 def wrap(array: Any, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
-    """A Tensor of a raw array."""
+    """Return a Tensor of a raw array."""
     tensor: Tensor = _new(Tensor)
     tensor._array = array
     tensor._slots = slots
@@ -374,7 +374,7 @@ _first_slots = Lock()  # two threads that watch one new tensor must not make two
 
 
 def own_slots(tensor: Tensor) -> Slots:
-    """The tensor's slots, its own from now on: to write to, or to keep in a record."""
+    """Return slots that only this Tensor has, to write to or to keep in a record."""
     slots = tensor._slots
     if slots is NO_SLOTS:
         with _first_slots.now:
@@ -385,10 +385,10 @@ def own_slots(tensor: Tensor) -> Slots:
 
 
 def twin_slots(tensor: Tensor) -> Slots:
-    """Slots for a Tensor of the same value, its own: what knows the Tensor now knows the twin, later watches do not.
+    """Return slots for a twin, another Tensor of the same value: recorders that know the Tensor now know the twin.
 
-    Every twin is made here, so a function that is looked at, to be run again for its derivative, is seen to read a
-    Tensor also where it hands it to a transformation only, which computes with a twin.
+    Later watches of one do not concern the other. Recorders are told of each twin: a function that will run again for
+    its derivative may read a Tensor only in that it hands it to a transformation, which computes with a twin.
     """
     if not tensor._slots:
         return NO_SLOTS
@@ -400,7 +400,7 @@ def twin_slots(tensor: Tensor) -> Slots:
 
 
 def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
-    """`value` as `read` gives it, a number as an array without dimensions."""
+    """Return `value` as `read` does, but a number as a Tensor without dimensions."""
     found = read(value, where)
     if isinstance(found, Tensor):
         return found
@@ -408,7 +408,7 @@ def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
 
 
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
-    """`value` as an operand: a plain Tensor or a Python scalar.
+    """Return `value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
     Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.

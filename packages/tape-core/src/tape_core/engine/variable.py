@@ -77,10 +77,11 @@ class Variable(Tensor):
 
     @property
     def _holder(self) -> Any:
-        """Where its value is, in the attribute `_held_as`; see `tape_core.base.commit`."""
+        """The object whose attribute `_held_as` has the value; see `tape_core.base.commit`."""
         return self
 
-    # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.
+    # While a function is traced, a Variable has in that context the value that the program has assigned to it so far,
+    # and everywhere else its real one. Hence properties; where no trace runs, ops read the slots `_raw` and `_home`.
 
     @property
     def _array(self) -> Any:
@@ -107,7 +108,7 @@ class Variable(Tensor):
         self._home = backend if current() is None else backend.library  # type: ignore[misc]  # the slot itself
 
     def _read(self) -> Tensor:
-        """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
+        """Return the value as a plain Tensor, and tell the recorders that it was read."""
         active = ACTIVE.get()
         if active:
             for tape in active:
@@ -149,7 +150,7 @@ class Variable(Tensor):
         return self
 
     def _assignable(self, value: ArrayLike) -> Any:
-        """A value as a raw array that this Variable can have now."""
+        """Return a value as a raw array that may be assigned now."""
         operand = self._operand(value, "assign")
         check_assignable(self)
         return operand
@@ -191,7 +192,7 @@ class Variable(Tensor):
         self._slots = slots
 
     def _operand(self, value: Any, method: str) -> Any:
-        """`value` as a raw array of exactly this variable's shape and dtype."""
+        """Return `value` as a raw array of exactly this variable's shape and dtype."""
         backend, current = self.backend, self._array
         if isinstance(value, Tensor):
             given = value.backend
@@ -220,7 +221,7 @@ class Variable(Tensor):
         return raw
 
     def _check_python(self, value: Any, method: str) -> None:
-        """Whether Python values become the variable's dtype without a loss: `dtype=` would truncate."""
+        """Raise a TypeError unless Python values become the variable's dtype without loss; `dtype=` would truncate."""
         kind = _KINDS.get(type(value))
         if kind is None:
             try:
@@ -285,7 +286,7 @@ _CALLED = {
 
 
 def _fits(kind: str, own: str) -> bool:
-    """Whether Python values of a kind become another without a loss."""
+    """Return whether Python values of a kind become values of another kind without a loss."""
     if kind == "bool" or own == "bool":
         return kind == own
     return kind.endswith("integer") or own == "complex floating" or kind == own
