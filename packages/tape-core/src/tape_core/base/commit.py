@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
+from tape_core.typing import Raw
+
+if TYPE_CHECKING:
+    from tape_core.engine.variable import Variable
+    from tape_core.staging import HostNumber
 
 
 class Commit:
@@ -28,14 +33,14 @@ class Commit:
         self._names: list[str] = []
         self._values: list[Any] = []
 
-    def value(self, variable: Any, array: Any, given: Any = None) -> None:
+    def value(self, variable: Variable | HostNumber, array: Raw, given: object = None) -> None:
         """Add a new raw value of a Variable or a host number; debugging tapes are told that it was made of `given`."""
         self._variables.append(variable)
         self._arrays.append(array)
         if given is not None:
             self._told.append((variable, array, given))
 
-    def attribute(self, instance: Any, name: str, value: Any) -> None:
+    def attribute(self, instance: object, name: str, value: object) -> None:
         """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code."""
         self._objects.append(instance)
         self._names.append(name)

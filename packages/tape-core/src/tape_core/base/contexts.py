@@ -42,7 +42,7 @@ class Leaving:
         self.leave = leave
         self.entered = entered
 
-        def over(instance: Any, guard: Any) -> None:
+        def over(instance: Any, guard: object) -> None:
             if instance._guard is guard:
                 instance._guard = None
                 abandon(instance)
@@ -99,7 +99,7 @@ class setting:
 
     __slots__ = ("_before", "_entered", "_guard", "_value", "_variable")
 
-    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+    def __init__(self, variable: ContextVar[Any], value: object) -> None:
         self._variable = variable
         self._value = value
         self._guard: Any = None

@@ -30,7 +30,7 @@ def generated(
     return found
 
 
-def _forget(file: str, lines: Any) -> None:
+def _forget(file: str, lines: object) -> None:
     entry: Any = linecache.cache.get(file)
     if entry is not None and len(entry) > 2 and entry[2] is lines:  # another may have the name by now
         del linecache.cache[file]
@@ -43,7 +43,7 @@ class Lines(Sequence[str]):
         owner: the object that has the source, as an attribute of this name. When it is gone, there are no lines.
     """
 
-    def __init__(self, owner: Any, attribute: str) -> None:
+    def __init__(self, owner: object, attribute: str) -> None:
         self._owner = weakref.ref(owner)
         self._attribute = attribute
         self._lines: list[str] | None = None

@@ -7,13 +7,14 @@ from typing import Any
 
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
+from tape_core.typing import PyTree
 
 Structure = Any
 
 _TENSORS = frozenset({Tensor, Variable})
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
+def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
     """Return the leaves of a tree, None among them, and its structure. Dict views (`model.values()`) count as lists."""
     kind = type(tree)
     if kind in _TENSORS:
@@ -32,7 +33,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         ) from None
 
 
-def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
+def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
     """Return the keys of each dict in a tree, in their order, in which structures do not differ."""
     if structure is None or structure is list or structure is tuple:
         return []
@@ -44,7 +45,7 @@ def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
 
     found = []
 
-    def note(node: Any) -> bool:
+    def note(node: object) -> bool:
         if isinstance(node, dict):
             found.append(tuple(node))
         return False
@@ -53,7 +54,7 @@ def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
     return found
 
 
-def _walked(tree: Any, found: list[tuple[Any, ...]]) -> int:
+def _walked(tree: PyTree, found: list[tuple[Any, ...]]) -> int:
     """Return the number of nodes of a tree of dicts, lists and tuples; add the keys of dicts to `found`."""
     count, nodes = 1, [tree]
     for node in nodes:
@@ -125,7 +126,7 @@ def unflatten(structure: Structure, leaves: list[Any]) -> Any:
     return structure.unflatten(leaves)
 
 
-def prefix(prefix: Any, tree: Any, what: str, of: str) -> list[Any]:
+def prefix(prefix: PyTree, tree: PyTree, what: str, of: str) -> list[Any]:
     """Return for each leaf of a tree the leaf of a prefix: each leaf of the prefix stands for all leaves below it.
 
     Raises:

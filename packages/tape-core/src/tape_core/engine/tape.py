@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base import pytree
@@ -18,7 +19,7 @@ from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.recording import LIVE, new_key, special_dtype
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
-from tape_core.typing import Raw, Record, Records, Slot
+from tape_core.typing import PyTree, Raw, Record, Records, Slot, Slots
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -205,7 +206,7 @@ class GradientTape(recording.InBlock):
             if not recording.is_active(self):
                 self._start()
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: PyTree) -> None:
         """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
 
         Of :class:`IndexedSlices` it is the values that are watched.
@@ -265,7 +266,7 @@ class GradientTape(recording.InBlock):
             self._variables[name] = (variable, ())
         return None
 
-    def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
+    def _watch_leaf(self, slots: Slots, what: int) -> int:
         """Give a leaf a slot: return it."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
@@ -291,9 +292,9 @@ class GradientTape(recording.InBlock):
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: PyTree,
+        sources: PyTree,
+        output_gradients: PyTree = None,
         unconnected_gradients: str = "none",
     ) -> Any:
         """Return the gradient of the sum of `target` with respect to each of `sources`.
@@ -349,8 +350,8 @@ class GradientTape(recording.InBlock):
 
     def jacobian(
         self,
-        target: Any,
-        sources: Any,
+        target: PyTree,
+        sources: PyTree,
         unconnected_gradients: str = "none",
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
@@ -388,8 +389,8 @@ class GradientTape(recording.InBlock):
 
     def batch_jacobian(
         self,
-        target: Any,
-        source: Any,
+        target: PyTree,
+        source: PyTree,
         unconnected_gradients: str = "none",
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
@@ -423,8 +424,8 @@ class GradientTape(recording.InBlock):
 
     # -- what it tells of itself
 
-    def explain(self, target: Any, source: Any) -> Explanation:
-        """Explain why the gradient of `target` with respect to `source` is None, or which ops lead from one to the other.
+    def explain(self, target: PyTree, source: PyTree) -> Explanation:
+        """Explain why the gradient of `target` with respect to `source` is None, or which ops connect the two.
 
         >>> import tape_core as tc
         >>> x = tc.asarray(3.0)
@@ -459,7 +460,7 @@ class GradientTape(recording.InBlock):
 
     def draw(
         self,
-        path: Any = None,
+        path: str | PathLike[str] | None = None,
         *,
         collapse: bool | Iterable[str] = False,
         max_nodes: int = 400,
@@ -523,8 +524,8 @@ class GradientTape(recording.InBlock):
     def _unconnected(
         self,
         method: str,
-        target: Any,
-        source: Any,
+        target: PyTree,
+        source: Tensor,
         path: str,
         unconnected_gradients: str,
         shape: tuple[int, ...] | None = None,

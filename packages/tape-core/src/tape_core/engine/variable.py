@@ -15,7 +15,7 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
-from tape_core.typing import ArrayLike
+from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -56,7 +56,7 @@ class Variable(Tensor):
         self,
         initial_value: ArrayLike,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         trainable: bool = True,
         name: str | None = None,
         backend: str | Backend | None = None,
@@ -90,7 +90,7 @@ class Variable(Tensor):
         return self._raw if trace is None else trace.read(self)
 
     @_array.setter
-    def _array(self, array: Any) -> None:
+    def _array(self, array: Raw) -> None:
         trace = current()
         if trace is None:
             self._raw = array
@@ -163,7 +163,7 @@ class Variable(Tensor):
         """Subtract from the value; :class:`IndexedSlices` subtract from their rows, duplicates added up."""
         return self._update(delta, "assign_sub", -1)
 
-    def _update(self, delta: Any, method: str, sign: int) -> Variable:
+    def _update(self, delta: ArrayLike | IndexedSlices, method: str, sign: int) -> Variable:
         check_assignable(self)
         # Never in place: another thread may be reading the old value, and so may a signal handler.
         array = self._array
@@ -183,7 +183,7 @@ class Variable(Tensor):
         self._replace(array + operand if sign == 1 else array - operand, method, delta)
         return self
 
-    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+    def _replace(self, array: Raw, method: str = "assign", given: object = None) -> None:
         if ACTIVE.get():
             report_assigned(self, array, method, given)
         # A new value is a new leaf: what was read before keeps its own slots.
@@ -191,7 +191,7 @@ class Variable(Tensor):
         self._array = array
         self._slots = slots
 
-    def _operand(self, value: Any, method: str) -> Any:
+    def _operand(self, value: ArrayLike, method: str) -> Any:
         """Return `value` as a raw array of exactly this variable's shape and dtype."""
         backend, current = self.backend, self._array
         if isinstance(value, Tensor):
@@ -220,7 +220,7 @@ class Variable(Tensor):
             raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
         return raw
 
-    def _check_python(self, value: Any, method: str) -> None:
+    def _check_python(self, value: ArrayLike, method: str) -> None:
         """Raise a TypeError unless Python values become the variable's dtype without loss; `dtype=` would truncate."""
         kind = _KINDS.get(type(value))
         if kind is None:
@@ -259,7 +259,7 @@ class Variable(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (wrap(self._array, self.backend), self.trainable, self.name)
 
-    def _refuse(self, other: Any) -> NoReturn:
+    def _refuse(self, other: object) -> NoReturn:
         raise RuntimeError(
             "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "
             "assign_sub or assign to change its value, and `result = variable + value` for a new Tensor"
@@ -268,7 +268,7 @@ class Variable(Tensor):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _refuse
     __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _refuse
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: IndexKey, value: object) -> NoReturn:
         raise RuntimeError(
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"

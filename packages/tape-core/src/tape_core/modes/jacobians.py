@@ -16,13 +16,14 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
 from tape_core.ops.creation import eye
 from tape_core.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
 
 
 def jacobian(
-    tape: GradientTape, target: Any, sources: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, sources: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.jacobian`."""
     check_unconnected(unconnected_gradients)
@@ -52,7 +53,7 @@ def jacobian(
 
 
 def batch_jacobian(
-    tape: GradientTape, target: Any, source: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, source: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.batch_jacobian`."""
     check_unconnected(unconnected_gradients)
