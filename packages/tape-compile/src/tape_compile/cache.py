@@ -7,7 +7,7 @@ from itertools import chain, count
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
 
-from tape_core.engine.variable import Variable
+from tape_core import Variable
 
 from tape_compile.methods import kept
 

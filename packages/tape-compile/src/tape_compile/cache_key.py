@@ -10,12 +10,9 @@ from numbers import Number
 from typing import Any
 from weakref import ref
 
-from tape_core.backends import selection
-from tape_core.backends.discovery import backend_of_type
-from tape_core.base import dtypes, pytree
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tensor import SCALARS, Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.backends import backend_of_type, selection
+from tape_core.support import SCALARS, dtypes, pytree, wrap
 
 from tape_compile.cache import known_weakly
 from tape_compile.methods import Bound, kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from tape_core.engine.tensor import NO_SLOTS
+from tape_core.tracing import NO_SLOTS
 
 
 class Donated:

@@ -79,7 +79,7 @@ def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> E
 
 
 def _described(value: Any, program: Program) -> str:
-    from tape_core.engine.op import describe  # which knows of compiled functions
+    from tape_core.tracing import describe  # which knows of compiled functions
 
     if type(value) is Ref:
         spec = program.specs[value.id]

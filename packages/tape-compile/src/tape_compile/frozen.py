@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from tape_core.backends.discovery import backend_of_type
+from tape_core.backends import backend_of_type
 
 # By the id of the original: both are there as long as somebody else has them.
 _copies: dict[int, tuple[Any, Any]] = {}

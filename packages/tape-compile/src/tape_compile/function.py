@@ -9,18 +9,11 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from tape_core import random
+from tape_core import GradientTape, IndexedSlices, Tensor, random
 from tape_core.backends import compilers
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE, OPEN_AXES
-from tape_core.base.forking import Lock
-from tape_core.base.user_code import warn_user
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.recording import active_recorders
-from tape_core.engine.tape import GradientTape
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.replay import is_at_work
 from tape_core.staging import TracingError, current
+from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
+from tape_core.tracing import is_at_work
 from tape_core.typing import Fallback, Retrace
 
 from tape_compile.cache import MAX_TRACES, Traces, remember
@@ -31,7 +24,7 @@ from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import its_turn
 
 if TYPE_CHECKING:
-    from tape_core.engine.variable import Variable
+    from tape_core import Variable
 
     from tape_compile.codegen.executable import Compiled
     from tape_compile.tracer.trace import Trace

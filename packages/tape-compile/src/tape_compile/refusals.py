@@ -20,7 +20,7 @@ def may_refuse(instruction: Instruction, program: Program) -> bool:
         return any([part.refuses for part in parts])
     if getattr(fn, "refuses", False):
         return True
-    from tape_core.engine.op import registry  # ops are there when something runs
+    from tape_core.extend import registry  # ops are there when something runs
 
     op = registry.get(instruction.name.removesuffix("_keeping"))
     if op is None or not op.refuses or not instruction.inputs:

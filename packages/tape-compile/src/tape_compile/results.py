@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tape_core.backends.discovery import backend_of_type
-from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
-from tape_core.engine.levels import BatchedArray
-from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core import Tensor
+from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import TracingError
+from tape_core.support import SCALARS, BatchedArray, pytree
 
 from tape_compile.frozen import frozen
 from tape_compile.tracer.traced_array import TRACED, TracedArray

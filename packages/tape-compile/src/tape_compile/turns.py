@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from tape_core.base.contexts import contextmanager
-from tape_core.base.forking import Lock
+from tape_core.support import Lock, contextmanager
 
 TRACING: ContextVar[bool] = ContextVar("tape_core.tracing", default=False)
 """Whether this context traces, what runs as it is amid a trace included."""

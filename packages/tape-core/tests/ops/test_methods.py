@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.backends import BackendError
 
 X = np.random.default_rng(0).normal(size=(2, 1, 3)) + 0.1
 
@@ -95,3 +96,13 @@ def test_each_hint_names_what_is_there() -> None:
         found: Any = tc
         for part in here.split(".") if "(" not in here else ():
             found = getattr(found, part)
+
+
+def test_to_device_moves_and_its_gradient_travels_back() -> None:
+    x = tc.asarray([1.0, 2.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = x.to_device(x.device) ** 2
+    assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+    with pytest.raises(BackendError, match="warp:42"):
+        x.to_device("warp:42")

@@ -7,12 +7,10 @@ from contextlib import nullcontext
 from typing import Any
 from weakref import proxy
 
-from tape_core.backends import compilers
-from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tensor import NO_SLOTS, Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.backends import Backend, compilers
+from tape_core.support import pytree, wrap
+from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
 from tape_compile.cache import when_gone
@@ -220,7 +218,7 @@ class Compiled:
         return self.result(found)
 
     def _commit(self, found: tuple[Any, ...], changed: Sequence[Any]) -> None:
-        """Let Variables and Tensors have their new values, all at once, as `tape_core.base.commit` does."""
+        """Let Variables and Tensors have their new values, all at once, as `tape_core.engine.commit` does."""
         objects, names = self.objects, self.attributes
         at = len(found) - len(self.assigned)
         if len(objects) == 2 and self.new_leaves and not changed:  # one Variable is whole in any case

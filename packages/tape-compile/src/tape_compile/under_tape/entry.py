@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from tape_core import random
-from tape_core.engine.tensor import Tensor
+from tape_core import Tensor, random
 
 from tape_compile.cache import Traces, remember, when_gone
 from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, called
@@ -27,7 +26,7 @@ from tape_compile.under_tape.record import recorded_call
 from tape_compile.under_tape.trace import Joint, Pattern
 
 if TYPE_CHECKING:
-    from tape_core.engine.tape import GradientTape
+    from tape_core import GradientTape
 
     from tape_compile.function import Function
 

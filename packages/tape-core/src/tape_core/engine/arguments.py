@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.base import pytree
+from tape_core.base.lookup import ops
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lifted
 from tape_core.engine.tensor import Tensor, read
@@ -69,13 +70,10 @@ def _is_several(given: object) -> bool:
 
 
 def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         seed = read(given, f"gradient: output_gradients{path}")
     else:
-        seed = asarray(given, dtype=target.dtype, backend=target.backend)
+        seed = ops.asarray(given, dtype=target.dtype, backend=target.backend)
     if seed.shape != target.shape:
         raise ValueError(
             f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
@@ -96,6 +94,6 @@ def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
                 f"gradient: output_gradients{path} has dtype {seed.dtype}, its target has dtype {target.dtype}; they "
                 f"must be the same: convert it with tape_core.astype"
             )
-        seed = astype(seed, target.dtype)
+        seed = ops.astype(seed, target.dtype)
     tensor: Tensor = seed
     return tensor

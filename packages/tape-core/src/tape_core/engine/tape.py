@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
+from tape_core.base.lookup import tool
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
-from tape_core.engine import recording
+from tape_core.engine import pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import on_derivative
@@ -121,9 +121,7 @@ class GradientTape(recording.InBlock):
         self._begin()
         check_numerics = check_numerics is not False and flag("GradientTape", "check_numerics", check_numerics)
         if (debug is not False and flag("GradientTape", "debug", debug)) or check_numerics:
-            from tape_core.debugging.journal import Journal
-
-            self._journal = Journal(check_numerics=check_numerics)
+            self._journal = tool("Journal")(check_numerics=check_numerics)
             self._on_op = self._journal.begin(self._key, self._records)
 
     def __del__(self) -> None:
@@ -382,10 +380,8 @@ class GradientTape(recording.InBlock):
         Raises:
             RuntimeError, TypeError, ValueError: as :meth:`gradient`.
         """
-        from tape_core.modes.jacobians import jacobian
-
         chunk = parallel_iterations if experimental_use_pfor else 1
-        return jacobian(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+        return tool("jacobian")(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
     def batch_jacobian(
         self,
@@ -417,10 +413,9 @@ class GradientTape(recording.InBlock):
             ValueError: the numbers of examples differ, or there are no elements beside them.
             RuntimeError, TypeError: as :meth:`gradient`.
         """
-        from tape_core.modes.jacobians import batch_jacobian
-
         chunk = parallel_iterations if experimental_use_pfor else 1
-        return batch_jacobian(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
+        compute = tool("batch_jacobian")
+        return compute(self, target, source, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
     # -- what it tells of itself
 
@@ -440,9 +435,8 @@ class GradientTape(recording.InBlock):
         Args:
             target, source: Tensors or Variables, or pytrees of them: then each pair is explained.
         """
-        from tape_core.debugging.explain import explain
-
-        return explain(self, target, source)
+        made: Explanation = tool("explain")(self, target, source)
+        return made
 
     def summary(self) -> Summary:
         """Return a table of the records: for each op how many, their bytes, and with `debug=True` their times.
@@ -454,9 +448,8 @@ class GradientTape(recording.InBlock):
         >>> tape.summary().rows[0].op, tape.summary().total.count
         ('multiply', 3)
         """
-        from tape_core.debugging.summary import summary
-
-        return summary(self)
+        made: Summary = tool("summary")(self)
+        return made
 
     def draw(
         self,
@@ -482,19 +475,16 @@ class GradientTape(recording.InBlock):
             ValueError: there is no such suffix or engine, or the tape does not know functions.
             RuntimeError: Graphviz is asked for and not installed.
         """
-        from tape_core.debugging.drawing.drawing import draw
-
-        return draw(self, path, collapse, max_nodes, engine)
+        made: Drawing = tool("draw")(self, path, collapse, max_nodes, engine)
+        return made
 
     def __repr__(self) -> str:
-        from tape_core.debugging.drawing.page import text
-
-        return text(self)
+        made: str = tool("text")(self)
+        return made
 
     def _repr_html_(self) -> str:
-        from tape_core.debugging.drawing.page import html
-
-        return html(self)
+        made: str = tool("html")(self)
+        return made
 
     def _begin_use(self, method: str) -> None:
         """Check that the records may be used for a derivative; called before."""
@@ -532,9 +522,7 @@ class GradientTape(recording.InBlock):
     ) -> Any:
         """Return the derivative, of this shape, with respect to a source on which the target does not depend."""
         if unconnected_gradients == "error":
-            from tape_core.debugging.explain import unconnected
-
-            raise unconnected(self, method, target, source, path)
+            raise tool("unconnected")(self, method, target, source, path)
         if not source.dtype.inexact:
             self._warn_of_dtype(method, source)
         if unconnected_gradients == "none":

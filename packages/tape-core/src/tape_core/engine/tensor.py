@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
@@ -110,7 +111,8 @@ class Tensor:
 
     def to_device(self, device: str, /, *, stream: object = None) -> Tensor:
         """Return this tensor on another device; the gradient travels back."""
-        return ops.to_device(self, device)
+        select(self.backend, device)  # raises where there is no such device
+        return ops.to_device(self, device, self.device)
 
     def numpy(self) -> Any:
         """Return the values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""

@@ -20,7 +20,12 @@ from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
-_serial = count()
+_serials = count()
+
+
+def new_serial() -> int:
+    """Return the number of a new Variable; a tape lists those that it watches in the order in which they were made."""
+    return next(_serials)
 
 
 class Variable(Tensor):
@@ -73,11 +78,11 @@ class Variable(Tensor):
         self._special = special_dtype(value.backend, value.dtype)
         self.trainable = trainable
         self.name = name
-        self._serial = next(_serial)
+        self._serial = new_serial()
 
     @property
     def _holder(self) -> Any:
-        """The object whose attribute `_held_as` has the value; see `tape_core.base.commit`."""
+        """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
 
     # While a function is traced, a Variable has in that context the value that the program has assigned to it so far,

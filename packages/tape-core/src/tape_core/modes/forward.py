@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
+from tape_core.base.lookup import ops
 from tape_core.base.user_code import warn_user
-from tape_core.engine import record, recording
+from tape_core.engine import pytree, record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients, lifting
 from tape_core.engine.cotangents import widening
@@ -210,14 +210,11 @@ def _put(slots: Slots, key: int, tangent: Tangent) -> None:
 
 
 def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         tangent = read(given, f"ForwardAccumulator: tangents{path}")
     else:
         try:
-            tangent = asarray(given, dtype=primal.dtype, backend=primal.backend.root)
+            tangent = ops.asarray(given, dtype=primal.dtype, backend=primal.backend.root)
         except TypeError as error:
             raise WatchError(f"ForwardAccumulator: tangents{path}: {error}") from None
     if tangent.shape != primal.shape:
@@ -235,7 +232,7 @@ def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
                 f"ForwardAccumulator: tangents{path} has dtype {tangent.dtype}, its primal is real: {primal.dtype}; "
                 f"make the primal complex, or give the real and the imaginary part one after the other"
             )
-        tangent = astype(tangent, primal.dtype)
+        tangent = ops.astype(tangent, primal.dtype)
     return tangent  # type: ignore[no-any-return]
 
 
@@ -268,13 +265,10 @@ def push(plan: Plan, rec: Record) -> Any:
 
 def _like(tangent: Tensor, out: Raw, plan: Plan) -> Tensor:
     """A tangent in the result's shape and dtype."""
-    from tape_core.ops.data_types import astype
-    from tape_core.ops.manipulation import broadcast_to
-
     dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
     if tangent.dtype is not dtype:
-        tangent = astype(tangent, dtype)
-    return tangent if tangent.shape == shape else broadcast_to(tangent, shape)
+        tangent = ops.astype(tangent, dtype)
+    return tangent if tangent.shape == shape else ops.broadcast_to(tangent, shape)
 
 
 def _applied(plan: Plan, rec: Record) -> Any:
@@ -342,8 +336,6 @@ def _needs_transpose(plan: Plan, rec: Record, out: Raw) -> bool:
 
 
 def _elementwise(plan: Plan, rec: Record) -> Any:
-    from tape_core.ops.manipulation import broadcast_to
-
     xp, lift = lifting(plan.backend)
     out = record.out(rec)
     shape = tuple(out.shape)
@@ -356,7 +348,7 @@ def _elementwise(plan: Plan, rec: Record) -> Any:
         t = t if wide is None else wide(t)
         if rule.kind == VJP:
             # A diagonal map is its own transpose; it expects what has the result's shape.
-            t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
+            t = rule.fn(xp, t if t.shape == shape else ops.broadcast_to(t, shape), *lifted(rec, lift))
         elif rule.kind == PARTIAL:
             t = rule.fn(xp, *lifted(rec, lift)) * t
         elif rule.kind != ONE:
@@ -427,17 +419,12 @@ def by_elements(
     It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
     cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
     """
-    from tape_core.ops.creation import arange
-    from tape_core.ops.data_types import astype
-    from tape_core.ops.elementwise import real
-    from tape_core.ops.manipulation import reshape, stack
-    from tape_core.ops.statistical import sum as total
 
     def paired(k: int, seed: Any) -> Any:
         found = pulled([seed if j == k else other for j, other in enumerate(seeds)])
-        terms = [total(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
-        value = sum(terms[1:], terms[0]) if terms else total(seed) * 0
-        return real(value) if value.dtype.kind == "complex floating" else value
+        terms = [ops.sum(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+        value = sum(terms[1:], terms[0]) if terms else ops.sum(seed) * 0
+        return ops.real(value) if value.dtype.kind == "complex floating" else value
 
     results: list[Any] = []
     for k, (seed, flows) in enumerate(zip(seeds, flowing, strict=True)):
@@ -447,9 +434,9 @@ def by_elements(
         is_complex = seed.dtype.kind == "complex floating"
         elements = []
         for i in range(seed.size):
-            place = arange(seed.size, backend=seed.backend.root, device=seed.device) == i
-            one = astype(reshape(place, seed.shape), seed.dtype)
+            place = ops.arange(seed.size, backend=seed.backend.root, device=seed.device) == i
+            one = ops.astype(ops.reshape(place, seed.shape), seed.dtype)
             element = paired(k, one)
             elements.append(element - 1j * paired(k, one * 1j) if is_complex else element)
-        results.append(reshape(astype(stack(elements), seed.dtype), seed.shape) if elements else seed)
+        results.append(ops.reshape(ops.astype(ops.stack(elements), seed.dtype), seed.shape) if elements else seed)
     return results
