@@ -132,7 +132,7 @@ class ForwardAccumulator(recording.InBlock):
         return self
 
     def jvp(self, primals: PyTree, unconnected_gradients: str = "none") -> Any:
-        """Return the tangents of `primals`: of those given to the accumulator, or of values computed from them inside it.
+        """Return the tangents of `primals`: values that the accumulator was given, or computed from these inside it.
 
         Args:
             primals: a Tensor or Variable, or any pytree of them.

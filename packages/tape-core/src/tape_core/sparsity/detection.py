@@ -215,7 +215,7 @@ class _Call:
     # -- by places
 
     def _moved(self) -> Any:
-        """Return the sets of a linear op each of whose results is an element of an input, or 0: it moves places as well."""
+        """Return the sets of a linear op that moves elements, or puts 0: it moves their places in the same way."""
         op, backend = self.op, self.plan.backend
         kernel = op.bindings[backend][0]
         sizes = [0 if s is None else s.numbers.size for s in self.sets]
