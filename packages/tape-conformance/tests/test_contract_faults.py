@@ -95,12 +95,8 @@ def forgets_to_copy(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @fault_for("creation/random")
-def keeps_24_bits(monkeypatch: pytest.MonkeyPatch) -> Backend:
-    def asarray(self: NumPyBackend, obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
-        array = NumPyBackend.asarray(self, obj, dtype=dtype, copy=copy)
-        return array.astype(np.float32).astype(np.float64) if array.dtype == np.float64 else array
-
-    return with_methods(asarray=asarray)
+def loses_a_bit_of_integers(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    return with_kernels(bitwise_and=lambda x1, x2: np.bitwise_and(x1, x2) & ~1)
 
 
 # -- dtypes
