@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.base import pytree
+from tape_core.engine import pytree
 from tape_numpy.compiler import blocks
 
 

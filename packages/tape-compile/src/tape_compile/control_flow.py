@@ -10,16 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from tape_core.base.ambient import STAGE
-from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.levels import BatchedArray, lifted, placed
-from tape_core.engine.recording import check_assignable
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable
-from tape_core.modes.batching import spread
-from tape_core.ops.creation import asarray
+from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
-from tape_core.transforms.closures import is_noted, taken_over
+from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
+from tape_core.tracing import STAGE, is_noted, lifted, placed, spread, taken_over
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source

@@ -6,23 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tape_core import random
+from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
-from tape_core.base import pytree
-from tape_core.base.ambient import OPEN_AXES
-from tape_core.base.commit import held_for_a_while
-from tape_core.base.contexts import contextmanager
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.levels import BatchedArray
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable
 from tape_core.staging import value_of
+from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
 
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
     from tape_core.random import Generator
 
     from tape_compile.program import Instruction

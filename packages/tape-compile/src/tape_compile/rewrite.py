@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
 
 _TAKES_ANY_NUMBER = 0x04  # inspect.CO_VARARGS: the function has *args
 

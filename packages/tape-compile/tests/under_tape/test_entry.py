@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from support import bits, leaves, values
-from tape_core.base import pytree
+from tape_core.engine import pytree
 
 
 def test_what_cannot_be_compiled_runs_as_it_is() -> None:

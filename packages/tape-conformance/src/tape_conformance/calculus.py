@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from numpy.typing import NDArray
-from tape_core.engine.indexed_slices import dense
+from tape_core.support import dense
 
 from tape_conformance.samples import AS_SAMPLED, Case, Directions, Replaced, Weights, on_backend
 from tape_conformance.tolerances import FINITE_DIFFERENCE_STEP

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from tape_core.backends import Backend
-from tape_core.backends.selection import Selection
+from tape_core.backends import Backend, Selection
 
 
 class Skipped(Exception):

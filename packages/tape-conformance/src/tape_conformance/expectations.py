@@ -87,7 +87,7 @@ def _matches(id: str, pattern: str) -> bool:
 
 def _package(target: Target) -> str | None:
     """Return the package that the entry point of an installed backend names; None for a module or no plugin."""
-    from tape_core.backends.discovery import installed
+    from tape_core.backends import installed
 
     found = installed().get(target.plugin or "")
     if found is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tape_core.extend import registry
-from tape_core.modes.batching import way_of
+from tape_core.support import way_of
 
 Outcome = Literal["passed", "failed", "expected", "skipped"]
 

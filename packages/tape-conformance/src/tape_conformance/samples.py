@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import tape_core as tc
 from numpy.typing import NDArray
-from tape_core.backends.selection import select
+from tape_core.backends import select
 from tape_core.extend import NONDIFF, TODO, Draw, Op, Refused, Sample
 
 Replaced: TypeAlias = Mapping[int, Any]

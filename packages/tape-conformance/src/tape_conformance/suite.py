@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
-from tape_core.backends import Backend
-from tape_core.backends.selection import select, use_backend
+from tape_core.backends import Backend, select, use_backend
 from tape_core.extend import TODO, registry
 
 from tape_conformance.checking import Check, Skipped, Target, expect

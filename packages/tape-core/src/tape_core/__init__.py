@@ -33,6 +33,7 @@ from tape_core.base.dtypes import (
     uint64,
 )
 from tape_core.base.dtypes import bool_ as bool
+from tape_core.base.lookup import TOOLS as _TOOLS
 from tape_core.base.lookup import publish as _publish
 from tape_core.compiled import function
 from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables the op that reads them
@@ -220,6 +221,7 @@ from tape_core.transforms.implicit import custom_root, fixed_point
 from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
 
+# The constants of the Array API standard.
 e = _math.e
 inf = _math.inf
 nan = _math.nan
@@ -510,6 +512,21 @@ __all__ = [
 ]
 
 _register()
+# Lower layers find ops and functions of this namespace by name, so that they need not import what stands above them.
 _publish(globals())
+_TOOLS.update(
+    {
+        "Journal": "tape_core.debugging.journal:Journal",
+        "batch_jacobian": "tape_core.modes.jacobians:batch_jacobian",
+        "draw": "tape_core.debugging.drawing.drawing:draw",
+        "explain": "tape_core.debugging.explain:explain",
+        "html": "tape_core.debugging.drawing.page:html",
+        "jacobian": "tape_core.modes.jacobians:jacobian",
+        "summary": "tape_core.debugging.summary:summary",
+        "text": "tape_core.debugging.drawing.page:text",
+        "unconnected": "tape_core.debugging.explain:unconnected",
+    }
+)
 
+# An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
 __getattr__ = _missing(__name__, lambda: __all__)

@@ -319,7 +319,7 @@ class HostNumber:
 
     @property
     def _holder(self) -> HostNumber:
-        """The object whose attribute `_held_as` has the value; see `tape_core.base.commit`."""
+        """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
 
     @property

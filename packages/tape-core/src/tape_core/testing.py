@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tape_core.base import pytree
 from tape_core.base.dtypes import bfloat16, finfo
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
@@ -14,7 +14,7 @@ from tape_core.ops.manipulation import reshape
 from tape_core.transforms.derivatives import jvp, vjp
 from tape_core.typing import ArrayLike, PyTree
 
-__all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian"]
+__all__ = ["assert_close", "check_grads", "check_jvp", "check_vjp", "numerical_jacobian", "sparsity_pattern"]
 
 Function = Callable[..., Any]
 
@@ -311,3 +311,26 @@ def _compare(
             *[line for _, line in wrong[:_MAX_REPORTED]],
         ]
         raise AssertionError("\n".join([*lines, *more]))
+
+
+def sparsity_pattern(f: Callable[[Tensor], Tensor], x: Tensor) -> Any:
+    """The entries of the Jacobian of `f` that may differ from 0: the pattern behind :func:`tape_core.sparse_jacobian`.
+
+    Args:
+        f: a function of one Tensor that returns one Tensor.
+        x: where it is called; the pattern may depend on its values where `f` decides by them.
+
+    Returns:
+        A NumPy array of booleans, of shape `(f(x).size, x.size)`.
+
+    Raises:
+        ImportError: SciPy is not installed.
+
+    >>> import tape_core as tc
+    >>> sparsity_pattern(lambda x: x[:2] * x[2], tc.asarray([1.0, 2.0, 3.0])).astype(int).tolist()
+    [[1, 0, 1], [0, 1, 1]]
+    """
+    from tape_core.sparsity.detection import detect
+
+    _, sets = detect(f, x)
+    return sets.matrix().toarray()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from support import assert_same
-from tape_core.base import pytree
+from tape_core.engine import pytree
 from tape_core.staging import TracingError
 
 

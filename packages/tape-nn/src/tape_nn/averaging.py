@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 import tape_core as tc
 from tape_core import Tensor, Variable
-from tape_core.base.commit import Commit, assign_together
-from tape_core.base.contexts import contextmanager
-from tape_core.base.mistakes import real
-from tape_core.engine.tensor import wrap
 from tape_core.staging import TracingError, current, guard, stateful
+from tape_core.support import Commit, assign_together, contextmanager, real, wrap
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import tape_core as tc
 from safetensors import SafetensorError, deserialize
-from tape_core.base.contexts import contextmanager
-from tape_core.base.files import is_draft_of, write_whole
+from tape_core.support import contextmanager, is_draft_of, write_whole
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.types import BackendLike

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import tape_core as tc
 from tape_core import IndexedSlices
-from tape_core.base.mistakes import real
+from tape_core.support import real
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.types import Gradient

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
-from tape_core.base.commit import Commit
 from tape_core.staging import (
     HostNumber,
     TracingError,
@@ -26,6 +25,7 @@ from tape_core.staging import (
     opaque,
     stateful,
 )
+from tape_core.support import Commit
 from tape_core.typing import ArrayLike
 
 from tape_nn.types import StateDict

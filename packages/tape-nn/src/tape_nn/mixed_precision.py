@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from tape_core.base.dtypes import as_dtype
+from tape_core.support import as_dtype
 from tape_core.typing import DTypeLike
 
 from tape_nn.layers.base import Layer

@@ -8,9 +8,8 @@ from weakref import ref
 
 import tape_core as tc
 from tape_core import Tensor, Variable
-from tape_core.base.commit import assign_together
-from tape_core.engine.tensor import wrap
 from tape_core.staging import current, guard
+from tape_core.support import assign_together, wrap
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from tape_core.base.mistakes import real
+from tape_core.support import real
 
 from tape_nn.clipping import check_positive
 

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from tape_core import DType
 from tape_core.backends import Backend
-from tape_core.base import dtypes
-from tape_core.base.dtypes import DType
+from tape_core.support import dtypes
 from tape_core.typing import ArrayLike, Raw, RawDType
 
 from tape_numpy import allocator, linalg

@@ -15,7 +15,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tape_core.base.dtypes import bfloat16, finfo, get_default_dtype
+from tape_core import bfloat16
+from tape_core.backends import get_default_dtype
+from tape_core.support import finfo
 from tape_core.typing import IndexKey, Kernel, Raw, RawDType
 
 DTYPE: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)

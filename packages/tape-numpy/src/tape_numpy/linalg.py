@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from tape_core.backends import check_csr
-from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.backends import DEFAULT_KERNELS, check_csr
 from tape_core.typing import Kernel, Namespace, Raw
 
 from tape_numpy.thresholds import GETRS_MAX_COLUMNS, STACK_LOOP_MIN_UNKNOWNS, SUBSTITUTE_MAX_UNKNOWNS

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from tape_core.backends import get_default_dtype
-from tape_core.backends.kernels import DEFAULT_KERNELS
+from tape_core.backends import DEFAULT_KERNELS, get_default_dtype
 from tape_core.typing import Kernel, Namespace, Raw
 
 from tape_numpy.thresholds import SPECIAL_BLOCK

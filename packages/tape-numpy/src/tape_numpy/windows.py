@@ -7,8 +7,17 @@ from typing import Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from tape_core.backends import Windows, check_convolve, normal_axes, pool_windows, spatial_axes, windows
-from tape_core.backends.windows import Ints, Layout, Padding
+from tape_core.backends import (
+    Ints,
+    Layout,
+    Padding,
+    Windows,
+    check_convolve,
+    normal_axes,
+    pool_windows,
+    spatial_axes,
+    windows,
+)
 from tape_core.typing import Axis, IndexKey, Kernel, Raw
 
 

@@ -10,7 +10,7 @@
 `t.native` is the tape_core Tensor that a tensor wraps; `tf.convert_to_tensor(t)` is the way back.
 """
 
-from tape_core._version import __version__
+from tape_core import __version__
 
 from tape_tf import (
     autodiff,
@@ -80,6 +80,7 @@ __all__ = [
     "train",
 ]
 
+# Everything above has exported its names by now, since importing a chapter does so; the rest are exported here.
 for _name, _dtype in dtypes.EXPORTS.items():
     _export(f"{_name} dtypes.{_name}", _dtype)
 for _name in __all__:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.backends.selection import select
+from tape_core.backends import select
 from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
@@ -298,7 +298,7 @@ def wrap(value: PyTree) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[wrap(part) for part in value])
     if isinstance(value, list | dict):  # subclasses, such as defaultdict
-        from tape_core.base import pytree
+        from tape_core.support import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(structure, [wrap(leaf) for leaf in leaves])
@@ -312,7 +312,7 @@ def unwrap(value: PyTree) -> Any:
     if isinstance(value, Value | IndexedSlices):
         return value.native
     if isinstance(value, list | tuple | dict) and value:
-        from tape_core.base import pytree
+        from tape_core.support import pytree
 
         leaves, structure = pytree.flatten(value)
         return pytree.unflatten(

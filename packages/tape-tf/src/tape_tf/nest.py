@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tape_core.base import pytree
+from tape_core.support import pytree
 
 from tape_tf.typing import PyTree
 

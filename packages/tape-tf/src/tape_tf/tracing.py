@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tape_core as tc
-from tape_core.base.ambient import OPEN_AXES
-from tape_core.engine.tensor import wrap
 from tape_core.staging import TracedValue, current, value_of
+from tape_core.support import OPEN_AXES, wrap
 
 NOT_TRACED = object()
 """The result of :func:`as_instruction` where there is no instruction; None may be a result."""

@@ -36,7 +36,7 @@ def tape_backend_info() -> BackendInfo:
 @hookimpl
 def tape_load_backend() -> Backend:
     """Import PyTorch and make the backend."""
-    from tape_core.engine.tensor import Tensor
+    from tape_core import Tensor
 
     from tape_torch.backend import TorchBackend
 
@@ -52,7 +52,7 @@ def _torch_function(
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    from tape_core.engine.tensor import Tensor
+    from tape_core import Tensor
 
     from tape_torch.protocol import torch_function
 

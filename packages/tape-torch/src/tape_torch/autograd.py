@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tape_core import GradientTape
-from tape_core.backends.discovery import backend_of_type
-from tape_core.base import pytree
-from tape_core.engine.indexed_slices import dense
-from tape_core.engine.tensor import Tensor, wrap
+from tape_core import GradientTape, Tensor
+from tape_core.backends import backend_of_type
+from tape_core.support import dense, pytree, wrap
 
 from tape_torch.inside import inside
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
-from tape_core.base.forking import forget_in_children
+from tape_core.support import forget_in_children
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor

@@ -14,15 +14,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tape_compile.library import LibrarySupport, Role, Specs
-from tape_compile.program import Argument, Instruction, Raw, Ref
-from tape_core.base.generated import generated, identifier
+from tape_compile.extend import Argument, Instruction, LibrarySupport, Raw, Ref, Role, Specs
+from tape_core.support import generated, identifier
 
 from tape_torch.kernels import KERNELS
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 
 if TYPE_CHECKING:
-    from tape_compile.passes.fusion import Group
+    from tape_compile.extend import Group
 
 
 _FLOATS = frozenset({torch.float32, torch.float64})

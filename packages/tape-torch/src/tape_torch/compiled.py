@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tape_compile.compilers import Compiler, Run
-from tape_core.base.forking import Lock
+from tape_compile.extend import Compiler, Run
+from tape_core.support import Lock
 
 if TYPE_CHECKING:
-    from tape_compile.program import Program
+    from tape_compile.extend import Program
 
 
 class Inductor(Compiler):

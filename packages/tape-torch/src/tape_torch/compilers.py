@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tape_core.backends import CONTRACT_VERSION, CompilerInfo, hookimpl
 
 if TYPE_CHECKING:
-    from tape_compile.compilers import Compiler
+    from tape_compile.extend import Compiler
 
 _SUMMARIES = {
     "torch": "PyTorch's Inductor: fuses kernels, rounds in its own ways",

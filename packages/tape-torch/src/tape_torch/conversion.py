@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.utils.dlpack
-from tape_core.base.user_code import warn_user
+from tape_core.support import warn_user
 
 from tape_torch.inside import refuse_inside
 from tape_torch.thresholds import PIN_MIN_ELEMENTS

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import Windows, check_conv, spatial_axes, transposed_windows, windows
-from tape_core.backends.windows import Ints, Layout, Padding
+from tape_core.backends import Ints, Layout, Padding, Windows, check_conv, spatial_axes, transposed_windows, windows
 from tape_core.extend import fused
 from tape_core.typing import Namespace
 from torch.nn import functional

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from tape_core.backends.kernels import DEFAULT_KERNELS
-from tape_core.engine.rules import vjp
+from tape_core.backends import DEFAULT_KERNELS
+from tape_core.extend import vjp
 from tape_core.typing import Namespace
 
 _namespaces: list[Any] = []

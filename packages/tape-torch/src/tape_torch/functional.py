@@ -15,17 +15,12 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
-from tape_compile.tracer.traced_array import TracedArray
-from tape_core.backends.discovery import backend_of_type
-from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.contexts import contextmanager
-from tape_core.engine.levels import BatchedArray
-from tape_core.engine.op import Op, Plans, registry, vjp
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.ops.manipulation import stack
+from tape_compile.extend import TracedArray
+from tape_core import Tensor, stack
+from tape_core.backends import Backend, backend_of_type
+from tape_core.extend import Op, registry, vjp
 from tape_core.staging import TracingError
+from tape_core.support import ACTIVE, BatchedArray, Plans, contextmanager, pytree, wrap
 from tape_core.typing import Array, Cotangent, Namespace
 
 from tape_torch.conversion import detached

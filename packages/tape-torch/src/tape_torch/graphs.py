@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from tape_compile.program import Program
-from tape_core.base.forking import Lock
+from tape_compile.extend import Program
+from tape_core.support import Lock
 from torch import cuda
 
 from tape_torch.thresholds import (

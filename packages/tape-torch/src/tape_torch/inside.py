@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Literal
 
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.contexts import contextmanager, setting
+from tape_core.support import ACTIVE, contextmanager, setting
 
 Side = Literal["call", "as_torch"]
 

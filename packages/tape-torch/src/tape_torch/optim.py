@@ -8,12 +8,8 @@ from typing import Any
 
 import torch
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.commit import Commit
-from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import check_assignable
-from tape_core.engine.tensor import wrap
 from tape_core.staging import opaque
+from tape_core.support import ACTIVE, Commit, check_assignable, warn_user, wrap
 from tape_core.typing import ArrayLike
 
 

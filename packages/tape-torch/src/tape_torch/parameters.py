@@ -8,10 +8,8 @@ from weakref import WeakValueDictionary
 
 import torch
 from tape_core import Tensor, Variable
-from tape_core.backends.discovery import backend_of_type
-from tape_core.base.ambient import ACTIVE
-from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
-from tape_core.engine.variable import _serial
+from tape_core.backends import backend_of_type
+from tape_core.support import ACTIVE, check_assignable, new_serial, report_assigned, special_dtype
 from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
@@ -38,7 +36,7 @@ class ParameterVariable(Variable):
         self.trainable = parameter.requires_grad
         self._inexact = True
         self._special = special_dtype(backend, backend.dtype(parameter.dtype))
-        self._serial = next(_serial)
+        self._serial = new_serial()
         self._follow()
 
     def _follow(self) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import Windows, normal_axes, pool_windows, windows
-from tape_core.backends.windows import Axes, Ints, Layout, Padding
+from tape_core.backends import Axes, Ints, Layout, Padding, Windows, normal_axes, pool_windows, windows
 from tape_core.extend import fused
 from tape_core.typing import Namespace, Raw, Residuals
 from torch.nn import functional

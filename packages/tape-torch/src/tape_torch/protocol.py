@@ -13,7 +13,8 @@ from typing import Any
 
 import tape_core as tc
 import torch
-from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core import Tensor
+from tape_core.support import SCALARS
 from tape_core.typing import ArrayLike
 
 from tape_torch.functional import call

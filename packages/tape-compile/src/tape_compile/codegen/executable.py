@@ -7,22 +7,20 @@ from contextlib import nullcontext
 from typing import Any
 from weakref import proxy
 
-from tape_core.backends import compilers
-from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tensor import NO_SLOTS, Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import IndexedSlices, Tensor, Variable
+from tape_core.backends import Backend, compilers
+from tape_core.support import pytree, wrap
+from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
-from tape_compile.cache import when_gone
+from tape_compile.cache import on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import give_away
 from tape_compile.failures import fail
 from tape_compile.program import Program
-from tape_compile.results import given_back, noted
+from tape_compile.results import returned, static_result
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
@@ -82,7 +80,7 @@ class Compiled:
                 self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
                 arrays += [leaf.values._array, leaf.indices._array]
             else:
-                self.outs.append((STATIC, noted(leaf)))
+                self.outs.append((STATIC, static_result(leaf)))
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
@@ -182,7 +180,7 @@ class Compiled:
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
-        self._gone = when_gone([value for value in values if type(value) is not Tensor], forget)
+        self._gone = on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
@@ -220,7 +218,7 @@ class Compiled:
         return self.result(found)
 
     def _commit(self, found: tuple[Any, ...], changed: Sequence[Any]) -> None:
-        """Let Variables and Tensors have their new values, all at once, as `tape_core.base.commit` does."""
+        """Let Variables and Tensors have their new values, all at once, as `tape_core.engine.commit` does."""
         objects, names = self.objects, self.attributes
         at = len(found) - len(self.assigned)
         if len(objects) == 2 and self.new_leaves and not changed:  # one Variable is whole in any case
@@ -253,7 +251,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(given_back(out[1]))
+                made.append(returned(out[1]))
         return pytree.unflatten(self.structure, made)
 
 

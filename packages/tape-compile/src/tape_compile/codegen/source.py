@@ -19,7 +19,7 @@ from itertools import chain, count
 from types import BuiltinFunctionType
 from typing import Any, TypeVar
 
-from tape_core.base.generated import Lines, generated, identifier, one_line
+from tape_core.support import Lines, generated, identifier, one_line
 
 from tape_compile import thresholds
 from tape_compile.codegen.outlining import outlined

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
-from tape_core._version import __version__
-from tape_core.backends.discovery import backend_of_type
-from tape_core.base.files import write_whole
-from tape_core.base.generated import one_line
+from tape_core import __version__
+from tape_core.backends import backend_of_type
+from tape_core.support import one_line, write_whole
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source

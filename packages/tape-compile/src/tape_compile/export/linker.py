@@ -16,8 +16,8 @@ from functools import cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tape_core.backends.kernels import DEFAULT_KERNELS, Kernels
-from tape_core.base.generated import identifier
+from tape_core.backends import DEFAULT_KERNELS, Kernels
+from tape_core.support import identifier
 
 from tape_compile.program import Program
 from tape_compile.tracer.trace import AsArray

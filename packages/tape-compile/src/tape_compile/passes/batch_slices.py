@@ -116,7 +116,7 @@ def batch_slices(program: Program) -> Program:
 
 def _members(program: Program) -> dict[int, _Group]:
     """By the result of a call its group, for groups that one call can replace."""
-    from tape_core.engine.op import registry  # ops are there when something runs
+    from tape_core.extend import registry  # ops are there when something runs
 
     specs, results = program.specs, set(program.outputs)
     views: dict[int, View] = {}

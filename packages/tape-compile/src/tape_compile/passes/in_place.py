@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tape_core.base.row_updates import rows_added
+from tape_core.support import rows_added
 
 from tape_compile import thresholds
 from tape_compile.library import FusedFunction, support_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tape_core.backends.kernels import DEFAULT_KERNELS, WHOLE, Kernels
-from tape_core.base.ambient import STAGE
-from tape_core.base.contexts import setting
+from tape_core.backends import DEFAULT_KERNELS, WHOLE, Kernels
+from tape_core.support import setting
+from tape_core.tracing import STAGE
 
 from tape_compile import thresholds
 from tape_compile.library import support_of
@@ -18,7 +18,7 @@ from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
 
 
 @pass_(stage="lowering", after=["reassociate"])

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from tape_core.base.mistakes import flag, meant
+from tape_core.support import flag, meant
 
 from tape_compile.program import Program
 
@@ -222,6 +222,6 @@ class Statistics(dict[str, int]):
 
 
 def _warn(what: str, name: str) -> None:
-    from tape_core.base.user_code import warn_user
+    from tape_core.support import warn_user
 
     warn_user(f"{what} is called {name!r} now", DeprecationWarning)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tape_core.backends import selection
-from tape_core.base.ambient import ACTIVE, STAGE
-from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.forking import Lock, forget_in_children
-from tape_core.engine import call_paths as hotpath
+from tape_core.support import ACTIVE, Lock, contextmanager, forget_in_children, setting
+from tape_core.tracing import STAGE
+from tape_core.tracing import call_paths as hotpath
 
 from tape_compile.tracer.traced_array import current_trace
 from tape_compile.tracer.traced_backend import tracing_backend

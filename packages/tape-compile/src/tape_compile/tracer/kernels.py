@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.kernels import Kernels
+from tape_core.backends import Kernels
 
 from tape_compile.tracer.traced_array import NONE, PLAIN, TracedArray, current_trace, trace_of
 

@@ -7,7 +7,7 @@ from functools import partial
 from opcode import opname
 from typing import TYPE_CHECKING, Any
 
-from tape_core.engine.rules import fused, vjp
+from tape_core.extend import fused, vjp
 from tape_core.staging import TracingError
 
 from tape_compile.tracer.traced_array import current_trace, trace_of
@@ -24,7 +24,7 @@ class Rules:
 
     def get(self, name: str, default: Any = None) -> dict[str, Any]:
         """Those of one op."""
-        from tape_core.engine.op import registry
+        from tape_core.extend import registry
 
         found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
         return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}

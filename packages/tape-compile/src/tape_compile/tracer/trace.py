@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.discovery import backend_of_type
-from tape_core.base.commit import set_all
-from tape_core.base.contexts import contextmanager
-from tape_core.base.user_code import deciding_frame, user_frame
-from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import Tensor, Variable
+from tape_core.backends import backend_of_type
 from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
+from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, user_frame, wrap
+from tape_core.tracing import NO_SLOTS
 
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
@@ -34,7 +32,7 @@ from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.tracer.variable_state import Held, kept_by, traced_backend
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
     from tape_core.random import Generator
 
 

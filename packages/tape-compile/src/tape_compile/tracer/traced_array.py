@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tape_core.backends.discovery import backend_of_type
-from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
-from tape_core.backends.protocol import Backend
-from tape_core.base.ambient import STAGE
-from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core import Tensor
+from tape_core.backends import COMPARISONS, OPERATORS, SIGNS, Backend, backend_of_type
 from tape_core.staging import TracedValue, TracingError, value_of
+from tape_core.support import SCALARS
+from tape_core.tracing import STAGE
 
 if TYPE_CHECKING:
     from tape_compile.program import Ref
@@ -356,14 +355,14 @@ def _backend_of(array: Any) -> Backend:
 
 def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
     """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
-    from tape_core.ops.creation import asarray
+    from tape_core import asarray
 
     dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
     return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
 
 
 def _is_slices(value: Any) -> bool:
-    from tape_core.engine.indexed_slices import IndexedSlices
+    from tape_core import IndexedSlices
 
     return isinstance(value, IndexedSlices)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from tape_core.backends.protocol import Backend
-from tape_core.base.contexts import contextmanager
-from tape_core.engine.tensor import Tensor
+from tape_core import Tensor
+from tape_core.backends import Backend
 from tape_core.staging import TracingError, value_of
+from tape_core.support import contextmanager
 
 from tape_compile.tracer.kernels import TracedKernels
 from tape_compile.tracer.rules import Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.engine.variable import Variable
+from tape_core import Variable
 from tape_core.staging import HostNumber
 
 from tape_compile.tracer.traced_array import TracedArray

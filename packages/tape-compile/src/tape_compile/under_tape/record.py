@@ -7,26 +7,29 @@ from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from tape_core import random
-from tape_core.base import pytree
-from tape_core.base.commit import set_all
-from tape_core.engine.backward import sweep
-from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.plan import Part, Parts
-from tape_core.engine.record import kwargs, slot
-from tape_core.engine.tape import GradientTape
-from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots, wrap
-from tape_core.modes.function_op import FUNCTION_CALL
-from tape_core.transforms.calls import standing_for
-from tape_core.transforms.custom import apart
+from tape_core import GradientTape, IndexedSlices, random
+from tape_core.support import dense, pytree, set_all, wrap
+from tape_core.tracing import (
+    FUNCTION_CALL,
+    NO_SLOTS,
+    Part,
+    Parts,
+    apart,
+    kwargs,
+    own_slots,
+    slot,
+    standing_for,
+    sweep,
+    twin_slots,
+)
 
 from tape_compile.cache_key import STATIC, TENSOR
 from tape_compile.failures import fail
-from tape_compile.results import given_back
+from tape_compile.results import returned
 from tape_compile.under_tape.trace import FLOWING, INPUT, Joint, Pattern
 
 if TYPE_CHECKING:
-    from tape_core.backends.protocol import Backend
+    from tape_core.backends import Backend
 
 
 def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
@@ -65,7 +68,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
-            made.append(given_back(what))
+            made.append(returned(what))
             continue
         slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == FLOWING else slots_of[number]
         # A value that is handed back is known as it is now, as `Variable.value` is.

@@ -9,25 +9,16 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
 
-from tape_core import random
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.contexts import setting
-from tape_core.engine.backward import flows_into, sweep
-from tape_core.engine.cuts import Cuts
-from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.tape import GradientTape
-from tape_core.engine.tensor import Tensor, wrap
-from tape_core.engine.variable import Variable
+from tape_core import GradientTape, IndexedSlices, Tensor, Variable, random
 from tape_core.staging import HostNumber, TracingError
-from tape_core.transforms.calls import unrecorded
-from tape_core.transforms.closures import Capture, Closure
+from tape_core.support import ACTIVE, pytree, setting, wrap
+from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
-from tape_compile.results import check_result, noted
+from tape_compile.results import check_result, static_result
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import parted
@@ -294,7 +285,7 @@ class Joint:
             if isinstance(leaf, IndexedSlices):
                 trace.refuse("returns IndexedSlices")
             if not isinstance(leaf, Tensor) or isinstance(leaf, Variable):
-                self.outs.append((STATIC, noted(leaf), 0))
+                self.outs.append((STATIC, static_result(leaf), 0))
                 continue
             slot, library = leaf._slots.get(own._key), leaf.backend.library
             if slot is None:

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_core.backends import ArrayAPIBackend, BackendError
-from tape_core.backends.discovery import backend_of_type, info, installed
-from tape_core.backends.names import unknown_names
-from tape_core.base.dtypes import DTYPES
+from tape_core.backends import ArrayAPIBackend, BackendError, backend_of_type, info, installed, unknown_names
+from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.samples import on_backend

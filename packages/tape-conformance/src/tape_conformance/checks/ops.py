@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 import tape_core as tc
-from tape_core.engine.tensor import wrap
 from tape_core.extend import Op, Refused
+from tape_core.support import wrap
 
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal

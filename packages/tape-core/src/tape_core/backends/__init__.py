@@ -2,6 +2,7 @@
 
 from tape_core.backends.array_api import ArrayAPIBackend
 from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
+from tape_core.backends.discovery import backend_of_type, info, installed
 from tape_core.backends.errors import (
     AxisError,
     BackendError,
@@ -12,13 +13,34 @@ from tape_core.backends.errors import (
     CompilerNotFoundError,
 )
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, CompilerInfo, hookimpl
+from tape_core.backends.kernels import COMPARISONS, DEFAULT_KERNELS, OPERATORS, SIGNS, WHOLE, Kernels
+from tape_core.backends.names import unknown_names
 from tape_core.backends.protocol import Backend
-from tape_core.backends.windows import Windows, normal_axes, pool_windows, spatial_axes, transposed_windows, windows
+from tape_core.backends.selection import Selection, select, use_backend
+from tape_core.backends.windows import (
+    Axes,
+    Ints,
+    Layout,
+    Padding,
+    Windows,
+    ints,
+    normal_axes,
+    pool_windows,
+    spatial_axes,
+    transposed_windows,
+    windows,
+)
 from tape_core.base.dtypes import get_default_dtype
 
 __all__ = [
+    "COMPARISONS",
     "CONTRACT_VERSION",
+    "DEFAULT_KERNELS",
+    "OPERATORS",
+    "SIGNS",
+    "WHOLE",
     "ArrayAPIBackend",
+    "Axes",
     "AxisError",
     "Backend",
     "BackendError",
@@ -29,7 +51,13 @@ __all__ = [
     "CompilerInfo",
     "CompilerLoadError",
     "CompilerNotFoundError",
+    "Ints",
+    "Kernels",
+    "Layout",
+    "Padding",
+    "Selection",
     "Windows",
+    "backend_of_type",
     "check_conv",
     "check_convolve",
     "check_csr",
@@ -38,9 +66,15 @@ __all__ = [
     "check_top_k",
     "get_default_dtype",
     "hookimpl",
+    "info",
+    "installed",
+    "ints",
     "normal_axes",
     "pool_windows",
+    "select",
     "spatial_axes",
     "transposed_windows",
+    "unknown_names",
+    "use_backend",
     "windows",
 ]

@@ -27,6 +27,19 @@ def publish(namespace: Mapping[str, Any]) -> None:
     _public = namespace
 
 
+TOOLS: dict[str, str] = {}
+"""Functions of higher floors that methods of a tape call: `"module:attribute"` by name, imported at first use."""
+
+
+def tool(name: str) -> Callable[..., Any]:
+    """Return a function of a higher floor that `tape_core` has entered in `TOOLS`."""
+    from importlib import import_module
+
+    module, _, attribute = TOOLS[name].partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    return found
+
+
 class Ops:
     """A namespace of all ops, as functions of Tensors, and of the other functions of `tape_core`.
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.debugging.graph import Graph, Node, View, graph_of, view
 from tape_core.debugging.notes import Call, Event, Generation, Place
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import LIVE
 from tape_core.engine.tensor import Tensor

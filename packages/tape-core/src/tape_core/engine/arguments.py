@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.base import pytree
+from tape_core.base.lookup import ops
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lifted
 from tape_core.engine.tensor import Tensor, read
+from tape_core.typing import ArrayLike, PyTree
 
 
 def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytree.Structure) -> None:
@@ -35,7 +37,7 @@ def check_unconnected(unconnected_gradients: str) -> None:
         )
 
 
-def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
+def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: PyTree) -> list[Any]:
     """Return one cotangent for each leaf of the target, after checks; None stands for ones."""
     if len(targets) == 1:
         given = [output_gradients]
@@ -63,18 +65,15 @@ def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradi
     ]
 
 
-def _is_several(given: Any) -> bool:
+def _is_several(given: object) -> bool:
     return isinstance(given, list | tuple) and any([part is None or hasattr(part, "dtype") for part in given])
 
 
-def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
+def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         seed = read(given, f"gradient: output_gradients{path}")
     else:
-        seed = asarray(given, dtype=target.dtype, backend=target.backend)
+        seed = ops.asarray(given, dtype=target.dtype, backend=target.backend)
     if seed.shape != target.shape:
         raise ValueError(
             f"gradient: output_gradients{path} has shape {seed.shape}, its target has shape {target.shape}; "
@@ -95,6 +94,6 @@ def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
                 f"gradient: output_gradients{path} has dtype {seed.dtype}, its target has dtype {target.dtype}; they "
                 f"must be the same: convert it with tape_core.astype"
             )
-        seed = astype(seed, target.dtype)
+        seed = ops.astype(seed, target.dtype)
     tensor: Tensor = seed
     return tensor

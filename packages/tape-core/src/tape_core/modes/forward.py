@@ -8,12 +8,13 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
+from tape_core.base.lookup import ops
 from tape_core.base.user_code import warn_user
-from tape_core.engine import record, recording
+from tape_core.engine import pytree, record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients, lifting
 from tape_core.engine.cotangents import widening
@@ -28,7 +29,7 @@ from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.replay import paused as replay_paused
 from tape_core.modes.replay import resumed as replay_resumed
-from tape_core.typing import Record, Slot
+from tape_core.typing import ArrayLike, Cotangent, Namespace, PyTree, Raw, Record, Slot, Slots, Tangent
 
 if TYPE_CHECKING:
     pass
@@ -76,7 +77,7 @@ class ForwardAccumulator(recording.InBlock):
     _forward = True
     _special = COMPLEX  # its records have specs
 
-    def __init__(self, primals: Any, tangents: Any) -> None:
+    def __init__(self, primals: PyTree, tangents: PyTree) -> None:
         leaves, structure = pytree.flatten(primals)
         given, tangent_structure = pytree.flatten(tangents)
         check_tensors("ForwardAccumulator", "primals", leaves, structure)
@@ -130,7 +131,7 @@ class ForwardAccumulator(recording.InBlock):
         recording.activate(self)
         return self
 
-    def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
+    def jvp(self, primals: PyTree, unconnected_gradients: str = "none") -> Any:
         """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
 
         Args:
@@ -201,22 +202,19 @@ class ForwardAccumulator(recording.InBlock):
             _put(slots, self._key, tangent)
 
 
-def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
+def _put(slots: Slots, key: int, tangent: Tangent) -> None:
     if tangent is None:
         slots.pop(key, None)
     else:
         slots[key] = tangent
 
 
-def _tangent(given: Any, primal: Any, path: str) -> Tensor:
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.data_types import astype
-
+def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         tangent = read(given, f"ForwardAccumulator: tangents{path}")
     else:
         try:
-            tangent = asarray(given, dtype=primal.dtype, backend=primal.backend.root)
+            tangent = ops.asarray(given, dtype=primal.dtype, backend=primal.backend.root)
         except TypeError as error:
             raise WatchError(f"ForwardAccumulator: tangents{path}: {error}") from None
     if tangent.shape != primal.shape:
@@ -234,14 +232,14 @@ def _tangent(given: Any, primal: Any, path: str) -> Tensor:
                 f"ForwardAccumulator: tangents{path} has dtype {tangent.dtype}, its primal is real: {primal.dtype}; "
                 f"make the primal complex, or give the real and the imaginary part one after the other"
             )
-        tangent = astype(tangent, primal.dtype)
+        tangent = ops.astype(tangent, primal.dtype)
     return tangent  # type: ignore[no-any-return]
 
 
 # -- one op
 
 
-def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def push(plan: Plan, rec: Record) -> Any:
     """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
 
     A result that has no derivative has None.
@@ -265,18 +263,15 @@ def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
 
 
-def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
+def _like(tangent: Tensor, out: Raw, plan: Plan) -> Tensor:
     """A tangent in the result's shape and dtype."""
-    from tape_core.ops.data_types import astype
-    from tape_core.ops.manipulation import broadcast_to
-
     dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
     if tangent.dtype is not dtype:
-        tangent = astype(tangent, dtype)
-    return tangent if tangent.shape == shape else broadcast_to(tangent, shape)
+        tangent = ops.astype(tangent, dtype)
+    return tangent if tangent.shape == shape else ops.broadcast_to(tangent, shape)
 
 
-def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _applied(plan: Plan, rec: Record) -> Any:
     """A linear op of the tangents; None where the record does not have what that takes."""
     op = plan.op
     xp, lift = lifting(plan.backend)
@@ -304,12 +299,12 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return _called(plan, rec, inputs)
 
 
-def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
+def _called(plan: Plan, rec: Record, inputs: list[Any]) -> Any:
     """The op of other inputs, with the parameters of the record."""
     return plan.op.function(*inputs, *record.params(rec), **record.kwargs(rec))
 
 
-def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _in_turn(plan: Plan, rec: Record) -> Any:
     """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
     _, lift = lifting(plan.backend)
     sequence = plan.op.sequence
@@ -332,7 +327,7 @@ def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
-def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
+def _needs_transpose(plan: Plan, rec: Record, out: Raw) -> bool:
     """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
     dtypes = [record.slot(rec, rule.k).dtype for rule in plan.rules]
     if not any([dtype.kind == "complex floating" for dtype in dtypes]):
@@ -340,9 +335,7 @@ def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
     return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
 
 
-def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
-    from tape_core.ops.manipulation import broadcast_to
-
+def _elementwise(plan: Plan, rec: Record) -> Any:
     xp, lift = lifting(plan.backend)
     out = record.out(rec)
     shape = tuple(out.shape)
@@ -355,7 +348,7 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
         t = t if wide is None else wide(t)
         if rule.kind == VJP:
             # A diagonal map is its own transpose; it expects what has the result's shape.
-            t = rule.fn(xp, t if t.shape == shape else broadcast_to(t, shape), *lifted(rec, lift))
+            t = rule.fn(xp, t if t.shape == shape else ops.broadcast_to(t, shape), *lifted(rec, lift))
         elif rule.kind == PARTIAL:
             t = rule.fn(xp, *lifted(rec, lift)) * t
         elif rule.kind != ONE:
@@ -364,13 +357,13 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
-def _widening(plan: Plan, xp: Any, out: Any) -> Any:
+def _widening(plan: Plan, xp: Namespace, out: Raw) -> Any:
     """What gives float32 for what is narrow, where the result is."""
     narrow = plan.backend.narrow
     return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
 
 
-def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
+def _transposed(plan: Plan, rec: Record, out: Raw) -> Any:
     """By the transpose of the VJP, found by a tape on its cotangent."""
     from tape_core.engine.cotangents import conj
     from tape_core.engine.tape import GradientTape
@@ -418,23 +411,20 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     return tuple(results) if several else results[0]
 
 
-def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: list[Any]) -> list[Any]:
+def by_elements(
+    pulled: Callable[[list[Any]], list[Cotangent]], seeds: list[Any], flowing: list[bool], tangents: list[Any]
+) -> list[Any]:
     """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
 
     It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
     cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
     """
-    from tape_core.ops.creation import arange
-    from tape_core.ops.data_types import astype
-    from tape_core.ops.elementwise import real
-    from tape_core.ops.manipulation import reshape, stack
-    from tape_core.ops.statistical import sum as total
 
     def paired(k: int, seed: Any) -> Any:
         found = pulled([seed if j == k else other for j, other in enumerate(seeds)])
-        terms = [total(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
-        value = sum(terms[1:], terms[0]) if terms else total(seed) * 0
-        return real(value) if value.dtype.kind == "complex floating" else value
+        terms = [ops.sum(g * t) for g, t in zip(found, tangents, strict=True) if g is not None and t is not None]
+        value = sum(terms[1:], terms[0]) if terms else ops.sum(seed) * 0
+        return ops.real(value) if value.dtype.kind == "complex floating" else value
 
     results: list[Any] = []
     for k, (seed, flows) in enumerate(zip(seeds, flowing, strict=True)):
@@ -444,9 +434,9 @@ def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: li
         is_complex = seed.dtype.kind == "complex floating"
         elements = []
         for i in range(seed.size):
-            place = arange(seed.size, backend=seed.backend.root, device=seed.device) == i
-            one = astype(reshape(place, seed.shape), seed.dtype)
+            place = ops.arange(seed.size, backend=seed.backend.root, device=seed.device) == i
+            one = ops.astype(ops.reshape(place, seed.shape), seed.dtype)
             element = paired(k, one)
             elements.append(element - 1j * paired(k, one * 1j) if is_complex else element)
-        results.append(reshape(astype(stack(elements), seed.dtype), seed.shape) if elements else seed)
+        results.append(ops.reshape(ops.astype(ops.stack(elements), seed.dtype), seed.shape) if elements else seed)
     return results

@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
+from tape_core.base.lookup import ops
+from tape_core.engine import pytree
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
-from tape_core.ops.creation import eye
-from tape_core.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
 
 
 def jacobian(
-    tape: GradientTape, target: Any, sources: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, sources: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.jacobian`."""
     check_unconnected(unconnected_gradients)
@@ -42,7 +42,7 @@ def jacobian(
                     path, whole = pytree.path(structure, k), (*one.shape, *leaf.shape)
                     rows[k] = tape._unconnected("jacobian", one, leaf, path, unconnected_gradients, whole)
                 else:
-                    rows[k] = reshape(rows[k], (*one.shape, *leaf.shape))
+                    rows[k] = ops.reshape(rows[k], (*one.shape, *leaf.shape))
             if ACTIVE.get():
                 on_derivative([one], rows)
             results.append(pytree.unflatten(structure, rows))
@@ -52,7 +52,7 @@ def jacobian(
 
 
 def batch_jacobian(
-    tape: GradientTape, target: Any, source: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, source: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.batch_jacobian`."""
     check_unconnected(unconnected_gradients)
@@ -81,7 +81,7 @@ def batch_jacobian(
     finally:
         tape._end_use()
     # An example's row: the gradient of the sum over examples, of which only its own depends on it.
-    return reshape(moveaxis(rows, 0, 1), whole)
+    return ops.reshape(ops.moveaxis(rows, 0, 1), whole)
 
 
 def _check_chunk(chunk: int | None) -> None:
@@ -90,14 +90,14 @@ def _check_chunk(chunk: int | None) -> None:
 
 
 def _identity(target: Tensor, n: int) -> Tensor:
-    return eye(n, dtype=target.dtype, device=target.device, backend=target.backend.root)
+    return ops.eye(n, dtype=target.dtype, device=target.device, backend=target.backend.root)
 
 
 def _basis(target: Tensor) -> Callable[[int, int], Tensor]:
     """Cotangents that pick the elements from `start` to `stop`."""
     n = math.prod(target.shape)
     identity = _identity(target, n)
-    return lambda start, stop: reshape(identity[start:stop], (stop - start, *target.shape))
+    return lambda start, stop: ops.reshape(identity[start:stop], (stop - start, *target.shape))
 
 
 def _basis_of_examples(target: Tensor) -> Callable[[int, int], Tensor]:
@@ -106,8 +106,8 @@ def _basis_of_examples(target: Tensor) -> Callable[[int, int], Tensor]:
     identity = _identity(target, math.prod(shape))
 
     def basis(start: int, stop: int) -> Tensor:
-        picked = reshape(identity[start:stop], (stop - start, *shape))
-        return broadcast_to(expand_dims(picked, axis=1), (stop - start, *target.shape))
+        picked = ops.reshape(identity[start:stop], (stop - start, *shape))
+        return ops.broadcast_to(ops.expand_dims(picked, axis=1), (stop - start, *target.shape))
 
     return basis
 
@@ -132,7 +132,7 @@ def _rows(
         parts.append(_chunk(tape, target, sources, basis(start, stop), loop and stop > start, release))
     if len(parts) == 1:
         return parts[0]
-    return [None if column[0] is None else concat(list(column)) for column in zip(*parts, strict=True)]
+    return [None if column[0] is None else ops.concat(list(column)) for column in zip(*parts, strict=True)]
 
 
 def _chunk(
@@ -140,7 +140,7 @@ def _chunk(
 ) -> list[Any]:
     if loop:
         found = gradients(tape, [target], sources, [seeds[0]], release=release)
-        return [None if g is None else expand_dims(dense(g), axis=0) for g in found]
+        return [None if g is None else ops.expand_dims(dense(g), axis=0) for g in found]
     with new_axis(seeds.shape[0]) as axis:
         found = gradients(tape, [target], sources, [batch(seeds, axis)], release=release)
         return [None if g is None else unbatch(g, axis, 0, lambda: "jacobian") for g in found]

@@ -9,10 +9,11 @@ from typing import Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
-from tape_core.base import pytree
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.levels import Axis, BatchedArray, lifted
 from tape_core.engine.tensor import Tensor, read, wrap
 from tape_core.modes.batched import Batched
@@ -89,7 +90,12 @@ def vmap(
 
 
 def _run(
-    f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[Any], structure: Any, size: int, out_axes: Axes
+    f: Callable[..., Any],
+    leaves: Sequence[Any],
+    axes: Sequence[Any],
+    structure: pytree.Structure,
+    size: int,
+    out_axes: Axes,
 ) -> Any:
     with new_axis(size) as axis:
         given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
@@ -137,14 +143,12 @@ def batch(tensor: Tensor, axis: Axis) -> Tensor:
 def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
     """All examples of a result, along dimension `place`."""
     from tape_core.modes.batching import normal_axis, spread
-    from tape_core.ops.creation import asarray
-    from tape_core.ops.manipulation import moveaxis
 
     if result is None:
         return None
     tensor = read(result, where)
     if type(tensor) is not Tensor:
-        tensor = asarray(tensor)
+        tensor = ops.asarray(tensor)
     backend = _backend_for(tensor, axis)
     array = lifted(tensor, backend)._array
     if place is None:
@@ -156,25 +160,24 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
         place = normal_axis(place, len(whole.shape))
     except ValueError as error:
         raise ValueError(f"vmap: {where()} with its examples has shape {whole.shape}: {error}") from None
-    return whole if place == 0 else moveaxis(whole, 0, place)
+    return whole if place == 0 else ops.moveaxis(whole, 0, place)
 
 
 # -- arguments
 
 
-def _argument(structure: Any, k: int) -> str:
+def _argument(structure: pytree.Structure, k: int) -> str:
     """What messages call a leaf of `(args, kwargs)`."""
     name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
     return f"argument {name}{rest}"
 
 
-def _path(structure: Any, k: int) -> str:
+def _path(structure: pytree.Structure, k: int) -> str:
     return pytree.path(structure, k) or "of the function"
 
 
-def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
+def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Tensor:
     from tape_core.modes.batching import normal_axis
-    from tape_core.ops.manipulation import moveaxis
 
     tensor = read(leaf, lambda: f"vmap: {where()}")
     if type(tensor) is not Tensor:
@@ -185,10 +188,10 @@ def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
         axis = normal_axis(axis, tensor.ndim)
     except ValueError as error:
         raise ValueError(f"vmap: {where()} of shape {tensor.shape}: {error}") from None
-    return tensor if axis == 0 else moveaxis(tensor, axis, 0)
+    return tensor if axis == 0 else ops.moveaxis(tensor, axis, 0)
 
 
-def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> int:
+def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: pytree.Structure) -> int:
     sizes = {k: leaf.shape[0] for k, (leaf, axis) in enumerate(zip(moved, axes, strict=True)) if axis is not None}
     if not sizes:
         raise ValueError("vmap: no argument has examples: in_axes is None for all of them")
@@ -199,13 +202,11 @@ def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> i
 
 
 def _concatenated(parts: Sequence[Any], out_axes: Axes) -> Any:
-    from tape_core.ops.manipulation import concat
-
     structure = pytree.flatten(parts[0])[1]
     places = pytree.prefix(out_axes, parts[0], "vmap: out_axes", "results")
     columns = zip(*[pytree.flatten(part)[0] for part in parts], strict=True)
     joined = [
-        column[0] if place is None or column[0] is None else concat(list(column), axis=place)
+        column[0] if place is None or column[0] is None else ops.concat(list(column), axis=place)
         for column, place in zip(columns, places, strict=True)
     ]
     return pytree.unflatten(structure, joined)

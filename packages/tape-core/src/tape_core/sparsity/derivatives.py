@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tape_core.backends.errors import BatchError
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.dtypes import finfo
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.tensor import Tensor, read
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import asarray

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
-from tape_core.base.commit import held_for_a_while
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine import recording
+from tape_core.engine import pytree, recording
+from tape_core.engine.commit import held_for_a_while
 from tape_core.engine.recording import new_key, retire
 from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
 from tape_core.engine.variable import Variable

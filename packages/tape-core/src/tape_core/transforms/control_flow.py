@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.mistakes import check_callable
-from tape_core.engine import cuts
+from tape_core.engine import cuts, pytree
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.ops.creation import asarray

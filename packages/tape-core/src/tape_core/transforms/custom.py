@@ -8,9 +8,9 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative

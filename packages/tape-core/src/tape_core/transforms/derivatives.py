@@ -12,8 +12,8 @@ from functools import wraps
 from operator import index
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.arguments import cotangents_for
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, check_zero

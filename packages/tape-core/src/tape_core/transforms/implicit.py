@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes.function_op import recorded_as_one
 from tape_core.ops.creation import asarray, zeros_like

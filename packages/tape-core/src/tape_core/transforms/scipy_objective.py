@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_core.base import pytree
 from tape_core.base.mistakes import check_callable
+from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tape_core.backends.errors import BatchError
+from tape_core.base.lookup import ops
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import vmap
@@ -84,10 +85,8 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
         k = len(past)
         unit = eye(k, dtype=gram.dtype, device=gram.device, backend=gram.backend.root)
         trace = total(gram * unit)
-        from tape_core.linalg import solve
-
         damped = gram + unit * (trace * float(finfo(gram.dtype).eps))
-        weights = solve(damped, total(unit, axis=0))
+        weights = ops.solve(damped, total(unit, axis=0))
         weights = weights / total(weights)
         x = _split(weights @ stack([own for own, _ in past]), x)
         r = residual(x)
@@ -136,8 +135,6 @@ def by_iteration(accuracy: Accuracy) -> LinearSolver:
 
 def dense(affine: Residual, zeros: Vector) -> Vector:
     """By the matrix: exact, for up to some thousand unknowns."""
-    from tape_core.linalg import solve
-
     if any([t.dtype.kind == "complex floating" for t in zeros]):
         raise TypeError("linear_solver='dense' is for real unknowns; use 'gmres' for complex ones")
     b = affine(zeros)
@@ -158,7 +155,7 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
     ]
     matrix = moved[0] if len(moved) == 1 else concat(moved, axis=1)
     try:
-        return _split(-solve(matrix.T, _flat(b)), zeros)
+        return _split(-ops.solve(matrix.T, _flat(b)), zeros)
     except ValueError as error:
         raise ConvergenceError(f"linear_solver='dense': the matrix is singular ({error})") from error
 

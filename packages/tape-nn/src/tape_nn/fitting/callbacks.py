@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tape_core.base.mistakes import integer, real
+from tape_core.support import integer, real
 
 from tape_nn.types import StateDict
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import tape_core as tc
 from tape_core import Tensor
 from tape_core.backends import Backend
-from tape_core.base import pytree
+from tape_core.support import pytree
 from tape_core.typing import PyTree
 
 from tape_nn.module import Module

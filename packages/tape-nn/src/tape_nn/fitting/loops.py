@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tape_core as tc
-from tape_core.base import pytree
-from tape_core.base.contexts import contextmanager
-from tape_core.base.mistakes import sequence
 from tape_core.random import global_rng
+from tape_core.support import contextmanager, pytree, sequence
 
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps

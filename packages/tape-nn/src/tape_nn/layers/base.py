@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import tape_core as tc
-from tape_core.base.forking import Lock
-from tape_core.base.mistakes import integer, real
 from tape_core.random import global_rng
+from tape_core.support import Lock, integer, real
 from tape_core.typing import ArrayLike, DTypeLike
 
 from tape_nn.initializers import Initializer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import tape_core as tc
-from tape_core.backends.windows import Ints, Layout, Padding, ints
+from tape_core.backends import Ints, Layout, Padding, ints
 from tape_core.typing import ArrayLike
 
 from tape_nn import initializers

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tape_core as tc
-from tape_core.backends.windows import Layout
-from tape_core.base.commit import assign_together
-from tape_core.base.mistakes import real
-from tape_core.engine.tensor import wrap
+from tape_core.backends import Layout
+from tape_core.support import assign_together, real, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn import initializers

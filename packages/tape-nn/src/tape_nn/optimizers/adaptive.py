@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tape_core.base.mistakes import real
+from tape_core.support import real
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.clipping import check_positive

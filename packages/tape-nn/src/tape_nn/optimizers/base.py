@@ -19,15 +19,8 @@ from weakref import ref
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.base.ambient import ACTIVE
-from tape_core.base.commit import Commit
-from tape_core.base.forking import Lock
-from tape_core.base.mistakes import real
-from tape_core.base.row_updates import rows_added
-from tape_core.base.user_code import warn_user
-from tape_core.engine.recording import check_assignable
-from tape_core.engine.tensor import SCALARS, wrap
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
+from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, real, rows_added, warn_user, wrap
 from tape_core.typing import ArrayLike, Namespace, Raw
 
 from tape_nn import clipping

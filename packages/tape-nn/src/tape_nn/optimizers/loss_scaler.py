@@ -10,10 +10,8 @@ from typing import Any, Final
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend
-from tape_core.base.commit import Commit
-from tape_core.base.mistakes import integer, real
-from tape_core.engine.tensor import wrap
 from tape_core.staging import host_number, stateful
+from tape_core.support import Commit, integer, real, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive

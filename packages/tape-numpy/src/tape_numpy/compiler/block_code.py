@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tape_compile.library import Role
-from tape_compile.program import Argument, Instruction, Ref
-from tape_core.base.generated import identifier
+from tape_compile.extend import Argument, Instruction, Ref, Role
+from tape_core.support import identifier
 
 from tape_numpy.compiler.calls import Step, step_of
 from tape_numpy.compiler.tiles import Tiling
 from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
 
 if TYPE_CHECKING:
-    from tape_compile.passes.fusion import Group
+    from tape_compile.extend import Group
 
 _OWN = re.compile(r"[tw]*[xobrk]\d+|[ijk]|places|inputs|outputs|buffers|line|block|dtype\d+")  # names in the source
 _SUM, _MAX, _MIN = (KERNELS[name] for name in ("sum", "max", "min"))

@@ -14,11 +14,8 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tape_compile.codegen.source import Source
-from tape_compile.library import Role, Specs
-from tape_compile.program import Instruction, Program, Raw, Ref
-from tape_core.base.forking import forget_in_children
-from tape_core.base.generated import generated
+from tape_compile.extend import Instruction, Program, Raw, Ref, Role, Source, Specs
+from tape_core.support import forget_in_children, generated
 
 from tape_numpy.compiler.block_code import BlockCode
 from tape_numpy.compiler.calls import gives_new, step_of
@@ -28,7 +25,7 @@ from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from tape_compile.passes.fusion import Group
+    from tape_compile.extend import Group
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = frozenset({*_FLOATS, np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.int32)})

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tape_compile.library import Specs
-from tape_compile.program import Argument, Instruction, Raw, Ref, Spec
+from tape_compile.extend import Argument, Instruction, Raw, Ref, Spec, Specs
 
 from tape_numpy.compiler.lowering import DOT
 from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_are_alike

@@ -9,10 +9,7 @@ import operator
 from typing import TypeGuard
 
 import numpy as np
-from tape_compile import thresholds
-from tape_compile.program import Argument, Ref, Spec
-from tape_compile.rewrite import Rewriter, Rules
-from tape_compile.tracer.traced_array import Method
+from tape_compile.extend import Argument, Method, Ref, Rewriter, Rules, Spec, thresholds
 
 from tape_numpy import kernels
 from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
-from tape_compile.program import Argument, Instruction, Raw, Spec
+from tape_compile.extend import Argument, FusedFunction, Instruction, LibrarySupport, Raw, Role, Spec, Specs
 
 from tape_numpy.compiler import blocks, calls
 from tape_numpy.compiler.lowering import RULES
 from tape_numpy.indexing import joined, placed
 
 if TYPE_CHECKING:
-    from tape_compile.passes.fusion import Group
+    from tape_compile.extend import Group
 
 
 class NumPySupport(LibrarySupport):

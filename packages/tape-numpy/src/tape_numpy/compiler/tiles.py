@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from tape_compile.program import Raw
+from tape_compile.extend import Raw
 
 _LONGEST = 1 << 17  # elements of a block: more of them take no less time for the calls (`wide`)
 _NARROW, _WIDE = 64, 512  # elements: broadcast lines up to the first are taken together, up to the second (`mnist_mlp`)

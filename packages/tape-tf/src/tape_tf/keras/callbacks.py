@@ -16,7 +16,7 @@ from tape_tf.names import absent
 from tape_tf.typing import Logs, PathLike
 
 if TYPE_CHECKING:
-    from tape_nn.fitting.callbacks import Mode
+    from tape_nn.extend import Mode
 
     from tape_tf.keras.training import Trainer
 

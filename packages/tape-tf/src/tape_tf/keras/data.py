@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
-from tape_nn.fitting.data import Arrays
+from tape_nn.extend import Arrays
 
 from tape_tf.conversion import unwrap
 from tape_tf.keras.backend import floatx

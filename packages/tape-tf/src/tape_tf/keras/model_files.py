@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import tape_nn as nn
-from tape_core.base.files import permissions, sync
-from tape_nn.checkpoints import read_tensors
+from tape_core.support import permissions, sync
+from tape_nn.extend import read_tensors
 
 from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer

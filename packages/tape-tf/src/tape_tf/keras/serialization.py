@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
-from tape_core.base.contexts import contextmanager, setting
+from tape_core.support import contextmanager, setting
 
 from tape_tf import dtypes
 from tape_tf.keras.layers.base import Layer

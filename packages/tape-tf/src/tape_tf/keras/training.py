@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_nn as nn
-from tape_compile.methods import Methods, WeakMethod
-from tape_nn.fitting.data import with_class_weights
+from tape_compile.extend import Methods, WeakMethod
+from tape_nn.extend import with_class_weights
 
 from tape_tf.conversion import wrap
 from tape_tf.keras import optimizers
@@ -27,7 +27,7 @@ from tape_tf.tape import GradientTape
 from tape_tf.typing import OptimizerLike, PyTree
 
 if TYPE_CHECKING:
-    from tape_nn.fitting.run import Run
+    from tape_nn.extend import Run
 
 _STEP_FUNCTIONS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
-from tape_core.base import pytree
-from tape_core.base.ambient import ACTIVE
 from tape_core.staging import opaque
+from tape_core.support import ACTIVE, pytree
 
 from tape_tf import dtypes, nest
 from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
@@ -31,6 +30,9 @@ UNROLL_MAX_STEPS = 32
 
 Branch: TypeAlias = Callable[[], Any]
 """A branch of a condition: a function without arguments."""
+
+
+# -- branches
 
 
 def _native_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,6 +105,9 @@ def switch_case(
     if isinstance(branch_index, Value) and is_traced(branch_index.native):
         return _nested_cond([(branch_index == k, fn) for k, fn in table.items()], fallback)
     return _as_results(table.get(static(branch_index), fallback)())
+
+
+# -- loops
 
 
 @exported("while_loop")
@@ -282,6 +287,9 @@ def scan(
     """Return the accumulated values of :func:`foldl` after each row, stacked."""
     _, totals = _fold(fn, elems, initializer, reverse)
     return _stack_results(totals) if isinstance(totals, list) else totals
+
+
+# -- Python functions
 
 
 @exported("py_function")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tape_core as tc
-from tape_core.base.contexts import contextmanager
+from tape_core.support import contextmanager
 
 from tape_tf.names import exported
 

@@ -15,11 +15,10 @@ from weakref import ref
 
 import numpy as np
 import tape_core as tc
-from tape_compile.function import Function as CompiledFunction
-from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
-from tape_core.base import pytree
-from tape_core.base.contexts import setting
+from tape_compile.extend import Bound, Methods, WeakMethod, found_by_name
+from tape_compile.extend import Function as CompiledFunction
 from tape_core.staging import current
+from tape_core.support import pytree, setting
 
 from tape_tf import logger, nest
 from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tape_core as tc
-from tape_core.base.contexts import setting
+from tape_core.support import setting
 from tape_core.typing import Shape
-from tape_nn.layers.base import BUILDING
+from tape_nn.extend import BUILDING
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.backends.windows import Ints, Padding, windows
+from tape_core.backends import Ints, Padding, windows
 from tape_core.typing import Shape
 
 from tape_tf.conversion import native

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tape_core as tc
 import tape_nn as nn
-from tape_core.base.mistakes import real
+from tape_core.support import real
 from tape_core.typing import Shape
 
 from tape_tf.conversion import native, wrap

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import tape_core as tc
 import tape_nn as nn
-from tape_core.base.mistakes import real
 from tape_core.staging import outside
+from tape_core.support import real
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
@@ -33,7 +33,7 @@ from tape_tf.typing import IntLike, OptimizerLike
 from tape_tf.variable import Variable
 
 if TYPE_CHECKING:
-    from tape_nn.types import Gradient
+    from tape_nn.extend import Gradient
 
 __all__ = [
     "SGD",

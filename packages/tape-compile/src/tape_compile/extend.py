@@ -1,0 +1,97 @@
+"""The names for authors of compilers and passes, and for packages that hold compiled functions.
+
+See `docs/write-a-compiler.md` and `docs/write-a-pass.md`. Each name is imported at its first use: most programs of a
+package that extends the compiler compile nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_compile import passes, thresholds
+    from tape_compile.codegen.source import Source
+    from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
+    from tape_compile.function import Function
+    from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
+    from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
+    from tape_compile.passes import pass_
+    from tape_compile.passes.fusion import Group
+    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec
+    from tape_compile.rewrite import Rewriter, Rules
+    from tape_compile.tracer.traced_array import Method, TracedArray
+
+_MODULES = ("passes", "thresholds")
+_FROM = {
+    "Argument": "tape_compile.program",
+    "BRANCHES": "tape_compile.compilers",
+    "Bound": "tape_compile.methods",
+    "Compiler": "tape_compile.compilers",
+    "EFFECTS": "tape_compile.compilers",
+    "Function": "tape_compile.function",
+    "FusedFunction": "tape_compile.library",
+    "Group": "tape_compile.passes.fusion",
+    "Instruction": "tape_compile.program",
+    "LibrarySupport": "tape_compile.library",
+    "Method": "tape_compile.tracer.traced_array",
+    "Methods": "tape_compile.methods",
+    "NUMBERS": "tape_compile.compilers",
+    "Program": "tape_compile.program",
+    "Raw": "tape_compile.program",
+    "Ref": "tape_compile.program",
+    "Rewriter": "tape_compile.rewrite",
+    "Role": "tape_compile.library",
+    "Rules": "tape_compile.rewrite",
+    "Run": "tape_compile.compilers",
+    "Source": "tape_compile.codegen.source",
+    "Spec": "tape_compile.program",
+    "Specs": "tape_compile.library",
+    "TracedArray": "tape_compile.tracer.traced_array",
+    "WeakMethod": "tape_compile.methods",
+    "found_by_name": "tape_compile.methods",
+    "pass_": "tape_compile.passes",
+}
+
+__all__ = [
+    "BRANCHES",
+    "EFFECTS",
+    "NUMBERS",
+    "Argument",
+    "Bound",
+    "Compiler",
+    "Function",
+    "FusedFunction",
+    "Group",
+    "Instruction",
+    "LibrarySupport",
+    "Method",
+    "Methods",
+    "Program",
+    "Raw",
+    "Ref",
+    "Rewriter",
+    "Role",
+    "Rules",
+    "Run",
+    "Source",
+    "Spec",
+    "Specs",
+    "TracedArray",
+    "WeakMethod",
+    "found_by_name",
+    "pass_",
+    "passes",
+    "thresholds",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found: Any = import_module(f"tape_compile.{name}")
+    elif name in _FROM:
+        found = getattr(import_module(_FROM[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found

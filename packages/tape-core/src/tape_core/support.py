@@ -1,0 +1,79 @@
+"""The foundations that Tape shares with libraries built on it, such as tape-nn and tape-tf.
+
+Nested structures, commits of several values at once, contexts that are left whatever happens, locks that survive a
+fork, checks of arguments and their messages, files that are written whole, generated code, and the engine's own view of
+Tensors: raw arrays, slots, recorders. Authors of ops and rules want `tape_core.extend`, those of backends
+`tape_core.backends`, and code that must know whether it is being compiled `tape_core.staging`.
+
+What is here may change with a minor version of Tape; the packages of one version belong together.
+"""
+
+from tape_core.base import dtypes
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
+from tape_core.base.contexts import Leaving, contextmanager, setting
+from tape_core.base.dtypes import DTYPES, as_dtype, finfo
+from tape_core.base.files import is_draft_of, permissions, sync, write_whole
+from tape_core.base.forking import Lock, forget_in_children
+from tape_core.base.generated import Lines, generated, identifier, one_line
+from tape_core.base.mistakes import flag, integer, meant, real, sequence
+from tape_core.base.row_updates import rows_added
+from tape_core.base.user_code import deciding_frame, user_frame, warn_user
+from tape_core.engine import pytree
+from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
+from tape_core.engine.indexed_slices import dense
+from tape_core.engine.levels import BatchedArray
+from tape_core.engine.op import Plans
+from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
+from tape_core.engine.tape import WatchError
+from tape_core.engine.tensor import SCALARS, wrap
+from tape_core.engine.variable import new_serial
+from tape_core.modes.batching import way_of
+
+__all__ = [
+    "ACTIVE",
+    "DTYPES",
+    "OPEN_AXES",
+    "SCALARS",
+    "BatchedArray",
+    "Commit",
+    "Leaving",
+    "Lines",
+    "Lock",
+    "Plans",
+    "WatchError",
+    "active_recorders",
+    "as_dtype",
+    "assign_together",
+    "check_assignable",
+    "contextmanager",
+    "deciding_frame",
+    "dense",
+    "dtypes",
+    "finfo",
+    "flag",
+    "forget_in_children",
+    "generated",
+    "held_for_a_while",
+    "identifier",
+    "integer",
+    "is_draft_of",
+    "meant",
+    "new_serial",
+    "one_line",
+    "permissions",
+    "pytree",
+    "real",
+    "report_assigned",
+    "report_leave",
+    "rows_added",
+    "sequence",
+    "set_all",
+    "setting",
+    "special_dtype",
+    "sync",
+    "user_frame",
+    "warn_user",
+    "way_of",
+    "wrap",
+    "write_whole",
+]

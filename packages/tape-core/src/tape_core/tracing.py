@@ -1,0 +1,49 @@
+"""The parts of the engine that a tracer works with: for tape-compile, and for whoever writes another tracer.
+
+A tracer runs tapes, sweeps and batched values while it records kernels, so it needs to know how these are made. What is
+here may change with any version of Tape. A compiler of traced programs needs none: see `docs/write-a-compiler.md`.
+"""
+
+from tape_core.base.ambient import STAGE
+from tape_core.engine import call_paths
+from tape_core.engine.backward import flows_into, sweep
+from tape_core.engine.cuts import Cuts
+from tape_core.engine.levels import lifted, placed
+from tape_core.engine.op import describe
+from tape_core.engine.plan import Part, Parts
+from tape_core.engine.record import kwargs, slot
+from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots
+from tape_core.modes.batching import spread
+from tape_core.modes.function_op import FUNCTION_CALL
+from tape_core.modes.replay import is_at_work
+from tape_core.transforms.calls import standing_for, unrecorded
+from tape_core.transforms.closures import Capture, Closure, is_noted, taken_over
+from tape_core.transforms.custom import apart
+
+__all__ = [
+    "FUNCTION_CALL",
+    "NO_SLOTS",
+    "STAGE",
+    "Capture",
+    "Closure",
+    "Cuts",
+    "Part",
+    "Parts",
+    "apart",
+    "call_paths",
+    "describe",
+    "flows_into",
+    "is_at_work",
+    "is_noted",
+    "kwargs",
+    "lifted",
+    "own_slots",
+    "placed",
+    "slot",
+    "spread",
+    "standing_for",
+    "sweep",
+    "taken_over",
+    "twin_slots",
+    "unrecorded",
+]
