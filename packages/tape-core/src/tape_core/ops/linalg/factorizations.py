@@ -198,7 +198,7 @@ def _lu_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "x must be of floating-point numbers", draw.rng.integers(0, 3, (2, 2)))
 
 
-def _lu_kernel(xp: Namespace, x: Array) -> Any:
+def _lu_kernel(xp: Namespace, x: Array) -> tuple[Array, Array]:
     if len(x.shape) < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
     if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
@@ -209,7 +209,7 @@ def _lu_kernel(xp: Namespace, x: Array) -> Any:
     return _lu_by_halves(xp, x)
 
 
-def _lu_by_halves(xp: Namespace, x: Array) -> Any:
+def _lu_by_halves(xp: Namespace, x: Array) -> tuple[Array, Array]:
     # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: factor the left half of the
     # columns, then what remains of the right half.
     m, n = x.shape[-2:]
@@ -227,7 +227,7 @@ def _lu_by_halves(xp: Namespace, x: Array) -> Any:
     return lu, xp.concat([permutation[..., :k], moved], axis=-1)
 
 
-def _lu_of_vector(xp: Namespace, x: Array) -> Any:
+def _lu_of_vector(xp: Namespace, x: Array) -> tuple[Array, Array]:
     """The factors of a single row or column: in a column, the largest element comes first and divides the others."""
     m = x.shape[-2]
     numbers = xp.arange_beside(x, m)
