@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tape_core.base.thresholds import TRIANGULAR_LEAF_UNKNOWNS
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.op import NONDIFF, op, refuses, vjp
 from tape_core.engine.rules import Spec
@@ -17,8 +18,6 @@ from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
 from tape_core.ops.manipulation import sum_to
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
-
-_LIBRARY_SOLVES_UNKNOWNS = 32  # unknowns; systems of no more are not halved further, but left to the library's `solve`
 
 
 def check_system(xp: Namespace, name: str, a: Array, b: Array) -> None:
@@ -66,7 +65,7 @@ def _triangle(xp: Namespace, a: Array, lower: bool, unit_diagonal: bool) -> Arra
 def _solve_triangular_by_halves(xp: Namespace, a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
     """Solve a triangular system with matrices on the right, by halving: nearly all work is in matrix products."""
     n = a.shape[-1]
-    if n <= _LIBRARY_SOLVES_UNKNOWNS:
+    if n <= TRIANGULAR_LEAF_UNKNOWNS:
         a = _triangle(xp, a, lower, unit_diagonal)
         # For many columns, a product with the inverse of so small a block is cheaper.
         return xp.solve(a, b) if b.shape[-1] <= n else xp.matmul(xp.inv(a), b)

@@ -34,9 +34,7 @@ from tape_core.typing import Array, ArrayLike, Namespace
 
 _POINTS = 48  # of the Gauss-Legendre formula
 _FALL_AT_END = 45.0  # where the integrand is exp(-45) of its start, it and all that follows are below the last bit
-_TAYLOR_UP_TO = (
-    1e-3  # for smaller arguments, functions that would cancel are computed by four terms of their Taylor series
-)
+_TAYLOR_UP_TO = 1e-3  # below, functions whose terms cancel are computed by four terms of their Taylor series
 
 
 @lru_cache
