@@ -298,12 +298,13 @@ def check_large(case: Case) -> None:
     seed = on_backend(np.tile(weight, (LARGE_REPEATS,) + (1,) * (weight.ndim - 1)))
     with tc.GradientTape(persistent=True) as tape:
         tape.watch(sources)
-        # The cotangents of these two ops belong to the sweep alone, which may overwrite them.
         (out,) = case.call(large)
         y = tc.negative(tc.negative(out))
     small = calculus.gradients(case, weights)
-    for _ in range(2):
-        found = tape.gradient(y, sources, output_gradients=seed, unconnected_gradients="zero")
+    # From y, the cotangent of the op belongs to the sweep alone, which may overwrite it; from out, it is our seed. Both
+    # are asked for twice, since the second sweep reads what the first may have spoilt.
+    for target in (y, y, out, out):
+        found = tape.gradient(target, sources, output_gradients=seed, unconnected_gradients="zero")
         for leaf, gradient in zip(case.leaves, found, strict=True):
             expected = np.tile(small[leaf.k].numpy(), (LARGE_REPEATS,) + (1,) * (gradient.ndim - 1))
             expect_close(gradient.numpy(), expected, f"the gradient of a large {leaf.name}", SAME_RTOL)
