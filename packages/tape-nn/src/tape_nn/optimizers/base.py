@@ -190,7 +190,7 @@ class Optimizer:
             state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
                 state = fresh[id(variable)] = self._new_state(variable)
-                # A trace is told of the slots by `_holders`, also where `stateful` falls back to one opaque instruction.
+                # `_holders` tells a trace of the slots, also where `stateful` falls back to one opaque instruction.
                 if current() is not None:
                     self._states[id(variable)] = state
             if gradient is None:
@@ -245,8 +245,8 @@ class Optimizer:
         (`slots["momentum"] = slots["momentum"] * 0.9`). This is faster, since nothing is copied.
 
         In a compiled function the arrays, `rate` and `t` are traced, so that the update is compiled. Decorate a
-        function of `rate` and `t` alone that needs Python numbers, such as `math.sqrt`, with `host_function`. A step that
-        branches on one of these numbers becomes one opaque instruction, which calls it in Python.
+        function of `rate` and `t` alone that needs Python numbers, such as `math.sqrt`, with `host_function`. A step
+        that branches on one of these numbers becomes one opaque instruction, which calls it in Python.
         """
         raise NotImplementedError
 
