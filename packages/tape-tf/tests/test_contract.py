@@ -1,4 +1,4 @@
-"""What an independent suite of TensorFlow's semantics asks of tapes and custom gradients."""
+"""TensorFlow's semantics of tapes and custom gradients, from an independent test suite."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the code of TensorFlow's guides on automatic differentiation does, in programs of our own.
+"""Programs that do what the code of TensorFlow's guides on automatic differentiation does.
 
 One class for a guide, in the order of its chapters. test_guides.py runs the guides themselves, from a checkout.
 """
@@ -263,7 +263,7 @@ class TestAdvancedAutomaticDifferentiation:
         assert float(tf.reduce_max(abs(gradient - tf.reduce_sum(jacobian, axis=[0, 1])))) < 1e-5
 
     def test_newton_step(self) -> None:
-        """The Hessian as the Jacobian of a gradient, made a matrix, and a step with it."""
+        """A Newton step with the Hessian, as the Jacobian of a gradient reshaped to a matrix."""
         tf.random.set_seed(1)
         x = tf.random.normal([9, 3])
         first, second = tf.keras.layers.Dense(2, activation=tf.nn.tanh), tf.keras.layers.Dense(1)
@@ -376,7 +376,7 @@ class TestBasicTrainingLoops:
 
 
 class Affine(tf.Module):
-    """With a known number of features."""
+    """A dense layer with a known number of features."""
 
     def __init__(self, in_features: int, out_features: int, name: str | None = None) -> None:
         super().__init__(name=name)
@@ -388,7 +388,7 @@ class Affine(tf.Module):
 
 
 class LazyAffine(tf.keras.layers.Layer):
-    """That learns the number of features from its first input."""
+    """A dense layer that learns the number of features from its first input."""
 
     def __init__(self, out_features: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""The page of TensorFlow's names is what the code says."""
+"""The page of TensorFlow's names agrees with the code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_names_that_are_said_to_be_there_are_there() -> None:
 
 
 def test_what_is_said_to_be_absent_is_absent() -> None:
-    """The note of a module that exists, such as tf.train, is for the names that it lacks."""
+    """Modules that exist, such as tf.train, may have a note, for the names that they lack."""
     stale = []
     for name in ABSENT:
         value: Any = reduce(lambda space, part: getattr(space, part, None), name.split("."), tf)

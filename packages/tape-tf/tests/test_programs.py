@@ -15,7 +15,7 @@ pytestmark = pytest.mark.each_backend
 
 
 def test_saliency_map() -> None:
-    """Which pixels of an image speak for its class."""
+    """Saliency: the pixels of an image that speak for its class."""
     kernel = np.zeros((2, 2, 1, 2), np.float32)
     kernel[0, 0, 0, 0] = kernel[1, 1, 0, 1] = 1.0
     image = tf.constant(np.arange(1, 17, dtype=np.float32).reshape(1, 4, 4, 1) / 16)
@@ -41,7 +41,7 @@ def gram_matrix(features: Any) -> Any:
 
 
 def test_optimising_an_image() -> None:
-    """As in style transfer: the image is the variable, and is clipped after each step."""
+    """Optimization of an image, as in style transfer: the image is the Variable, and is clipped after each step."""
     tf.random.set_seed(1)
     filters = tf.random.normal((3, 3, 3, 4), stddev=0.3)
 
@@ -74,7 +74,7 @@ def test_optimising_an_image() -> None:
 
 
 def test_physics_informed_network() -> None:
-    """y'' + y = 0, y(0) = 0, y'(0) = 1: derivatives by nested tapes inside a loss that is differentiated too."""
+    """y'' + y = 0, y(0) = 0, y'(0) = 1: the loss has derivatives by nested tapes, and is itself differentiated."""
     tf.random.set_seed(3)
     hidden = 12
     weights = [
@@ -111,7 +111,7 @@ def test_physics_informed_network() -> None:
 
 
 def test_hessian_vector_products() -> None:
-    """Four ways to the same product: back over back, two of forward and back, and the whole Hessian."""
+    """A Hessian-vector product in four ways: reverse over reverse, two of forward and reverse, the whole Hessian."""
     x = tf.Variable([1.0, 2.0, 3.0])
     v = tf.constant([1.0, -1.0, 0.5])
 
@@ -151,7 +151,7 @@ def test_hessian_vector_products() -> None:
 
 
 def test_gradients_of_each_example() -> None:
-    """By the Jacobian of the losses, by one tape for each example, and their norms clipped as in private training."""
+    """Gradients per example, by a Jacobian and by a tape for each, with clipped norms, as in private training."""
     x = tf.constant([[1.0, 2.0], [3.0, 4.0], [-1.0, 0.5]])
     y = tf.constant([1.0, 0.0, 2.0])
     w = tf.Variable([[0.5], [-0.25]])
@@ -192,7 +192,7 @@ class RNN(tf.Module):
 
 
 def test_recurrent_network() -> None:
-    """It learns to add up a sequence, with its gradients clipped by their global norm."""
+    """The network learns to add up a sequence, with gradients clipped by their global norm."""
     tf.random.set_seed(0)
     x = tf.random.uniform([64, 6, 1], -0.5, 0.5)
     y = tf.reduce_sum(x, axis=1)
@@ -212,7 +212,7 @@ def test_recurrent_network() -> None:
 
 
 def test_inner_loop_of_meta_learning() -> None:
-    """The gradient through a step of gradient descent, against the one worked out by hand."""
+    """The gradient through a step of gradient descent, against a formula."""
     w = tf.Variable(2.0)
     x, y = tf.constant([1.0, 2.0]), tf.constant([1.0, 3.0])
     lr = 0.1
@@ -265,7 +265,7 @@ def test_gradient_penalty() -> None:
 
 
 def test_reparameterisation() -> None:
-    """A distribution's parameters are fitted through samples of it."""
+    """Fit the parameters of a distribution through samples of it."""
     tf.random.set_seed(5)
     mean, log_sd = tf.Variable([0.0, 0.0]), tf.Variable([0.0, 0.0])
     target_mean, target_sd = tf.constant([1.0, -2.0]), tf.constant([0.5, 2.0])
@@ -283,7 +283,7 @@ def test_reparameterisation() -> None:
 
 
 def test_straight_through_estimator() -> None:
-    """Rounding forwards, identity backwards, in the three ways that are in use."""
+    """Straight-through estimators: rounding forward, identity backward, in three usual ways."""
 
     @tf.custom_gradient
     def round_ste(x: Any) -> Any:
@@ -325,7 +325,7 @@ def test_factors_have_names() -> None:
 
 
 def test_second_derivatives_of_normalised_values() -> None:
-    """Against differences of the first: TensorFlow stops a part of the gradient in tf.nn.moments, and is off here."""
+    """Check against finite differences: TensorFlow is wrong here, as tf.nn.moments stops a part of the gradient."""
 
     def first(values: Any) -> Any:
         x = tf.Variable(values, dtype=tf.float64)

@@ -40,7 +40,7 @@ DOCUMENTS = {"000": (2, 2), "001": (15, 13), "002": (5, 0), "003": (18, 11), "00
 
 
 def parsed(code: str) -> ast.stmt | None:
-    """The one statement that `code` is, if it is one; a block's head counts without its body."""
+    """Parse `code` as one statement; return None if it is none. The head of a block counts without its body."""
     try:
         body = ast.parse(f"{code} pass" if code.endswith(":") else code).body
     except SyntaxError:
@@ -49,7 +49,7 @@ def parsed(code: str) -> ast.stmt | None:
 
 
 def is_written_by_programmers(statement: ast.stmt) -> bool:
-    """Words of a text parse too: `x`, `...`, `tf.GradientTape`, `non-trainable`. So do printed tensors."""
+    """Return False for words of a text, such as `x` or `non-trainable`, and for printed tensors, which parse, too."""
     if isinstance(statement, ast.AnnAssign):
         return statement.value is not None
     if not isinstance(statement, ast.Expr):
@@ -64,14 +64,14 @@ GLUED = r"[A-Z][\w ']*:"
 
 
 def ends(text: str, start: int) -> Iterator[int]:
-    """Where a statement that begins at `start` may end: at a space, or where a sentence is glued to a bracket."""
+    """Yield where a statement from `start` on may end: at a space, or where a sentence is glued to a bracket."""
     for match in re.finditer(rf"(?<=[)a-z])(?={GLUED})|\s|$", text[start:]):
         if match.start():
             yield start + match.start()
 
 
 def statements(text: str) -> tuple[list[str], str] | None:
-    """The statements that a line consists of, and the text that is glued to it; None if it is not code."""
+    """Return the statements on a line, and the text that is glued to them; None if the line is not code."""
 
     @cache
     def read(start: int) -> tuple[tuple[str, ...], str] | None:
@@ -112,7 +112,7 @@ def is_gradient(statement: ast.stmt, tapes: set[str]) -> bool:
 
 
 def nested(lines: list[str]) -> list[ast.stmt]:
-    """Statements whose indentation is lost, in the blocks that they are about.
+    """Indent statements whose indentation is lost: they belong to the block whose variable they use.
 
     A tape's block ends where it is asked for a gradient, a function's at its return, a class's after its methods, an
     if's after one statement, and a loop's where the names it binds are no longer used.
@@ -167,7 +167,7 @@ class Block:
 
 
 def block(lines: list[str]) -> Block | None:
-    """A block of a document from its lines, or None: `dtype=tf.float32` alone is a word of the text."""
+    """Make a block of a document from its lines; return None for one like `dtype=tf.float32`, which is text."""
     found = [(statements(line) or ([], ""))[0] for line in lines]
     source = "\n".join(lines)
     try:
@@ -186,7 +186,7 @@ OUTPUT = re.compile(r"tf\.Tensor\(|<tf\.Variable|None$|RuntimeError: ")
 
 
 def blocks_of_a_page(text: str) -> list[Block]:
-    """Consecutive lines of code are a block; the first line that Python could have printed after it is its output."""
+    """Return the blocks: lines of code, and as output the first line after them that Python could have printed."""
     found: list[Block] = []
     lines, run = [*text.splitlines(), "."], list[str]()
     waiting = False
@@ -209,13 +209,13 @@ def blocks_of_a_page(text: str) -> list[Block]:
 
 
 def effects(body: list[ast.stmt]) -> int:
-    """How many statements there are that do something; printed arrays and `y: 4.0` parse as others."""
+    """Count the statements that do something; printed arrays and `y: 4.0` parse as statements that do not."""
     found = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.stmt)]
     return sum(not isinstance(node, ast.Expr) and is_written_by_programmers(node) for node in found)
 
 
 def blocks_of_a_notebook(text: str) -> list[Block]:
-    """A cell's code goes on, after an empty line, as long as that is code; its output as long as it is no heading."""
+    """Return the cells: code continues after an empty line if code follows, and output until the next heading."""
     found = []
     for cell in re.split(r"^In \[\d+\]:\n", text, flags=re.MULTILINE)[1:]:
         code, *rest = re.split(r"\n\s*\n", cell.strip("\n"))
@@ -246,7 +246,7 @@ def blocks(name: str) -> list[Block]:
 
 
 class Placeholders(ast.NodeTransformer):
-    """What the document leaves out as `...` is what the test defines: `loss = computations()`, or else `sources`."""
+    """Fill in what a document leaves out as `...`: `loss = computations()`, which the test defines, or `sources`."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         if isinstance(node.value, ast.Constant) and node.value.value is ...:
@@ -263,7 +263,7 @@ class Placeholders(ast.NodeTransformer):
 
 
 def run(block: Block, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a block as a notebook does; returns what it prints, logs and raises."""
+    """Run a block as a notebook does; return the text that it prints and logs, and the error that it raises."""
     out = io.StringIO()
 
     @np.printoptions(legacy="1.25")  # scalars without their type, as the documents show them
@@ -287,7 +287,7 @@ TOKEN = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?|\w+|[^\w\s]")
 
 
 def same(expected: str, actual: str) -> None:
-    """Equal token by token, but for white space, and numbers for the rounding of float32."""
+    """Return whether two outputs are equal, token by token, and numbers up to the rounding of float32."""
     left, right = TOKEN.findall(expected), TOKEN.findall(actual)
     message = f"the document prints:\n{expected}\nbut it was:\n{actual}"
     assert len(left) == len(right), message
@@ -316,7 +316,7 @@ def run_document(name: str, monkeypatch: pytest.MonkeyPatch, **defined: Any) -> 
 
 
 def stated(source: str) -> Iterator[tuple[str, Any]]:
-    """What comments say that a name is: `dy_dx = ...  # Will compute to 6.0` or `# dy_dx is [[2, 0]]`."""
+    """Yield the values that comments give for names: `dy_dx = ...  # Will compute to 6.0` or `# dy_dx is [[2, 0]]`."""
     for name, number in re.findall(r"^\s*(\w+) = .*# (?:Will compute to )?(\d+\.\d+)\b", source, re.MULTILINE):
         yield name, float(number)
     for name, values in re.findall(r"# (\w+) (?:value )?is (\[.*\])$", source, re.MULTILINE):

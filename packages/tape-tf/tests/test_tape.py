@@ -1,4 +1,4 @@
-"""GradientTape, as TensorFlow's behaves, row by row."""
+"""GradientTape behaves like TensorFlow's."""
 
 from __future__ import annotations
 

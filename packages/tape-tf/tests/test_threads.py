@@ -17,7 +17,7 @@ THREADS = 8
 
 
 class _Own(tf.keras.layers.Layer):
-    """A layer that says early that it is built."""
+    """A layer that sets `built` before its weights exist."""
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -33,7 +33,7 @@ def _sequential() -> Any:
 
 
 def together(call: Any) -> list[Any]:
-    """What a function returns that threads call at once."""
+    """Call a function from several threads at once, and return its results."""
     barrier = threading.Barrier(THREADS)
 
     def run() -> Any:

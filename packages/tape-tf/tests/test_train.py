@@ -1,4 +1,4 @@
-"""tf.train: what is saved comes back, also into Variables that are made later."""
+"""tf.train: saved values are restored, also into Variables that are made later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tape_tf as tf
 
 
 class Lazy(tf.Module):
-    """Makes its Variable at the first call."""
+    """A layer that makes its Variable in the first call."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def test_variables_that_are_made_later_get_their_values(tmp_path: Path) -> None:
 
 
 def test_layers_and_optimizers_come_back(tmp_path: Path) -> None:
-    """Training goes on as if it had not been interrupted."""
+    """Training continues as if it had not been interrupted."""
 
     def make() -> tuple[Any, Any, Any]:
         layer = tf.keras.layers.Dense(2)

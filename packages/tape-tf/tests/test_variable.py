@@ -313,7 +313,7 @@ def test_every_absent_name_says_what_there_is_instead(space: str) -> None:
 
 
 def test_names_of_gradient_tape_code_are_there() -> None:
-    """Those that tutorials, guides and tests use most, but for strings, ragged and sparse tensors."""
+    """The names that tutorials, guides and tests use most, without strings, ragged and sparse tensors."""
     most_used = """
         GradientTape Variable constant custom_gradient autodiff.ForwardAccumulator ones reduce_sum gather IndexedSlices
         recompute_grad cast float32 convert_to_tensor zeros stop_gradient reduce_mean exp complex128 random.normal

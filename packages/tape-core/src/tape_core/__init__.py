@@ -221,6 +221,7 @@ from tape_core.transforms.implicit import custom_root, fixed_point
 from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
 
+# The constants of the Array API standard.
 e = _math.e
 inf = _math.inf
 nan = _math.nan
@@ -511,6 +512,7 @@ __all__ = [
 ]
 
 _register()
+# Lower layers find ops and functions of this namespace by name, so that they need not import what stands above them.
 _publish(globals())
 _TOOLS.update(
     {
@@ -526,4 +528,5 @@ _TOOLS.update(
     }
 )
 
+# An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
 __getattr__ = _missing(__name__, lambda: __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.backends import BackendError
 
 SORTED = [tc.bool, tc.int8, tc.int16, tc.int32, tc.int64, tc.uint8, tc.uint16, tc.uint32, tc.uint64]
 
@@ -58,3 +59,12 @@ def test_iinfo(dtype: tc.DType) -> None:
     assert (found.bits, found.min, found.max) == (expected.bits, expected.min, expected.max)
     with pytest.raises(TypeError, match="use finfo"):
         tc.iinfo(tc.float32)
+
+
+def test_the_method_that_moves_a_tensor_is_differentiable_and_names_missing_devices() -> None:
+    x = tc.Variable([1.0, 2.0], backend="numpy")
+    with tc.GradientTape() as tape:
+        y = tc.sum((x * 1.0).to_device("cpu") ** 2)
+    assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+    with pytest.raises(BackendError, match="no device 'moon'"):
+        tc.ones(2, backend="numpy").to_device("moon")

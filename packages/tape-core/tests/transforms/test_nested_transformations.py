@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.transforms import loops
 
 Function = Callable[[Any], Any]
 
 X = tc.asarray([0.3, 0.5, 0.2], dtype=tc.float64)
 W = tc.asarray([1.0, 2.0, -1.0], dtype=tc.float64)
 XS = np.array([0.3, 0.5, 0.2])
+LONG = 10
+"""Steps of a loop that is one record. By itself that begins with 129, which would take these tests far longer."""
+
+
+@pytest.fixture(autouse=True)
+def _loops_are_long_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "LAID_OUT", LONG - 1)
 
 
 def cube(v: Any) -> Any:
@@ -53,11 +61,11 @@ COMBINATORS: dict[str, Callable[[Function], Function]] = {
     "while_loop": lambda f: (
         lambda z: tc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + f(z)), (0, z * 0))[1]
     ),
-    "scan": lambda f: lambda z: tc.scan(lambda c, r: (c + r * f(z), None), z * 0, tc.ones(130, dtype=tc.float64))[0],
-    "map": lambda f: lambda z: tc.sum(tc.map(lambda r: r * f(z), tc.ones(130, dtype=tc.float64)), axis=0),
+    "scan": lambda f: lambda z: tc.scan(lambda c, r: (c + r * f(z), None), z * 0, tc.ones(LONG, dtype=tc.float64))[0],
+    "map": lambda f: lambda z: tc.sum(tc.map(lambda r: r * f(z), tc.ones(LONG, dtype=tc.float64)), axis=0),
     "checkpoint": lambda f: lambda z: tc.checkpoint(lambda u: f(z) + 0 * u)(z),
 }
-TIMES = {"while_loop": 2, "scan": 130, "map": 130}
+TIMES = {"while_loop": 2, "scan": LONG, "map": LONG}
 
 
 @compiled_or_not
@@ -75,8 +83,8 @@ def test_a_tensor_that_only_a_transformation_in_a_body_reads_has_its_derivative(
 def test_a_tape_finds_what_only_a_transformation_in_a_body_reads() -> None:
     with tc.GradientTape() as tape:
         tape.watch(X)
-        y = tc.map(lambda r: r * tc.grad(cube)(X), tc.ones(129, dtype=tc.float64))
-    near(tape.gradient(y, X), 129 * 6 * XS)
+        y = tc.map(lambda r: r * tc.grad(cube)(X), tc.ones(LONG, dtype=tc.float64))
+    near(tape.gradient(y, X), LONG * 6 * XS)
 
 
 def test_a_variable_s_value_that_a_body_hands_to_grad_has_its_gradient() -> None:
@@ -150,9 +158,9 @@ VMAPS_INSIDE: dict[str, tuple[Function, Function]] = {
     "while_loop": (lambda z: _while(1, tc.vmap(tc.sin), z), tc.sin),
     "scan": (
         lambda z: tc.scan(
-            lambda h, r: (tc.vmap(lambda v: tc.sin(v) * r)(h), None), z, tc.full(130, 1.01, dtype=tc.float64)
+            lambda h, r: (tc.vmap(lambda v: tc.sin(v) * r)(h), None), z, tc.full(LONG, 1.01, dtype=tc.float64)
         )[0],
-        _times(130, lambda c: tc.sin(c) * 1.01),
+        _times(LONG, lambda c: tc.sin(c) * 1.01),
     ),
     "beside": (lambda z: SQUARES(z) * _while(1, SQUARES, z), lambda z: z**4),
     "two axes in cond": (
@@ -161,9 +169,9 @@ VMAPS_INSIDE: dict[str, tuple[Function, Function]] = {
     ),
     "two axes in scan": (
         lambda z: tc.sum(
-            tc.scan(lambda c, r: (SINES(z, c) * 3.0, None), _columns(z), tc.ones(130, dtype=tc.float64))[0], axis=1
+            tc.scan(lambda c, r: (SINES(z, c) * 3.0, None), _columns(z), tc.ones(LONG, dtype=tc.float64))[0], axis=1
         ),
-        lambda z: tc.sum(_times(130, lambda c: _sines(z, c) * 3.0)(_columns(z)), axis=1),
+        lambda z: tc.sum(_times(LONG, lambda c: _sines(z, c) * 3.0)(_columns(z)), axis=1),
     ),
     "cond in vmap": (
         lambda z: tc.vmap(
@@ -230,7 +238,7 @@ HANDED_ON = {
     "gives it from a branch": lambda z: tc.cond(tc.sum(W) > 0, lambda: z, lambda: W),
     "gives it and computes with it": lambda z: mul(tc.cond(tc.sum(W) > 0, lambda: (z, z * z), lambda: (W, W))),
     "carries it on": lambda z: tc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, z), (0, W))[1],
-    "gives it from a long loop": lambda z: tc.scan(lambda c, _: (z, z), W, tc.ones(130))[1][5],
+    "gives it from a long loop": lambda z: tc.scan(lambda c, _: (z, z), W, tc.ones(LONG))[1][5],
     "gives it from a checkpoint": lambda z: mul(tc.checkpoint(lambda a: (z, a * z))(W)),
     "maps over it": lambda z: tc.cond(tc.sum(W) > 0, lambda: tc.map(lambda r: r * r, z), lambda: W),
     "hands it to a branch": lambda z: tc.cond(
@@ -242,7 +250,7 @@ HANDED_ON = {
     "maps over it in a loop": lambda z: tc.while_loop(
         lambda c: c[0] < 1, lambda c: (c[0] + 1, tc.map(lambda r: r * r, z)), (0, W)
     )[1],
-    "maps over it in a long loop": lambda z: tc.scan(lambda c, _: (tc.map(lambda r: r * r, z), None), W, tc.ones(130))[
+    "maps over it in a long loop": lambda z: tc.scan(lambda c, _: (tc.map(lambda r: r * r, z), None), W, tc.ones(LONG))[
         0
     ],
     "maps over it in a vmap in a branch": lambda z: tc.cond(
@@ -288,7 +296,7 @@ def mul(pair: Any) -> Any:
 SHARED: dict[str, Function] = {
     "cond": lambda z: tc.cond(tc.sum(W) > 0, lambda: z * z, lambda: W),
     "while_loop": lambda z: tc.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, z * z), (0, W))[1],
-    "scan": lambda z: tc.scan(lambda c, _: (z * z, None), W, tc.ones(130))[0],
+    "scan": lambda z: tc.scan(lambda c, _: (z * z, None), W, tc.ones(LONG))[0],
 }
 
 
@@ -339,8 +347,8 @@ READS_WHAT_IS_SHARED: dict[str, tuple[Function, Function]] = {
     "cond that hands it on": (lambda y: tc.tanh(tc.cond(tc.sum(W) > 0, lambda: y, lambda: W)), tc.tanh),
     "while_loop": (lambda y: _while(2, lambda c: tc.tanh(y) * c, y), lambda y: tc.tanh(y) ** 2 * y),
     "long scan": (
-        lambda y: tc.scan(lambda c, r: (tc.tanh(y) * c * r, None), y, tc.ones(130, dtype=tc.float64))[0],
-        lambda y: tc.tanh(y) ** 130 * y,
+        lambda y: tc.scan(lambda c, r: (tc.tanh(y) * c * r, None), y, tc.ones(LONG, dtype=tc.float64))[0],
+        lambda y: tc.tanh(y) ** LONG * y,
     ),
     "in a vmap": (
         lambda y: tc.sum(tc.vmap(lambda q: _while(1, lambda c: q * tc.tanh(y + tc.tanh(W)), W))(W), axis=0),
@@ -385,7 +393,7 @@ def test_a_compiled_checkpoint_with_a_policy_goes_through_branches_and_loops(der
         keeping(lambda u: branch(u) * tc.sin(u)),
         lambda x: _while(2, keeping(branch), x),
         keeping(lambda u: _while(2, keeping(branch), u)),
-        keeping(lambda u: tc.scan(lambda c, r: (tc.sin(c) * r, None), u, tc.ones(130, dtype=tc.float64))[0]),
+        keeping(lambda u: tc.scan(lambda c, r: (tc.sin(c) * r, None), u, tc.ones(LONG, dtype=tc.float64))[0]),
         lambda x: tc.vmap(keeping(branch))(tc.stack([x, 2 * x]))[1],
     ]
     for f in programs:

@@ -80,6 +80,7 @@ __all__ = [
     "train",
 ]
 
+# Everything above has exported its names by now, since importing a chapter does so; the rest are exported here.
 for _name, _dtype in dtypes.EXPORTS.items():
     _export(f"{_name} dtypes.{_name}", _dtype)
 for _name in __all__:

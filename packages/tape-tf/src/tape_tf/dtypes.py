@@ -110,6 +110,7 @@ class DType:
         if self.is_bool:
             return which == "max"
         info = (tc.iinfo if self.is_integer else tc.finfo)(self.native)
+        # As NumPy's type, where there is one: tf.int8.max is np.int8(127).
         value = getattr(info, which)
         return value if self.name == "bfloat16" or self.is_complex else self.as_numpy_dtype(value)
 

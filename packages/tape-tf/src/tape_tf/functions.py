@@ -134,7 +134,7 @@ def op(
         accepted = {p: "Sequence[TensorLike]" if g.is_sequence else "TensorLike" for g in groups for p in g.names}
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[
-                *[p.replace(annotation=accepted.get(p.name, p.annotation)) for p in signature.parameters.values()],
+                *[p.replace(annotation=accepted[n]) if n in accepted else p for n, p in signature.parameters.items()],
                 inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
             ]
         )

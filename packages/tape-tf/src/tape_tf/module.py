@@ -39,6 +39,7 @@ class Module:
         self._name = name
 
     def __setattr__(self, name: str, value: object) -> None:
+        # Attributes are not registered: this is only for checkpoints that were restored before all Variables existed.
         object.__setattr__(self, name, value)
         waiting = self.__dict__.get("_deferred")
         if waiting is not None:  # a checkpoint restored before this Variable existed has a value for it
@@ -117,6 +118,7 @@ class NameScope:
 
 def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     """Yield the Variables and Modules in a module, each once, breadth first: its own, then those of its submodules."""
+    # Ids of the core's objects tell them apart: a Variable of the façade and the core's own are one.
     inner = []
     for _, value in sorted(vars(module).items()):
         for leaf in pytree.flatten(value)[0]:

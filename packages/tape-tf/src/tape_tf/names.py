@@ -115,7 +115,7 @@ def absent(space: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         module = _module(space)
         full = f"{space}.{name}" if space else name
-        if name.startswith("__"):
+        if name.startswith("__"):  # Python asks modules for __path__ and the like
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         text = f"tape_tf has no tf.{full}"
         if note := instead(full):

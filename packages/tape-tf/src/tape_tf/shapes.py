@@ -86,6 +86,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
     def __radd__(self, other: ShapeLike) -> TensorShape:
         return as_shape(other).concatenate(self)
 
+    # A slice of a shape is a shape; a tuple's method would return a plain tuple.
     def __getitem__(self, key: SupportsIndex | slice) -> Any:
         found = super().__getitem__(key)
         return TensorShape(found) if isinstance(key, slice) else found
@@ -98,7 +99,7 @@ class TensorShape(tuple):  # type: ignore[type-arg]
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # __eq__ alone would make shapes unhashable
         return hash(tuple(self))
 
     def __bool__(self) -> bool:

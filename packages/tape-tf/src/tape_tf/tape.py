@@ -197,6 +197,7 @@ class GradientTape(_Block):
             TypeError: a leaf is not a tensor.
             ValueError: `output_gradients` do not fit.
         """
+        # Checked here, in TensorFlow's words, before the core sees the arguments.
         how = _check_unconnected(unconnected_gradients)
         if target is None:
             raise TypeError("Argument `target` should be a list or nested structure of Tensors, got None.")
@@ -353,6 +354,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
             return pair
         result, grad = pair
 
+        # The core calls this with its own cotangents, and with `variables` only if `grad` takes them, hence the wraps.
         @wraps(grad)
         def vjp(*upstream: Any, variables: Sequence[tc.Variable] | None = None) -> Any:
             given = wrap(upstream)

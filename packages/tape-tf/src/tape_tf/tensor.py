@@ -115,6 +115,7 @@ class Value:
     def __index__(self) -> int:
         return self._read_native().__index__()
 
+    # Written out, since Python would otherwise iterate by indices until an IndexError, and not end for a 0-d tensor.
     def __iter__(self) -> Iterator[Any]:
         if not self.native.ndim:
             raise TypeError("Cannot iterate over a scalar tensor.")
@@ -217,6 +218,7 @@ class Tensor(Value):
             "tf.where, or use a tf.Variable: v[0].assign(x)"
         )
 
+    # Called only for attributes that do not exist.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing_attribute(name))
 

@@ -80,7 +80,7 @@ class Checkpoint:
     def __init__(self, root: object = None, **kwargs: Any) -> None:
         self._objects: dict[str, Any] = dict(kwargs)
         if root is not None:
-            self._objects[""] = root
+            self._objects[""] = root  # its attributes get no prefix
         for name, held in self._objects.items():
             known = isinstance(held, Module | nn.Module | Variable | tc.Variable | list | tuple | dict)
             if not known and not _is_optimizer(held):
@@ -243,6 +243,7 @@ def _file(path: PathLike) -> str:
 @exported("train.latest_checkpoint")
 def latest_checkpoint(checkpoint_dir: PathLike, latest_filename: str | None = None) -> str | None:
     """Return the name, for `restore`, of the newest checkpoint in a folder; None if there is none."""
+    # By time, not by name: "ckpt-10" sorts before "ckpt-9".
     files = sorted(Path(checkpoint_dir).glob(f"*{SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     return str(files[-1]).removesuffix(SUFFIX) if files else None
 
@@ -307,6 +308,7 @@ class CheckpointManager:
     @property
     def checkpoints(self) -> list[str]:
         """The names of the checkpoints that are kept, the oldest first."""
+        # The folder itself is the record of what was saved: there is no index file that could contradict it.
         files = Path(self.directory).glob(f"{self._name}-*{SUFFIX}")
         numbered = [(file.stem.rpartition("-")[2], file) for file in files]
         kept = sorted((int(number), file) for number, file in numbered if number.isdigit())

@@ -82,6 +82,7 @@ class Variable(Value):
                 f"tf.Variable: the initial value's shape {value.shape} is not compatible with the explicitly supplied "
                 f"`shape` argument ({as_shape(shape)})."
             )
+        # The core appends no ":0"; the property `name` does, as TensorFlow prints it.
         label = NAME_SCOPE.get() + (name or "Variable") if name or NAME_SCOPE.get() else None
         self.native = tc.Variable(value, trainable=trainable is None or bool(trainable), name=label)
         self.constraint = constraint
@@ -236,6 +237,7 @@ class Variable(Value):
         return self._update_rows(sparse_delta, "min")
 
     def _update_rows(self, sparse_delta: IndexedSlices | tc.IndexedSlices, method: str) -> Any:
+        # Indices of rows are a key of their own; coordinates have to be split into one index tensor per dimension.
         slices = _slices(sparse_delta)
         return self._update_at(slices.indices, slices.values, method)
 
@@ -282,6 +284,7 @@ class Variable(Value):
         found._source = (self, key)
         return found
 
+    # `v += 1` would rebind the name `v` to a tensor, and leave the Variable as it is.
     def __iadd__(self, other: object) -> NoReturn:
         raise RuntimeError(
             "Variable += value not supported. Use `variable.assign_add(value)` to modify the variable value and "

@@ -1,4 +1,4 @@
-"""Control flow, printing, random numbers, checks, tf.image and what is left."""
+"""Control flow, printing, random numbers, checks, tf.image and other functions."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def test_images_at_random() -> None:
 
 
 def test_a_program_prints_what_it_prints_in_tensorflow(capsys: pytest.CaptureFixture[str]) -> None:
-    """Idioms of tutorials. The output is TensorFlow's own: `python idioms_program.txt > idioms_output.txt`."""
+    """Idioms of tutorials print what TensorFlow prints: `python idioms_program.txt > idioms_output.txt`."""
     program, expected = [(DATA / f"idioms_{part}.txt").read_text() for part in ("program", "output")]
     exec(program.replace("import tensorflow as tf", "import tape_tf as tf"), {"__name__": "idioms"})
     found = capsys.readouterr().out

@@ -165,8 +165,23 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
     for name in [name for name in passes.PASSES if not passes.PASSES[name].on_request]:
         choices[f"{name} alone"] = {other: other == name for other in passes.PASSES}
         choices[f"all passes but {name}"] = {name: False}
+    # Most passes leave most programs as they are: what each makes of each program is computed once for all choices.
+    made: dict[tuple[int, str], Program] = {}
+
+    def after(program: Program, name: str) -> Program:
+        key = id(program), name
+        if key not in made:
+            found = passes.PASSES[name].transform(program)
+            made[key] = (
+                program if _same(found, program) and found.constants.keys() == program.constants.keys() else found
+            )
+        return made[key]
+
     for label, options in choices.items():
-        program, _ = passes.run(traced, options)
+        program = traced
+        for name in passes.PASSES:
+            if options.get(name, not passes.PASSES[name].on_request):
+                program = after(program, name)
         if not any([_same(program, other) for other in known]):
             known.append(program)
             yield label, program
@@ -174,7 +189,7 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
 
 def _same(a: Program, b: Program) -> bool:
     """Whether two programs consist of the same instruction objects."""
-    return a.instructions == b.instructions and a.outputs == b.outputs
+    return a is b or (a.instructions == b.instructions and a.outputs == b.outputs)
 
 
 @contextmanager

@@ -72,6 +72,9 @@ for _short, (_function, _symbol) in _SIGNS.items():
     _publish_sign(_short, _function, _symbol)
 
 
+# -- values
+
+
 @exported("debugging.assert_near")
 def assert_near(
     x: TensorLike,
@@ -133,6 +136,9 @@ def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> A
     return check_numerics(x, message)
 
 
+# -- shapes: they are known while a function is traced, so these checks cost nothing in compiled code
+
+
 def _rank(x: TensorLike) -> int:
     return x.native.ndim if isinstance(x, Value) else native(x).ndim
 
@@ -188,6 +194,9 @@ def assert_shapes(
             expected = known.setdefault(size, length) if isinstance(size, str) else size
             if expected is not None and length != expected:
                 raise ValueError(f"{message or ''} tensor of shape {found} must have shape {wanted}, where {known}")
+
+
+# -- dtypes
 
 
 @exported("debugging.assert_type")

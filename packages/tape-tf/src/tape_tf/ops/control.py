@@ -32,6 +32,9 @@ Branch: TypeAlias = Callable[[], Any]
 """A branch of a condition: a function without arguments."""
 
 
+# -- branches
+
+
 def _native_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of tape_core's values that calls `function` with the façade's."""
     return lambda *args: unwrap(_as_results(function(*wrap(args))))
@@ -102,6 +105,9 @@ def switch_case(
     if isinstance(branch_index, Value) and is_traced(branch_index.native):
         return _nested_cond([(branch_index == k, fn) for k, fn in table.items()], fallback)
     return _as_results(table.get(static(branch_index), fallback)())
+
+
+# -- loops
 
 
 @exported("while_loop")
@@ -281,6 +287,9 @@ def scan(
     """Return the accumulated values of :func:`foldl` after each row, stacked."""
     _, totals = _fold(fn, elems, initializer, reverse)
     return _stack_results(totals) if isinstance(totals, list) else totals
+
+
+# -- Python functions
 
 
 @exported("py_function")

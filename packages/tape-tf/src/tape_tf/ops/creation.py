@@ -54,6 +54,9 @@ def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
     return tc.ones_like(input, dtype=dtype)
 
 
+# -- matrices, ranges, masks
+
+
 @exported("eye linalg.eye")
 def eye(
     num_rows: IntLike,

@@ -14,6 +14,8 @@ from tape_tf.names import export, exported
 from tape_tf.tensor import IndexedSlices, Tensor
 from tape_tf.typing import DTypeLike, TensorLike
 
+# -- functions that are one of tape_core's, as tables
+
 _UNARY = {
     "math.acos acos": tc.acos,
     "math.acosh acosh": tc.acosh,
@@ -95,6 +97,9 @@ for _names, (_pair, _kernel) in _BINARY.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _pair, _kernel)
 
 
+# -- division
+
+
 def _as_floats(x: tc.Tensor) -> tc.Tensor:
     """Convert integers as TensorFlow's true division does: 8 or 16 bits to float32, more bits and bool to float64."""
     if x.dtype.inexact:
@@ -121,6 +126,9 @@ def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
     # The inner where keeps the division finite in the branch not taken: 0 times its infinite derivative would be NaN.
     zero = y == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
+
+
+# -- products and logarithms that are 0 where a factor is
 
 
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
@@ -168,6 +176,9 @@ def rsqrt(x: tc.Tensor) -> Any:
     return tc.reciprocal(tc.sqrt(x))
 
 
+# -- complex numbers
+
+
 @op("math.real", "input")
 def real(input: tc.Tensor) -> Any:
     """Return the real part."""
@@ -207,6 +218,9 @@ def _is_complex(x: tc.Tensor) -> bool:
     return x.dtype.kind == "complex floating"
 
 
+# -- other dtypes, copies, limits
+
+
 @exported("cast dtypes.cast")
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     """Convert `x` to another dtype; floats are rounded towards zero. A tensor that has it is returned itself."""
@@ -238,6 +252,7 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) 
 @op("identity", "input")
 def identity(input: tc.Tensor) -> Any:
     """Return a new tensor with the same values."""
+    # `positive` has a gradient, and no kernel for bools.
     if input.dtype.inexact:
         return tc.positive(input)
     return tc.asarray(input, copy=True)
@@ -262,6 +277,9 @@ def clip_by_value(
     if isinstance(t, IndexedSlices):
         return IndexedSlices(_clip_by_value(t.values, clip_value_min, clip_value_max), t.indices, t.dense_shape)
     return _clip_by_value(t, clip_value_min, clip_value_max)
+
+
+# -- sums and polynomials
 
 
 @op("math.add_n add_n", "*inputs", kernel="AddN")

@@ -15,6 +15,8 @@ from tape_tf.names import exported
 from tape_tf.tensor import Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, IndexLike, IntLike, TensorLike
 
+# -- slices
+
 
 def getitem(x: Value, key: IndexLike) -> Tensor:
     """Return `x[key]`, for integers, scalar integer tensors, slices, `...` and `tf.newaxis`, or a boolean mask."""
@@ -78,6 +80,9 @@ def strided_slice(
     """Return the part from `begin` to `end`, with the given strides."""
     steps = strides or (1,) * len(begin)
     return input_[tuple(slice(*part) for part in zip(begin, end, steps, strict=True))]
+
+
+# -- gathers
 
 
 def _check_in_range(indices: tc.Tensor, length: int, label: str = "indices") -> None:
@@ -175,6 +180,9 @@ def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> Any
     return params[key] if key else tc.broadcast_to(params, (*indices.shape[:-1], *params.shape))
 
 
+# -- conditions and masks
+
+
 @exported("where")
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
@@ -209,6 +217,9 @@ def boolean_mask(
     return wrap(values[(slice(None),) * start + (chosen,)])
 
 
+# -- orders and searches
+
+
 @op("reverse_sequence", "input; seq_lengths")
 def reverse_sequence(
     input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
@@ -228,6 +239,7 @@ def reverse_sequence(
 @op("unravel_index", "indices", static_args="dims")
 def unravel_index(indices: tc.Tensor, dims: tuple[int, ...]) -> Any:
     """Convert flat indices into a tensor of shape `dims` to coordinates, of shape (len(dims), ...)."""
+    # The digits of a number whose bases are the lengths, from the last dimension on.
     found, rest = [], indices
     for length in reversed(dims):
         found.append(rest % length)

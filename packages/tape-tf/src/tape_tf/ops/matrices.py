@@ -13,6 +13,8 @@ from tape_tf.functions import op, unary
 from tape_tf.names import exported
 from tape_tf.tensor import wrap_tensor
 
+# -- products
+
 
 @op("linalg.matmul matmul", "a b", kernel="MatMul")
 def matmul(
@@ -81,6 +83,9 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
 def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
     """Return the cross products of vectors of length 3."""
     return tc.linalg.cross(a, b)
+
+
+# -- functions of square matrices, and systems of equations
 
 
 @op("linalg.trace", "x")
@@ -159,8 +164,12 @@ def slogdet(input: tc.Tensor) -> Any:
 @op("linalg.logdet", "matrix", floating=True)
 def logdet(matrix: tc.Tensor) -> Any:
     """Return the logarithms of the determinants of positive definite matrices."""
+    # det(L Lᴴ) is the square of the product of L's diagonal; adding logarithms cannot overflow.
     factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
     return 2.0 * tc.sum(tc.log(tc.real(factor) if factor.dtype.kind == "complex floating" else factor), axis=-1)
+
+
+# -- decompositions
 
 
 @op("linalg.eigh", "tensor", floating=True)
@@ -237,6 +246,9 @@ def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bo
     )
     factors = (lower_upper, tc.astype(perm, tc.int64))
     return tc.linalg.lu_solve(factors, identity)  # type: ignore[call-arg] # mypy sees the op beneath
+
+
+# -- rank and diagonals
 
 
 @op("linalg.matrix_rank", "a", floating=True)

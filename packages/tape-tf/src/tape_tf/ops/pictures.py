@@ -44,6 +44,9 @@ def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> Any:
     return image + native(delta, dtypes.of(image.dtype), like=image)
 
 
+# -- orientation
+
+
 @op("image.flip_left_right", "image")
 def flip_left_right(image: tc.Tensor) -> Any:
     """Mirror images left to right."""
@@ -68,6 +71,9 @@ def rot90(image: tc.Tensor, k: int = 1) -> Any:
     for _ in range(k % 4):
         image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
     return image
+
+
+# -- differences, statistics, colours
 
 
 @op("image.total_variation", "images")
@@ -135,6 +141,9 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
         return wrap(found / int(source.max) if source.is_integer else found)
     scaled = x * (int(target.max) + 0.5)  # the cast cuts off: without the half, only 1.0 would become the maximum
     return saturate_cast(wrap(scaled), target) if saturate else wrap(tc.astype(scaled, target.native))
+
+
+# -- crops
 
 
 @op("image.crop_to_bounding_box", "image")

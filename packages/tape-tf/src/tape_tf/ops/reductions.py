@@ -94,6 +94,9 @@ for _short, _reduction in _REDUCTIONS.items():
     _publish(_short, _reduction)
 
 
+# -- positions and counts
+
+
 @op("math.argmax argmax", "input", static_args="axis", kernel="ArgMax")
 def argmax(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
     """Return the indices of the largest elements along `axis`, by default 0."""
@@ -120,10 +123,14 @@ def zero_fraction(value: tc.Tensor) -> Any:
     return tc.mean(tc.astype(value == 0, tc.float32))
 
 
+# -- running reductions
+
+
 def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> None:
     @op(names, "x", static_args="axis")
     def cumulative(x: tc.Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
         axis = axis % x.ndim if x.ndim else 0
+        # From the end: reverse the input and the result. Exclusive: shift by one, and begin with the neutral element.
         if reverse:
             x = tc.flip(x, axis=axis)
         found = function(x, axis)
@@ -140,6 +147,9 @@ def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> Non
 _cumulative("math.cumsum cumsum", lambda x, axis: tc.cumulative_sum(x, axis=axis, dtype=x.dtype), 0)
 _cumulative("math.cumprod", lambda x, axis: tc.cumulative_prod(x, axis=axis, dtype=x.dtype), 1)
 _cumulative("math.cumulative_logsumexp", lambda x, axis: tc.logcumsumexp(x, axis=axis), float("-inf"))
+
+
+# -- norms, and clipping by them
 
 
 @op("norm linalg.norm", "tensor", static_args="axis")
@@ -230,6 +240,9 @@ def l2_normalize(x: tc.Tensor, axis: Axes = None, epsilon: float = 1e-12) -> Any
     """Return `x / max(norm, √epsilon)`, for the Euclidean norm along `axis`."""
     total = tc.sum(tc.square(tc.abs(x)), axis=_axes(axis), keepdims=True)
     return x * tc.astype(tc.reciprocal(tc.sqrt(tc.maximum(total, tc.full_like(total, epsilon)))), x.dtype)
+
+
+# -- largest elements
 
 
 class TopKV2(NamedTuple):

@@ -14,6 +14,8 @@ from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
+# -- segments
+
 _SEGMENTS: dict[str, Callable[..., Any]] = {
     "sum": tc.segment_sum,
     "mean": tc.segment_mean,
@@ -83,6 +85,9 @@ def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segment
     counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
     root = tc.sqrt(tc.astype(tc.maximum(counts, tc.ones_like(counts)), data.dtype))
     return total / tc.reshape(root, (num_segments,) + (1,) * (total.ndim - 1))
+
+
+# -- counts
 
 
 @exported("math.bincount", differs="of tensors, without binary_output and axis")

@@ -16,6 +16,8 @@ from tape_tf.shapes import as_shape
 from tape_tf.tensor import Value
 from tape_tf.typing import Axis, DTypeLike, IntLike, ShapeLike, TensorLike
 
+# -- the shape itself
+
 
 @exported("shape")
 def shape(input: TensorLike, out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
@@ -46,6 +48,9 @@ def _shape_of(input: TensorLike) -> tuple[int, ...]:
 def shape_n(input: Sequence[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """Return the shapes of several tensors."""
     return [shape(x, out_type) for x in input]
+
+
+# -- the same elements in another shape or order
 
 
 @op("reshape", "tensor", static_args="shape")
@@ -90,6 +95,9 @@ def adjoint(matrix: tc.Tensor) -> Any:
     """Transpose and conjugate each matrix."""
     found = tc.matrix_transpose(matrix)
     return tc.conj(found) if matrix.dtype.kind == "complex floating" else found
+
+
+# -- joining, splitting, repeating
 
 
 @op("concat", "*values", static_args="axis", kernel="ConcatV2")
@@ -170,6 +178,9 @@ def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
     return as_shape(tc.broadcast_shapes(tuple(as_shape(shape_x)), tuple(as_shape(shape_y))))
 
 
+# -- reversing, padding, grids
+
+
 @op("reverse", "tensor", static_args="axis")
 def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> Any:
     """Reverse the order along `axis`."""
@@ -227,6 +238,9 @@ def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
             None, None, f"Shape of tensor {list(x.shape)} is not compatible with expected shape {as_shape(shape)}."
         )
     return x
+
+
+# -- blocks of pixels, sorting, diagonals
 
 
 @op("nn.space_to_depth", "input")

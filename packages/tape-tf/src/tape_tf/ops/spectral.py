@@ -14,6 +14,8 @@ from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
+# -- Fourier transforms
+
 
 def _publish_complex(short: str, function: Callable[..., Any]) -> None:
     for suffix, n in (("", 1), ("2d", 2), ("3d", 3)):
@@ -63,6 +65,9 @@ def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
 def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
     """Undo :func:`fftshift`."""
     return tc.fft.ifftshift(x, axes=axes)
+
+
+# -- frames, windows, the short-time transform
 
 
 @exported("signal.frame")
@@ -142,6 +147,9 @@ def stft(
     if window_fn is not None:
         frames = frames * native(window_fn(length, dtype=dtypes.of(frames.dtype)))
     return wrap(tc.fft.rfft(frames, n=size))
+
+
+# -- cosine transforms
 
 
 @op("signal.dct", "input", static_args="n")
