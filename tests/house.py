@@ -1,4 +1,4 @@
-"""The figures of the house: `python tests/house.py` prints lines, cycles, private imports, the share of `Any`, comments."""
+"""Figures of the house: `python tests/house.py` prints lines, cycles, private imports, the share of `Any`, comments."""
 
 from __future__ import annotations
 
@@ -27,11 +27,24 @@ FLOORS = (
 )
 """The rooms of tape-core from the ground up: a module imports from its own floor and from those below."""
 
-PACKAGES = "tape_core tape_compile tape_numpy tape_torch tape_nn tape_tf tape_conformance".split()
+PACKAGES = ["tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "tape_conformance"]
 """A package imports only those before it in this order, and of these only what they declare."""
 
 DECLARED = {
-    "tape_core": "backends extend fft linalg random special staging stats support testing tracing typing".split(),
+    "tape_core": [
+        "backends",
+        "extend",
+        "fft",
+        "linalg",
+        "random",
+        "special",
+        "staging",
+        "stats",
+        "support",
+        "testing",
+        "tracing",
+        "typing",
+    ],
     "tape_compile": ["extend"],
     "tape_nn": ["extend"],
 }
