@@ -1,37 +1,29 @@
-"""Compiled functions: what a Python function computes, noted once, and run again without Tensors, tapes and rules.
+"""The compiler of Tape: a function is traced once, simplified, and runs as generated Python source from then on.
 
-`function.py` is what users call. Its first call with arguments of new shapes runs the Python function on real values,
-with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
-with Tensors of the tracing backend (`tracer/traced_array.py`). What is called underneath, kernels and operators on raw
-arrays, goes through `Trace.call` or, where nothing has to be looked up, `Trace.gave` (`tracer/trace.py`), and becomes
-a `Program` (`program.py`); `tracer/contexts.py` has the contexts for that. Later calls run its code
-(`codegen/executable.py`):
+A tour, in the order in which a call of a compiled function goes through it:
 
-- Values are numbers, each assigned once. In `args` and `kwargs`, also inside tuples and lists, `Ref(number)` stands for
-  a value; all else is itself: Python scalars, axes, shapes, slices, dtypes.
-- `Instruction.out` is a number, or nested tuples of numbers and None, as `fn` returns them.
-- `Program.inputs` are the arrays of the arguments, then those of Variables; `Program.constants` the arrays that do not
-  change; `Program.outputs` the arrays of the result, then the new ones of Variables that are assigned.
-- `Program.specs` has what each value was while tracing: the class of its array, shape and dtype.
-- In-place updates are functional by then: `w -= step` is a subtraction with a result of its own.
-- An instruction with `effect` is called each time, in order, whatever becomes of its result: random numbers are drawn
-  so, and what has a state in Python runs as it is.
-- A value may be a Python number (`numbers.py`), such as a learning rate; with arrays it is weak. `Program.owned` are
-  inputs that nothing needs after the run: donated arguments, which may be overwritten at their last use
-  (`donation.py`), and old values of Variables, which may not.
+1. `function.py` is `tape_core.function`: it looks for a trace that fits the arguments (`cache_key.py`, `cache.py`) and,
+   where there is none, traces the function. `methods.py` is about decorated methods, `turns.py` about threads. 2.
+   `tracer/`: the function runs once on real values, in Tensors whose arrays are `TracedArray`s. Each kernel and
+   operator that is called underneath becomes an instruction of a `Trace`. `effects.py` has what must not be recorded
+   that way: random numbers, printing, metrics. 3. `program.py`: the trace becomes a `Program`, a straight line of calls
+   in which each value is assigned once. It prints as a jaxpr does (`printing.py`). In-place updates are functional in
+   it: `w -= step` is a subtraction with a result of its own, and the new values of Variables are further outputs. 4.
+   `passes/` simplify the program, one file each; `passes/registry.py` has their order, `rewrite.py` the driver of those
+   that are tables of rules, `thresholds.py` all sizes, and `library.py` what a backend's array library contributes. 5.
+   `codegen/source.py` writes the program as the source of one Python function, with repeated stretches as functions of
+   their own (`outlining.py`). `codegen/executable.py` is the result, `Compiled`: it takes arrays out of arguments and
+   Variables, runs the function, and makes Tensors of what it returns. Another compiler may run the program instead
+   (`compilers.py`). 6. `failures.py` raises errors of a run as the op would have raised them, with the user's line.
 
-`passes/` has a file for each transformation of a program, from `Program` to `Program`; `passes/__init__.py` their order
-and names. While tracing, what depends on constants alone is noted like all else, and its value is known: Python may
-decide by it, and the pass `constants` leaves the value in its place. `source.py` writes a program as Python source, and
-what comes again in it once (`outlining.py`). `state.py` is what the rest of Tape and tape-nn tell a trace: random
-numbers, what runs eagerly in the middle, modes. `signature.py` is what a trace is kept for. `export.py` and `linker.py`
-write files that stand alone.
+Beside that way:
 
-A branch or a loop (`tape_core.cond` and its like) is one instruction, whose `fn` is a `Flow` (`subprograms.py`): the
-functions that it is given are traced as programs of their own, with what they find around them as further inputs. Their
-derivatives are no matter of this package: `tape_core.transforms.loops` makes them of branches and loops.
+- `control_flow.py`: `tape_core.cond`, `while_loop` and `scan` inside a compiled function are one instruction each,
+  whose branches and steps are programs of their own. Their derivatives are made of branches and loops, in
+  `tape_core.transforms.loops`.
+- `under_tape/`: a call inside a tape's block is one record. The function is traced with a tape and its backward sweep,
+  and the program split into one for the call and one for the derivative.
+- `export/`: files that need the array library, and nothing of Tape.
 
-A call inside a tape's block is one record (`inside.py`): the function is traced with a tape and its backward sweep
-(`joint.py`), the program is taken apart into one for the call and one for the derivative (`partition.py`), and the
-record runs them (`joint_call.py`).
+docs/compiled.md is for users, docs/write-a-pass.md for those who want to change programs.
 """

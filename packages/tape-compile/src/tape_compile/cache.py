@@ -1,8 +1,8 @@
-"""The traces that a compiled function keeps: a bounded number, and none for objects that are gone."""
+"""The cache of a compiled function's traces: bounded, and without those for objects that are gone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import chain, count
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
@@ -10,32 +10,35 @@ from weakref import ref
 from tape_core import Variable
 
 from tape_compile.methods import kept
+from tape_compile.thresholds import MAX_FALLBACKS
 
 
-class _Used(Protocol):
+class _Aging(Protocol):
     age: int
     recent: bool
 
 
-T = TypeVar("T", bound=_Used)
+T = TypeVar("T", bound=_Aging)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 MAX_TRACES = 256  # traces of one function that are kept by default, since each holds code and constants
 
 
 class Traces(dict[Any, list[T]], Generic[T]):
-    """Traces by the kind of call, those of a kind newest first.
+    """Traces by cache key, those of a key newest first, of which at most `most` are kept.
 
-    Where there are more than `most`, the one goes that was not used for longest, nearly: each use marks a trace as
-    `recent`, and the oldest one without the mark goes. Lists are replaced, never changed: other threads look through
-    them.
+    A trace is dropped by the second-chance rule, which comes close to least recently used and costs a use nothing but
+    setting `recent`: the oldest trace without the mark goes, and those with it lose the mark and count as new. Lists
+    are replaced, never changed, since other threads iterate over them.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._ages = count()
 
-    def add(self, kind: Any, trace: T) -> None:
-        """Keep one more; the caller has the function's lock."""
+    def add(self, kind: Hashable, trace: T) -> None:
+        """Keep a trace; the caller holds the function's lock."""
         trace.age = next(self._ages)
         self[kind] = [trace, *self.get(kind, ())]
         while len(self.all) > self.most:
@@ -49,11 +52,11 @@ class Traces(dict[Any, list[T]], Generic[T]):
                 self.remove(kind, trace)
                 return
             trace.recent, trace.age = False, next(self._ages)
-        if known:  # else their objects are gone by now
+        if known:  # all were recent; or none is left, since the end of their objects has dropped them
             self.remove(*known[0])
 
-    def remove(self, kind: Any, trace: T) -> None:
-        """Keep it no longer."""
+    def remove(self, kind: Hashable, trace: T) -> None:
+        """Drop a trace."""
         rest = [one for one in self.get(kind, ()) if one is not trace]
         if rest:
             self[kind] = rest
@@ -62,25 +65,25 @@ class Traces(dict[Any, list[T]], Generic[T]):
 
     @property
     def all(self) -> list[T]:
-        """Each trace."""
+        """All traces."""
         return list(chain.from_iterable(list(self.values())))
 
 
-def remember(known: dict[Any, Any], key: Any, value: Any, most: int = 1000) -> None:
-    """Put a value into a dict, and take the oldest out where there are many."""
+def remember(known: dict[K, V], key: K, value: V, most: int = MAX_FALLBACKS) -> None:
+    """Put a value into a dict, and drop the oldest where there are more than `most`."""
     known[key] = value
     while len(known) > most:
         known.pop(next(iter(known)), None)
 
 
-def known_weakly(value: Any) -> bool:
-    """Whether a static argument is known by which object it is, so that nothing need keep it alive."""
-    kind: Any = type(value)
+def compares_by_identity(value: object) -> bool:
+    """Whether a static argument is equal to nothing but itself: then a weak reference to it does in a key."""
+    kind = type(value)
     return isinstance(value, Variable) or bool(
         kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and kind.__weakrefoffset__ != 0
     )
 
 
-def when_gone(values: Iterable[Any], forget: Callable[[], Any]) -> list[Any]:
-    """References to those of the values that are known weakly; while one is kept, its value's end calls `forget`."""
-    return [ref(value, lambda _: forget()) for value in map(kept, values) if known_weakly(value)]
+def on_end(values: Iterable[object], forget: Callable[[], object]) -> list[ref[object]]:
+    """Weak references to values that compare by identity; while one is kept, the end of its value calls `forget`."""
+    return [ref(value, lambda _: forget()) for value in map(kept, values) if compares_by_identity(value)]

@@ -1,39 +1,48 @@
-"""What a trace is kept for: the structure of the arguments, and what each leaf is."""
+"""The cache key of a call: the structure of its arguments, and of each leaf the dtype and shape, or the value.
+
+Two calls with equal keys run one trace; so a key has all on which the instructions of a trace may depend besides the
+values in arrays and Variables.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from numbers import Number
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
 from tape_core.support import SCALARS, dtypes, pytree, wrap
 
-from tape_compile.cache import known_weakly
+from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, kept
 
-_KNOWN = frozenset({str, type(None), *SCALARS})
-_EXACT = frozenset({bool, int, str, type(None)})  # equal ones are the same
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = Mapping[str, Any]
+Static: TypeAlias = Sequence[tuple[str, Any, Hashable]]
+"""Static arguments: name, value, key."""
+
+_NO_ARRAYS = frozenset({str, type(None), *SCALARS})  # classes of leaves of which no backend need be asked
+_EXACT = frozenset({bool, int, str, type(None)})  # classes whose equal values cannot be told apart; of floats they can
 STATIC, TENSOR, SLICES = 0, 1, 2
 
 
 class Signature:
-    """The arguments of a call, taken apart.
+    """The arguments of a call as leaves, and the cache key.
 
     Attributes:
-        key: what calls have in common that one trace is for.
-        leaves, structure: the arguments; raw arrays as Tensors.
-        kinds: of each leaf, whether it is static, a Tensor or slices.
+        key: equal for calls that one trace serves.
+        leaves, structure: the arguments as a pytree; raw arrays as Tensors.
+        kinds: of each leaf `STATIC`, `TENSOR` or `SLICES`.
     """
 
     __slots__ = ("key", "kinds", "leaves", "structure")
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Sequence[Any], name: str) -> None:
+    def __init__(self, args: Args, kwargs: Kwargs, static: Sequence[Hashable], name: str) -> None:
         self.leaves: list[Any]
         self.structure: Any
         if args or kwargs:
@@ -57,7 +66,7 @@ class Signature:
                     parts += [part.backend, part._array.shape, part._array.dtype, part._array.device]
                 parts.append(leaf.dense_shape)
                 continue
-            if kind not in _KNOWN and not isinstance(leaf, Variable):
+            if kind not in _NO_ARRAYS and not isinstance(leaf, Variable):
                 backend = backend_of_type(kind)
                 if backend is not None:
                     array = backend.asarray(leaf)
@@ -70,7 +79,7 @@ class Signature:
         self.key = tuple(parts)
 
     def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments with other leaves."""
+        """The arguments with other leaves: positional ones, keyword ones."""
         return arguments_of(self.structure, leaves, with_kwargs)
 
     def _path(self, k: int, with_kwargs: bool) -> str:
@@ -78,14 +87,18 @@ class Signature:
         return path[path.index("]") + 1 :] if with_kwargs else path
 
 
-def arguments_of(structure: Any, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments of a structure."""
+def arguments_of(
+    structure: pytree.Structure, leaves: list[Any], with_kwargs: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments made of leaves."""
     tree = pytree.unflatten(structure, leaves)
     return tree if with_kwargs else (tuple(tree), {})
 
 
-def called(python: Callable[..., Any], signature: inspect.Signature | None, args: Any, kwargs: Any, static: Any) -> Any:
-    """Call a function that has this signature, where it has static arguments, which are given apart."""
+def call_with_static(
+    python: Callable[..., Any], signature: inspect.Signature | None, args: Args, kwargs: Kwargs, static: Static
+) -> Any:
+    """Call a function, with the static arguments back in their places; without a signature it has none."""
     if signature is None:
         return python(*args, **kwargs)
     arguments = {**kwargs, **{name: value for name, value, _ in static}}
@@ -96,22 +109,22 @@ def called(python: Callable[..., Any], signature: inspect.Signature | None, args
 
 
 def environment() -> tuple[Any, ...]:
-    """What a function depends on besides its arguments: where new arrays are made, and of which dtype."""
+    """The part of a key for what a function depends on besides its arguments: where new arrays are, and their dtype."""
     chosen = selection.select()
     return chosen.backend, chosen.device, dtypes.get_default_dtype()
 
 
-def tells_order(python: Callable[..., Any]) -> bool:
-    """Whether a function can tell in which order it is given keyword arguments: by `**kwargs`, or nobody knows."""
+def sees_order(python: Callable[..., Any]) -> bool:
+    """Whether a function may see the order of keyword arguments: it has `**kwargs`, or no code to look at."""
     code = getattr(getattr(python, "__func__", python), "__code__", None)
     return code is None or bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
 
-def static_key(value: Any, where: Callable[[], str]) -> Any:
-    """What makes a value that is no array the same as that of another call.
+def static_key(value: Any, where: Callable[[], str]) -> Hashable:
+    """The part of a key for a value that is no array: equal for values that a function cannot tell apart.
 
     Raises:
-        TypeError: it cannot be told.
+        TypeError: it is not hashable.
     """
     kind = type(value)
     if kind in _EXACT:
@@ -129,7 +142,7 @@ def static_key(value: Any, where: Callable[[], str]) -> Any:
             f"{where()} is a {kind.__name__}, which is neither an array nor hashable, so it cannot be told whether it "
             f"is the same as in another call; give it as a Tensor, or as a tuple or frozen dataclass"
         ) from None
-    # Two that are equal may have parts that are equal and not the same: 2 and 2.0, 0.0 and -0.0.
+    # Two that are equal may have parts that are equal and can be told apart: 2 and 2.0, 0.0 and -0.0.
     if isinstance(value, frozenset):
         return kind, frozenset([static_key(part, where) for part in value])
     parts: list[Any] = []
@@ -139,12 +152,12 @@ def static_key(value: Any, where: Callable[[], str]) -> Any:
         parts = [getattr(value, field.name, None) for field in fields(value) if field.compare]
     elif hasattr(kind, "__attrs_attrs__"):
         parts = [getattr(value, field.name, None) for field in kind.__attrs_attrs__ if field.eq]
-    known = ref(value) if known_weakly(value) else value
+    known = ref(value) if compares_by_identity(value) else value
     return (kind, known, *[_part_key(part, where) for part in parts]) if parts else (kind, known)
 
 
-def _part_key(part: Any, where: Callable[[], str]) -> Any:
-    """The key of a part of a value that is hashable; the class of a part that is not, which the whole answers for."""
+def _part_key(part: object, where: Callable[[], str]) -> object:
+    """The key of a part of a hashable value; of a part that has no hash its class, as the whole has compared it."""
     try:
         return static_key(part, where)
     except TypeError:

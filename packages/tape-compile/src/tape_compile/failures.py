@@ -1,28 +1,28 @@
-"""Errors of compiled functions in the user's terms: the op, what it was given, and the line that it stands in.
+"""Errors of compiled functions in the user's terms: the op, its arguments, and the user's line.
 
-Nothing is kept for it. When a call has failed, the source is made again with the places of instructions in the columns,
-so that the code's table of positions says which of them it was.
+A run records nothing for that. When a call has failed, the source is written again with the index of each instruction
+as its column, so that the table of positions in the compiled code says which instruction it was.
 """
 
 from __future__ import annotations
 
 from types import CodeType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from tape_compile.program import Instruction, Program, Ref
+from tape_compile.program import Argument, Instruction, Program, Ref
 
 if TYPE_CHECKING:
     from tape_compile.codegen.source import Source
 
 SOURCE = "__source__"
-"""The name under which the globals of a compiled function have a weak reference to its source."""
+"""The name in the globals of a compiled function of a weak reference to its `Source`."""
 
 
 def fail(error: Exception) -> NoReturn:
-    """Raise an error from a compiled function as the op would have raised it, with the line of the user's."""
+    """Raise an error from a compiled function as the op would have raised it, with a note of the user's line."""
     raised = error
     try:
-        if (found := _found(error.__traceback__)) is not None:
+        if (found := _failed(error.__traceback__)) is not None:
             program, instruction = found
             raised = _as_of_op(error, program, instruction) or error
             if instruction.place is not None:
@@ -33,10 +33,10 @@ def fail(error: Exception) -> NoReturn:
             raise error
         raise raised.with_traceback(error.__traceback__) from error
     finally:
-        del error, raised  # their tracebacks have this frame
+        del error, raised  # their tracebacks refer to this frame: a cycle that would keep the arrays in it alive
 
 
-def _found(traceback: TracebackType | None) -> tuple[Program, Instruction] | None:
+def _failed(traceback: TracebackType | None) -> tuple[Program, Instruction] | None:
     """The innermost instruction that failed, and its program."""
     found = None
     while traceback is not None:
@@ -48,21 +48,22 @@ def _found(traceback: TracebackType | None) -> tuple[Program, Instruction] | Non
 
 
 def _instruction(source: Source, code: CodeType, offset: int) -> tuple[Program, Instruction] | None:
+    """The instruction at an offset in the code of a source, and its program."""
     program = source.program_of(code.co_name)
     if program is None:
         return None
     whole = compile(source.tree(is_marked=True), code.co_filename, "exec")
     marked = next((c for c in whole.co_consts if isinstance(c, CodeType) and c.co_name == code.co_name), None)
-    if marked is None or marked.co_code != code.co_code:
+    if marked is None or marked.co_code != code.co_code:  # another version of the code, as under a debugger
         return None
-    _, _, at, _ = list(marked.co_positions())[offset // 2]
+    _, _, at, _ = list(marked.co_positions())[offset // 2]  # an instruction of Python's has 2 bytes
     if at is None or not 0 <= at < len(program.instructions):
         return None
     return program, program.instructions[at]
 
 
 def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> Exception | None:
-    """The error that the op raises where it is called as it is; None where it is no error of an op's kernel."""
+    """The error that the op raises in an eager call; None where none of its kernels has failed."""
     from tape_core.extend import registry
 
     known = None if program.backend is None or instruction.effect else program.backend.user_error(error)
@@ -78,19 +79,19 @@ def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> E
     return kind(f"{name}({', '.join(given)}): {text}")
 
 
-def _described(value: Any, program: Program) -> str:
+def _described(value: Argument, program: Program) -> str:
     from tape_core.tracing import describe  # which knows of compiled functions
 
     if type(value) is Ref:
         spec = program.specs[value.id]
         return f"{str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}" if spec.dtype is not None else "a number"
-    if type(value) in (tuple, list):
+    if type(value) is tuple or type(value) is list:
         return describe(type(value)([_Described(_described(part, program)) for part in value]))
     return describe(value)
 
 
 class _Described(str):
-    """What is shown as it is."""
+    """A text whose representation has no quotes."""
 
     __slots__ = ()
 

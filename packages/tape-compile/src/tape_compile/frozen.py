@@ -1,21 +1,24 @@
-"""Arrays from around compiled functions: each is copied once, so that what is written to it later changes no trace."""
+"""Copies of arrays from around compiled functions, which are constants: writing to the original changes no trace."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
 from tape_core.backends import backend_of_type
 
-# By the id of the original: both are there as long as somebody else has them.
+from tape_compile.program import Raw
+
+# By the id of an original weak references to it and to its copy, which traces keep alive.
 _copies: dict[int, tuple[Any, Any]] = {}
-_own: dict[int, Any] = {}  # the copies, by their ids: nobody else writes to them
+_own: dict[int, Any] = {}  # by id weak references to the copies: nobody writes to them, so they need no copy again
 
 
-def frozen(array: Any) -> Any:
-    """What an array from around holds now: a copy, which all traces that use it share while it stays as it is.
+def frozen(array: Raw) -> Raw:
+    """A copy of an array with its values of now, which all traces share while the original does not change.
 
-    Immutable arrays are given back.
+    Immutable arrays are returned themselves.
     """
     key = id(array)
     kept = _own.get(key)
@@ -40,8 +43,10 @@ def frozen(array: Any) -> Any:
     return copy
 
 
-def _forget(table: dict[int, Any], key: int) -> Any:
-    def forget(gone: Any) -> None:
+def _forget(table: dict[int, Any], key: int) -> Callable[[ref[Any]], None]:
+    """A callback of a weak reference: drop its entry, unless another array has got the id meanwhile."""
+
+    def forget(gone: ref[Any]) -> None:
         found = table.get(key)
         if found is gone or (type(found) is tuple and found[0] is gone):
             table.pop(key, None)
@@ -49,6 +54,6 @@ def _forget(table: dict[int, Any], key: int) -> Any:
     return forget
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: Raw, b: Raw) -> bool:
     strides = getattr(a, "strides", None)
     return bool(a.shape == b.shape and a.dtype == b.dtype and strides == getattr(b, "strides", None))

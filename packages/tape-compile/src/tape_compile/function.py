@@ -17,7 +17,7 @@ from tape_core.tracing import is_at_work
 from tape_core.typing import Fallback, Retrace
 
 from tape_compile.cache import MAX_TRACES, Traces, remember
-from tape_compile.cache_key import SLICES, TENSOR, Signature, called, static_key, tells_order
+from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_order, static_key
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -85,7 +85,7 @@ class Function:
             self._settings["passes"] = self._options  # each instance's method warns of an old name no more
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
-        self._tells_order = tells_order(python)
+        self._sees_order = sees_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
             for name in names:
                 if self._signature is not None and name not in self._signature.parameters:
@@ -169,7 +169,7 @@ class Function:
     def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
         """The signature of a call, its static arguments, and whether there are others by keyword."""
         if self._signature is None:
-            if len(kwargs) > 1 and not self._tells_order:
+            if len(kwargs) > 1 and not self._sees_order:
                 kwargs = dict(sorted(kwargs.items()))
             return Signature(args, kwargs, (), self._name), (), bool(kwargs)
         static, others = self._apart(args, kwargs)
@@ -288,7 +288,7 @@ class Function:
         return [k for k in places if signature.kinds[k] == TENSOR]
 
     def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
-        return called(self.python, self._signature, args, kwargs, static)
+        return call_with_static(self.python, self._signature, args, kwargs, static)
 
     def _check_number(self, known: int) -> None:
         if known and self._retrace == "error":

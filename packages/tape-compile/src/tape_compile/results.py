@@ -1,4 +1,4 @@
-"""What a function that is traced does with Tensors that nothing else can take: errors in the user's terms."""
+"""The results of a function that is traced: errors where they cannot be returned, copies of constants."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def in_users_terms(trace: Trace) -> Iterator[None]:
-    """A context in which an array library that is given a traced array raises a TracingError.
+    """A context in which the TypeError of an array library that gets a traced array becomes a TracingError.
 
     Raises:
-        TracingError: naming what to do.
+        TracingError: with advice.
     """
     try:
         yield
@@ -37,14 +37,14 @@ def in_users_terms(trace: Trace) -> Iterator[None]:
         ) from error
 
 
-def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], given: Any) -> None:
-    """Refuse a change of a list or dict among the arguments: what the function was given is a copy of the caller's.
+def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], given: object) -> None:
+    """Refuse changes of lists and dicts among the arguments, for the function has copies of the caller's.
 
     Raises:
-        TracingError: they are not what they were.
+        TracingError: their structure or leaves have changed.
     """
     now, now_structure = pytree.flatten(given)
-    # Of lists of Tensors alone there is a shorter structure.
+    # `flatten` gives a list of Tensors alone a shorter structure, so leaves are compared first, by identity.
     if len(now) != len(leaves) or any([a is not b for a, b in zip(now, leaves, strict=True)]):
         same = False
     else:
@@ -56,8 +56,8 @@ def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], 
         )
 
 
-def check_result(name: str, result: Any) -> None:
-    """Refuse what a function returns, if Tensors are in it where they are not found.
+def check_result(name: str, result: object) -> None:
+    """Refuse a result with Tensors, or arrays of such, in places that are not found in later calls.
 
     Raises:
         TracingError: it returns the array of a Tensor, or an iterator.
@@ -85,29 +85,29 @@ def check_result(name: str, result: Any) -> None:
 
 
 class RawArray(NamedTuple):
-    """A raw array among the results, which was computed, or found, while the function was traced."""
+    """A raw array among the results: a constant of the trace, of which each call returns a copy."""
 
     array: Any
     backend: Backend
 
 
-def noted(leaf: Any) -> Any:
-    """What a trace keeps of a result that is no Tensor."""
+def static_result(leaf: object) -> object:
+    """A leaf of the result that is no Tensor, as a trace keeps it."""
     backend = backend_of_type(type(leaf))
     if backend is None or (array := frozen(leaf)) is leaf:
         return leaf
     return RawArray(array, backend)
 
 
-def given_back(leaf: Any) -> Any:
-    """What a call returns of a result that is no Tensor: arrays that are the caller's own, to write to."""
-    return leaf.backend.frozen(leaf.array) if type(leaf) is RawArray else leaf
+def returned(leaf: object) -> object:
+    """A leaf that a trace has kept, as a call returns it: arrays are the caller's own, to write to."""
+    return leaf.backend.frozen(leaf.array) if isinstance(leaf, RawArray) else leaf
 
 
-def _attributes(leaf: Any) -> list[Any]:
-    """What an object that is no pytree has in its attributes, one level of lists and dictionaries in them looked into.
+def _attributes(leaf: object) -> list[object]:
+    """The attributes of an object that is no pytree, and the parts of lists and dictionaries among them.
 
-    Not what Tape's own objects have, as tapes and modules do, nor functions and classes.
+    Tape's own objects, such as tapes and modules, functions and classes have none here: they may refer to Tensors.
     """
     kind = type(leaf)
     if kind in SCALARS or kind.__module__.startswith("tape_") or callable(leaf):
@@ -117,11 +117,11 @@ def _attributes(leaf: Any) -> list[Any]:
     return [part for value in found for part in _parts(value)]
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[object]:
     if type(value) in (list, tuple):
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[return-value]
     return value.values() if type(value) is dict else (value,)
 
 
-def _is_traced(value: Any) -> bool:
+def _is_traced(value: object) -> bool:
     return type(value) is Tensor and type(value._array) in (TracedArray, BatchedArray)

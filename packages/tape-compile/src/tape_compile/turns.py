@@ -1,4 +1,4 @@
-"""Which thread traces a function that several call for the first time."""
+"""Turns: of several threads that call a function for the first time, one traces it, and the others wait for that."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from contextvars import ContextVar
 from tape_core.support import Lock, contextmanager
 
 TRACING: ContextVar[bool] = ContextVar("tape_core.tracing", default=False)
-"""Whether this context traces, what runs as it is amid a trace included."""
+"""Whether this context traces a function, also while host code runs in the middle of it."""
 
 
 @contextmanager
 def its_turn(lock: Lock) -> Iterator[bool]:
-    """A context that other threads wait for.
+    """A context that one thread is in at a time; it gives whether it is this thread's turn to trace.
 
-    Who traces a function already does not wait: the other thread may wait for that function. Then it is not its turn.
+    A thread that is tracing a function already does not wait, since the other one may wait for that function: it is not
+    its turn then.
     """
     if not TRACING.get():
         with lock.held():

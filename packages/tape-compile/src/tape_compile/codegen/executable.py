@@ -13,14 +13,14 @@ from tape_core.support import pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
-from tape_compile.cache import when_gone
+from tape_compile.cache import on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import give_away
 from tape_compile.failures import fail
 from tape_compile.program import Program
-from tape_compile.results import given_back, noted
+from tape_compile.results import returned, static_result
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
@@ -80,7 +80,7 @@ class Compiled:
                 self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
                 arrays += [leaf.values._array, leaf.indices._array]
             else:
-                self.outs.append((STATIC, noted(leaf)))
+                self.outs.append((STATIC, static_result(leaf)))
         self.name = name
         self.changed = list(changed)  # Tensors among the arguments that the function assigns to
         self.traced: Program = trace.program([*arrays, *changed.values()])
@@ -180,7 +180,7 @@ class Compiled:
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
-        self._gone = when_gone([value for value in values if type(value) is not Tensor], forget)
+        self._gone = on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
         """Whether what it depends on is still so."""
@@ -251,7 +251,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(given_back(out[1]))
+                made.append(returned(out[1]))
         return pytree.unflatten(self.structure, made)
 
 

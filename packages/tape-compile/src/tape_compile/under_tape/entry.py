@@ -18,8 +18,8 @@ from weakref import ref
 
 from tape_core import Tensor, random
 
-from tape_compile.cache import Traces, remember, when_gone
-from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, called
+from tape_compile.cache import Traces, on_end, remember
+from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, call_with_static
 from tape_compile.results import check_containers
 from tape_compile.turns import its_turn
 from tape_compile.under_tape.record import recorded_call
@@ -108,7 +108,7 @@ class InTapes:
 
         def python(leaves: list[Any]) -> Any:
             args, kwargs = arguments_of(structure, leaves, with_kwargs)
-            result = called(python_function, with_names, args, kwargs, static)
+            result = call_with_static(python_function, with_names, args, kwargs, static)
             if args or kwargs:
                 check_containers(name, structure, leaves, (args, kwargs) if with_kwargs else args)
             return result
@@ -129,7 +129,7 @@ class InTapes:
                 return None
             finally:
                 random.set_state(bits)
-            joint.gone = when_gone([leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind))
+            joint.gone = on_end([leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind))
             self.known.add(kind, joint)
             return joint
 

@@ -25,7 +25,7 @@ from tape_core.tracing import (
 
 from tape_compile.cache_key import STATIC, TENSOR
 from tape_compile.failures import fail
-from tape_compile.results import given_back
+from tape_compile.results import returned
 from tape_compile.under_tape.trace import FLOWING, INPUT, Joint, Pattern
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
-            made.append(given_back(what))
+            made.append(returned(what))
             continue
         slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == FLOWING else slots_of[number]
         # A value that is handed back is known as it is now, as `Variable.value` is.
