@@ -36,7 +36,7 @@ from tape_core.engine.op import Kernels, intercept_all, release_all
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN
 from tape_core.engine.tensor import SCALARS, Tensor
-from tape_core.typing import Raw, Record, Records
+from tape_core.typing import Cotangent, Namespace, Raw, Record, Records
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -88,7 +88,7 @@ class Journal:
     # -- what kernels say
 
     def on_call(
-        self, op: Op, backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, seconds: float
+        self, op: Op, backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any], out: Raw, seconds: float
     ) -> Call:
         """Note that an op has computed `out`."""
         now, n = self.now, len(op.inputs)
@@ -326,7 +326,7 @@ def _forget_other_threads() -> None:
 forget_in_children(_forget_other_threads)
 
 
-def check_unchanged(plan: Any, entry: Entry, rec: tuple[Any, ...]) -> None:
+def check_unchanged(plan: Any, entry: Entry, rec: Record) -> None:
     """Before a backward pass: the arrays that were given are as they were.
 
     Raises:
@@ -371,24 +371,26 @@ class NotedPlan:
         """As of the plan."""
         return NotedPlan(self.plan.recorded, self.entry, self.journal)
 
-    def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> NotedPlan:
+    def toward(self, rec: Record, wanted: bytearray) -> NotedPlan:
         """As of the plan."""
         return NotedPlan(self.plan.toward(rec, wanted), self.entry, self.journal)
 
-    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *rest: Any) -> None:
+    def backward(self, g: Cotangent, rec: Record, grads: list[Cotangent], *rest: Any) -> None:
         """As of the plan."""
         self._noted(self.plan.backward, g, rec, grads, rest)
 
-    def backward_reusing(self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, backend: Backend) -> None:
+    def backward_reusing(
+        self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace, backend: Backend
+    ) -> None:
         """The plan's `backward`: a cotangent that is looked at must not be overwritten."""
         self._noted(self.plan.backward, g, rec, grads, (xp,))
 
-    def backward_careful(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *rest: Any) -> None:
+    def backward_careful(self, g: Cotangent, rec: Record, grads: list[Cotangent], *rest: Any) -> None:
         """As of the plan."""
         self._noted(self.plan.backward_careful, g, rec, grads, rest)
 
     def _noted(
-        self, backward: Callable[..., Any], g: Any, rec: tuple[Any, ...], grads: list[Any], rest: tuple[Any, ...]
+        self, backward: Callable[..., Any], g: Cotangent, rec: Record, grads: list[Cotangent], rest: tuple[Any, ...]
     ) -> None:
         check_unchanged(self.plan, self.entry, rec)
         before = {i: grads[i] for i in self.entry.inputs} if self.journal.check_numerics else {}

@@ -20,6 +20,7 @@ from tape_core.engine.levels import Axis, BatchedArray, is_in_place, lifted, mis
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.modes.batching import Call, batch_rule
 from tape_core.staging import TracedValue
+from tape_core.typing import Array, DTypeLike, IndexKey, Namespace, Raw
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
@@ -44,7 +45,7 @@ class Batched(Backend):
     def __repr__(self) -> str:
         return f"<batches of {self.base!r}>"
 
-    def raw_dtype(self, dtype: Any) -> Any:
+    def raw_dtype(self, dtype: DTypeLike) -> Any:
         """As in the array library."""
         return self.base.raw_dtype(dtype)
 
@@ -52,7 +53,7 @@ class Batched(Backend):
         """As in the array library."""
         return self.base.dtype(raw)
 
-    def device(self, array: Any) -> str:
+    def device(self, array: Raw) -> str:
         """Where the examples are."""
         return self.base.device(array.value._array)
 
@@ -60,7 +61,7 @@ class Batched(Backend):
         """As in the array library."""
         return self.base.raw_device(device)
 
-    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+    def asarray(self, obj: Any, *, dtype: DTypeLike = None, device: str | None = None, copy: bool | None = None) -> Any:
         """One value for all examples."""
         if isinstance(obj, BatchedArray):
             return obj
@@ -71,16 +72,16 @@ class Batched(Backend):
         array = tensor._array
         return array.value if type(array) is BatchedArray else None
 
-    def numpy(self, array: Any) -> Any:
+    def numpy(self, array: Raw) -> Any:
         """Of a value that is the same for all examples; other values are not to be had inside vmap."""
         value = array._only("what a Tensor holds")
         return self.base.numpy(value._array)
 
-    def tell(self, array: Any) -> None:
+    def tell(self, array: Raw) -> None:
         """As below."""
         self.base.tell(array.value._array)
 
-    def format(self, array: Any) -> str:
+    def format(self, array: Raw) -> str:
         """All examples."""
         text = self.base.format(array.value._array)
         return text if array.axis is None else f"<{array.axis.size} examples>\n{text}\n"
@@ -89,11 +90,11 @@ class Batched(Backend):
         """As the op on all examples says it."""
         return
 
-    def nbytes(self, array: Any) -> int:
+    def nbytes(self, array: Raw) -> int:
         """Of all examples."""
         return self.base.nbytes(array.value._array)
 
-    def memory(self, array: Any) -> tuple[Any, int]:
+    def memory(self, array: Raw) -> tuple[Any, int]:
         """Of all examples."""
         return self.base.memory(array.value._array)
 
@@ -146,11 +147,11 @@ class Batched(Backend):
             return self._results(call(*map(_value, values)), None)
         return self._results(batch_rule(op)(call, *values), axis)
 
-    def _lifted_key(self, key: Any) -> Any:
+    def _lifted_key(self, key: IndexKey) -> Any:
         parts = [self.lift(part) if hasattr(part, "dtype") else part for part in _parts(key)]
         return tuple(parts) if isinstance(key, tuple) else parts[0]
 
-    def _results(self, out: Any, axis: Axis | None) -> Any:
+    def _results(self, out: Raw, axis: Axis | None) -> Any:
         if isinstance(out, tuple | list):
             return tuple([self._results(o, axis) for o in out])
         return BatchedArray(out, self, axis) if isinstance(out, Tensor) else out
@@ -175,7 +176,7 @@ class Batched(Backend):
         return self.shared(wrap(made, self.base)) if hasattr(made, "shape") and hasattr(made, "dtype") else made
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
+def _parts(key: IndexKey) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
@@ -196,7 +197,7 @@ class BatchedKernels(Kernels):
         return partial(backend.other, name, found) if callable(found) and not isinstance(found, type) else found
 
 
-def holds(condition: Any) -> bool:
+def holds(condition: Array) -> bool:
     """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
 
     That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
@@ -209,7 +210,7 @@ def holds(condition: Any) -> bool:
     return holds(ops.all(array.value))
 
 
-def is_known_to_hold(condition: Any) -> bool:
+def is_known_to_hold(condition: Array) -> bool:
     """Whether a condition holds, for a check that what follows makes again: of Tensors in compiled functions not."""
     inner = condition._array if isinstance(condition, Tensor) else condition
     while type(inner) is BatchedArray and inner.axis is None:
@@ -223,11 +224,11 @@ def is_known_to_hold(condition: Any) -> bool:
 holds.of_raw_arrays = is_known_to_hold.of_raw_arrays = bool  # type: ignore[attr-defined]
 
 
-def _is_unknown(array: Any) -> bool:
+def _is_unknown(array: Raw) -> bool:
     return isinstance(array, TracedValue) and not array.is_known
 
 
-def one_of(xp: Any, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
     """What `first` gives where a condition holds, inside vmap for all examples, else what `second` does.
 
     Of Tensors in a compiled function both are computed, and each call takes one of them: so it takes the one, and has

@@ -22,6 +22,7 @@ from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.base.lookup import ops
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
+from tape_core.typing import BatchInput
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
@@ -74,12 +75,12 @@ def way_of(op: Op) -> str:
 # -- what rules are made of
 
 
-def is_batched(x: Any) -> bool:
+def is_batched(x: BatchInput) -> bool:
     """Whether an input has the hidden axis."""
     return type(x) is BatchedArray and x.axis is not None
 
 
-def front(x: Any, ndim: int) -> Any:
+def front(x: BatchInput, ndim: int) -> Any:
     """An input as a Tensor: the hidden axis first, then as many dimensions as `ndim` says; broadcastable."""
     if type(x) is not BatchedArray:
         return x
@@ -88,14 +89,14 @@ def front(x: Any, ndim: int) -> Any:
     return ops.reshape(x.value, (x.axis.size, *[1] * (ndim - x.ndim), *x.shape))
 
 
-def aligned(x: Any, ndim: int) -> Any:
+def aligned(x: BatchInput, ndim: int) -> Any:
     """As `front`, with a 1 in front of what all examples share."""
     if type(x) is not BatchedArray or x.axis is not None:
         return front(x, ndim)
     return ops.reshape(x.value, ((1,) * (1 + ndim - x.ndim) + x.shape))
 
 
-def spread(x: Any, size: int) -> Tensor:
+def spread(x: BatchInput, size: int) -> Tensor:
     """An input as a Tensor with the hidden axis, also where it is the same for all examples."""
     if is_batched(x):
         return x.value  # type: ignore[no-any-return]
@@ -107,20 +108,20 @@ def size_of(xs: Sequence[Any]) -> int:
     return next(int(x.axis.size) for x in xs if is_batched(x))
 
 
-def normal_axis(axis: Any, ndim: int) -> int:
+def normal_axis(axis: object, ndim: int) -> int:
     """An axis of one example, non-negative.
 
     Raises:
         AxisError: there is no such axis.
         TypeError: it is no integer.
     """
-    place: int = index(axis)
+    place: int = index(axis)  # type: ignore[arg-type]  # it raises for others
     if not -ndim <= place < ndim:
         raise AxisError(f"axis {place} is out of bounds for an array of {ndim} dimensions")
     return place % ndim
 
 
-def from_end(axis: Any, ndim: int) -> Any:
+def from_end(axis: int | Sequence[int] | None, ndim: int) -> Any:
     """An axis, or several, counted from the end: there the hidden axis moves nothing. None is all of them."""
     if axis is None:
         return tuple(range(-ndim, 0))
@@ -175,7 +176,7 @@ def apart(call: Call, *xs: Any) -> Any:
     return call(*[spread(x, size) if type(x) is BatchedArray else x for x in xs], **axis)
 
 
-def along_one(call: Call, x: Any) -> Any:
+def along_one(call: Call, x: BatchInput) -> Any:
     """Ops along one axis; without one, of all elements in order."""
     if call.params["axis"] is not None:
         return along(call, x)
@@ -184,7 +185,7 @@ def along_one(call: Call, x: Any) -> Any:
     return ops.reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
 
 
-def running(call: Call, x: Any) -> Any:
+def running(call: Call, x: BatchInput) -> Any:
     """Ops along one axis, which only an array of one dimension may leave out."""
     if call.params["axis"] is None and x.ndim != 1:
         raise ValueError(f"{call.op.name}: axis must be given for an array of {x.ndim} dimensions")
@@ -199,7 +200,7 @@ def merged(call: Call, *xs: Any) -> Any:
     return ops.reshape(out, (size, own, *out.shape[1:]))
 
 
-def with_one_kernel(call: Call, x: Any, w: Any) -> Any:
+def with_one_kernel(call: Call, x: BatchInput, w: Any) -> Any:
     """Convolutions: examples of examples with one kernel, else what the default kernel is made of."""
     if is_batched(w):
         return composed(call, x, w)
@@ -208,14 +209,14 @@ def with_one_kernel(call: Call, x: Any, w: Any) -> Any:
     return ops.reshape(out, (size, own, *out.shape[1:]))
 
 
-def with_shared(call: Call, x: Any, *shared: Any) -> Any:
+def with_shared(call: Call, x: BatchInput, *shared: Any) -> Any:
     """Ops along `axis` with further inputs that all examples share; else what the default kernel is made of."""
     if any([is_batched(other) for other in shared]):
         return composed(call, x, *shared)
     return call(x.value, *[front(other, 0) for other in shared], axis=from_end(call.params["axis"], x.ndim))
 
 
-def beside(call: Call, x: Any) -> Any:
+def beside(call: Call, x: BatchInput) -> Any:
     """Ops that ask of an array only where it is."""
     return x.backend.shared(call(x.value))
 

@@ -8,6 +8,7 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
@@ -28,7 +29,7 @@ from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.replay import paused as replay_paused
 from tape_core.modes.replay import resumed as replay_resumed
-from tape_core.typing import Record, Slot
+from tape_core.typing import ArrayLike, Cotangent, Namespace, PyTree, Raw, Record, Slot, Slots, Tangent
 
 if TYPE_CHECKING:
     pass
@@ -76,7 +77,7 @@ class ForwardAccumulator(recording.InBlock):
     _forward = True
     _special = COMPLEX  # its records have specs
 
-    def __init__(self, primals: Any, tangents: Any) -> None:
+    def __init__(self, primals: PyTree, tangents: PyTree) -> None:
         leaves, structure = pytree.flatten(primals)
         given, tangent_structure = pytree.flatten(tangents)
         check_tensors("ForwardAccumulator", "primals", leaves, structure)
@@ -130,7 +131,7 @@ class ForwardAccumulator(recording.InBlock):
         recording.activate(self)
         return self
 
-    def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
+    def jvp(self, primals: PyTree, unconnected_gradients: str = "none") -> Any:
         """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
 
         Args:
@@ -201,14 +202,14 @@ class ForwardAccumulator(recording.InBlock):
             _put(slots, self._key, tangent)
 
 
-def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
+def _put(slots: Slots, key: int, tangent: Tangent) -> None:
     if tangent is None:
         slots.pop(key, None)
     else:
         slots[key] = tangent
 
 
-def _tangent(given: Any, primal: Any, path: str) -> Tensor:
+def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         tangent = read(given, f"ForwardAccumulator: tangents{path}")
     else:
@@ -238,7 +239,7 @@ def _tangent(given: Any, primal: Any, path: str) -> Tensor:
 # -- one op
 
 
-def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def push(plan: Plan, rec: Record) -> Any:
     """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
 
     A result that has no derivative has None.
@@ -262,7 +263,7 @@ def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
 
 
-def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
+def _like(tangent: Tensor, out: Raw, plan: Plan) -> Tensor:
     """A tangent in the result's shape and dtype."""
     dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
     if tangent.dtype is not dtype:
@@ -270,7 +271,7 @@ def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
     return tangent if tangent.shape == shape else ops.broadcast_to(tangent, shape)
 
 
-def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _applied(plan: Plan, rec: Record) -> Any:
     """A linear op of the tangents; None where the record does not have what that takes."""
     op = plan.op
     xp, lift = lifting(plan.backend)
@@ -298,12 +299,12 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return _called(plan, rec, inputs)
 
 
-def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
+def _called(plan: Plan, rec: Record, inputs: list[Any]) -> Any:
     """The op of other inputs, with the parameters of the record."""
     return plan.op.function(*inputs, *record.params(rec), **record.kwargs(rec))
 
 
-def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _in_turn(plan: Plan, rec: Record) -> Any:
     """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
     _, lift = lifting(plan.backend)
     sequence = plan.op.sequence
@@ -326,7 +327,7 @@ def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
-def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
+def _needs_transpose(plan: Plan, rec: Record, out: Raw) -> bool:
     """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
     dtypes = [record.slot(rec, rule.k).dtype for rule in plan.rules]
     if not any([dtype.kind == "complex floating" for dtype in dtypes]):
@@ -334,7 +335,7 @@ def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
     return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
 
 
-def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _elementwise(plan: Plan, rec: Record) -> Any:
     xp, lift = lifting(plan.backend)
     out = record.out(rec)
     shape = tuple(out.shape)
@@ -356,13 +357,13 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
-def _widening(plan: Plan, xp: Any, out: Any) -> Any:
+def _widening(plan: Plan, xp: Namespace, out: Raw) -> Any:
     """What gives float32 for what is narrow, where the result is."""
     narrow = plan.backend.narrow
     return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
 
 
-def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
+def _transposed(plan: Plan, rec: Record, out: Raw) -> Any:
     """By the transpose of the VJP, found by a tape on its cotangent."""
     from tape_core.engine.cotangents import conj
     from tape_core.engine.tape import GradientTape
@@ -410,7 +411,9 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     return tuple(results) if several else results[0]
 
 
-def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: list[Any]) -> list[Any]:
+def by_elements(
+    pulled: Callable[[list[Any]], list[Cotangent]], seeds: list[Any], flowing: list[bool], tangents: list[Any]
+) -> list[Any]:
     """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
 
     It is linear over the real numbers: each element of the result has as its tangent what the function makes of a

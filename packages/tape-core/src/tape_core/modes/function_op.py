@@ -19,6 +19,7 @@ from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import Batched
 from tape_core.modes.batching import spread
+from tape_core.typing import Cotangent, Raw, Record, Tangent
 
 Pull = Callable[[list[Any], list[bool], list[Tensor]], Sequence[Any]]
 Push = Callable[[list[Any], list[Tensor]], Sequence[Any]]
@@ -105,7 +106,7 @@ def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     return x, _lower(t, level)
 
 
-def raised(derivative: Any, x: Tensor, inner: Axes) -> Any:
+def raised(derivative: Tangent, x: Tensor, inner: Axes) -> Any:
     """A derivative that is as :func:`below` gives a value, as one of the value, which is in its place."""
     if derivative is None or x.backend.level <= _level_below(inner):
         return derivative
@@ -140,7 +141,7 @@ class FunctionCall:
         self.pull = pull
         self.push = push
 
-    def cotangents(self, g: Any, out: Any, watched: list[bool]) -> list[Any]:
+    def cotangents(self, g: Cotangent, out: Raw, watched: list[bool]) -> list[Any]:
         """Those of the inputs that are watched, raw where `g` is."""
         if isinstance(g, IndexedSlices):
             return self._of_slices(g, out, watched)
@@ -152,7 +153,7 @@ class FunctionCall:
             found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
-    def _of_slices(self, g: IndexedSlices, out: Any, watched: list[bool]) -> list[Any]:
+    def _of_slices(self, g: IndexedSlices, out: Raw, watched: list[bool]) -> list[Any]:
         """The same for the cotangent of a gather, which stays one where the function takes it."""
         recorded = isinstance(g.values, Tensor)
         values = g.values._array if recorded else g.values
@@ -166,13 +167,13 @@ class FunctionCall:
         return found if recorded else [_raw(d) for d in found]
 
 
-def _raw(d: Any) -> Any:
+def _raw(d: Cotangent) -> Any:
     if isinstance(d, IndexedSlices):
         return IndexedSlices(d.values._array, d.indices._array, d.dense_shape, _xp=d.values.backend.xp)
     return None if d is None else d._array
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(values: Raw) -> list[Any]:
     return list(values) if type(values) in (tuple, list) else [values]
 
 
@@ -188,7 +189,7 @@ class _FunctionOp(Op):
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
         return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
 
-    def push(self, plan: Plan, rec: tuple[Any, ...]) -> Any:
+    def push(self, plan: Plan, rec: Record) -> Any:
         """By the call's own function, where it has one."""
         call: FunctionCall = record.kwargs(rec)["call"]
         if call.push is None:
@@ -201,7 +202,7 @@ class _FunctionOp(Op):
         return found if len(outs) > 1 else found[0]
 
 
-def _values_of_examples(arrays: Any, /, *, call: FunctionCall) -> Any:
+def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
     """Inside vmap: the tapes outside see all examples as one call."""
     backend = call.backend
     assert isinstance(backend, Batched)
@@ -350,7 +351,7 @@ def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
     return _above(ops.concat([g[None], *[none] * (axis.size - 1)]), axis)
 
 
-def _below(d: Any, axis: Axis, *, shared: bool) -> Tensor:
+def _below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
     """A cotangent of what is below a vmap, for one of what it is in there: summed over examples that share it."""
     d = placed(dense(d))
     backend = _backend_in(axis, d)
@@ -381,11 +382,11 @@ def _again(axis: Axis) -> Iterator[None]:
             axis.open = False
 
 
-def _values(arrays: Any, /, *, call: FunctionCall) -> Any:
+def _values(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
     return call.outs if len(call.outs) > 1 else call.outs[0]
 
 
-def function_call(arrays: Any, /, *, call: FunctionCall) -> Any:
+def function_call(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
     """The results of a function."""
 
 

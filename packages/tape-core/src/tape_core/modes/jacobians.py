@@ -15,13 +15,14 @@ from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
 
 
 def jacobian(
-    tape: GradientTape, target: Any, sources: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, sources: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.jacobian`."""
     check_unconnected(unconnected_gradients)
@@ -51,7 +52,7 @@ def jacobian(
 
 
 def batch_jacobian(
-    tape: GradientTape, target: Any, source: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, source: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
     """See :meth:`GradientTape.batch_jacobian`."""
     check_unconnected(unconnected_gradients)

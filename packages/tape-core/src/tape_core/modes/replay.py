@@ -11,7 +11,8 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Token
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,7 +120,7 @@ def paused() -> Any:
     return None if REPLAY.get() is None else REPLAY.set(None)
 
 
-def resumed(token: Any) -> None:
+def resumed(token: Token[Session | None] | None) -> None:
     """Go on."""
     if token is not None:
         REPLAY.reset(token)
@@ -166,7 +167,7 @@ def _asking(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
     return asking, None if keeping is None else asking_keeping
 
 
-def _specs(args: Any) -> list[Any]:
+def _specs(args: Sequence[Any]) -> list[Any]:
     return [_specs(a) if type(a) in (list, tuple) else spec_of(a) if hasattr(a, "shape") else None for a in args]
 
 

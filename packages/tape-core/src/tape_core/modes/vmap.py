@@ -90,7 +90,12 @@ def vmap(
 
 
 def _run(
-    f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[Any], structure: Any, size: int, out_axes: Axes
+    f: Callable[..., Any],
+    leaves: Sequence[Any],
+    axes: Sequence[Any],
+    structure: pytree.Structure,
+    size: int,
+    out_axes: Axes,
 ) -> Any:
     with new_axis(size) as axis:
         given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
@@ -161,17 +166,17 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 # -- arguments
 
 
-def _argument(structure: Any, k: int) -> str:
+def _argument(structure: pytree.Structure, k: int) -> str:
     """What messages call a leaf of `(args, kwargs)`."""
     name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
     return f"argument {name}{rest}"
 
 
-def _path(structure: Any, k: int) -> str:
+def _path(structure: pytree.Structure, k: int) -> str:
     return pytree.path(structure, k) or "of the function"
 
 
-def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
+def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Tensor:
     from tape_core.modes.batching import normal_axis
 
     tensor = read(leaf, lambda: f"vmap: {where()}")
@@ -186,7 +191,7 @@ def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
     return tensor if axis == 0 else ops.moveaxis(tensor, axis, 0)
 
 
-def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> int:
+def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: pytree.Structure) -> int:
     sizes = {k: leaf.shape[0] for k, (leaf, axis) in enumerate(zip(moved, axes, strict=True)) if axis is not None}
     if not sizes:
         raise ValueError("vmap: no argument has examples: in_axes is None for all of them")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,11 +34,14 @@ from tape_core.engine.op import registry
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, SPECS
 from tape_core.engine.recording import COMPLEX, new_key, retire
-from tape_core.engine.rules import NONDIFF, UNWRITTEN
+from tape_core.engine.rules import NONDIFF, UNWRITTEN, Rule
 from tape_core.engine.tensor import Tensor, own_slots
 from tape_core.modes import batching
 from tape_core.sparsity.index_sets import IndexSets, composed, empty, full, identity, joined, merged, union
-from tape_core.typing import Record
+from tape_core.typing import Raw, Record, Slots
+
+if TYPE_CHECKING:
+    from tape_core.engine.op import BatchRule
 
 TRIANGLE = 1 << 22
 """Above so many pairs, an element of a running sum depends on the whole line."""
@@ -107,7 +110,7 @@ class Detector(recording.Recorder):
             _put(slots, self._key, found[0])
 
 
-def _put(slots: dict[int, Any], key: int, sets: IndexSets | None) -> None:
+def _put(slots: Slots, key: int, sets: IndexSets | None) -> None:
     if sets is None or not sets.numbers.any():
         slots.pop(key, None)
     else:
@@ -124,7 +127,7 @@ def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
 class _Call:
     """One call of an op, whose inputs have sets."""
 
-    def __init__(self, detector: Detector, plan: Plan, rec: tuple[Any, ...]) -> None:
+    def __init__(self, detector: Detector, plan: Plan, rec: Record) -> None:
         self.detector = detector
         self.plan = plan.recorded
         self.rec = rec
@@ -173,7 +176,7 @@ class _Call:
             for sets, result, flows in zip(each, self.results, inexact, strict=True)
         ]
 
-    def _ways(self, rule: Any) -> list[Callable[[], Any]]:
+    def _ways(self, rule: BatchRule) -> list[Callable[[], Any]]:
         ways: list[Callable[[], Any]] = []
         if self.op.form == "linear":
             ways += [self._moved, self._moved_back]
@@ -217,7 +220,7 @@ class _Call:
         kernel = op.bindings[backend][0]
         sizes = [0 if s is None else s.numbers.size for s in self.sets]
 
-        def run(places: Any) -> list[Any] | None:
+        def run(places: np.ndarray[Any, Any]) -> list[Any] | None:
             inputs, start = [], 1
             for k, (s, size) in enumerate(zip(self.sets, sizes, strict=True)):
                 if s is not None:
@@ -253,7 +256,9 @@ class _Call:
                 return None
             ks = [k for k, s in enumerate(self.sets) if s is not None] if self.op.sequence else [rule.k]
 
-            def run(places: Any, rule: Any = rule, lifted: Any = lifted, ks: Any = ks) -> list[Any]:
+            def run(
+                places: np.ndarray[Any, Any], rule: Rule = rule, lifted: Callable[..., Any] = lifted, ks: list[int] = ks
+            ) -> list[Any]:
                 found = rule.fn(xp, self._raw(places[1:].reshape(shape)), *lifted(self.rec, _as_is))
                 return [found[k] for k in ks] if self.op.sequence else [dense(found)]
 
@@ -293,7 +298,7 @@ class _Call:
                 return None
         return [one.astype(np.int64, copy=False) for one in found]
 
-    def _raw(self, array: Any) -> Any:
+    def _raw(self, array: Raw) -> Any:
         backend = self.plan.backend
         return backend.asarray(np.asarray(array, order="C"), device=backend.device(self.results[0]))
 
@@ -443,5 +448,5 @@ class _Call:
         return found
 
 
-def _as_is(array: Any, slots: Any) -> Any:
+def _as_is(array: Raw, slots: Slots) -> Any:
     return array
