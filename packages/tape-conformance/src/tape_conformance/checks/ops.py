@@ -6,7 +6,6 @@ import gc
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Final
 
 import numpy as np
 import tape_core as tc
@@ -21,17 +20,13 @@ from tape_conformance.tolerances import (
     DOT_PRODUCT_RTOL,
     FIRST_DERIVATIVE_RTOL,
     FLOAT32_RTOL,
+    LARGE_REPEATS,
+    MODERATE,
     SAME_RTOL,
     SECOND_DERIVATIVE_RTOL,
+    SPECIAL_VALUES,
     VALUE_RTOL,
 )
-
-LARGE_REPEATS: Final = 2000
-"""Copies of a sample in the check `large`: 2x3 float64 elements become 96 kB, above the 64 KiB from which on a sweep
-reuses the memory of cotangents."""
-
-MODERATE: Final = 1e3  # inputs below this are no special values
-SPECIAL_VALUES: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-300, 1e300, -1e300)
 
 
 def op_checks(op: Op, target: Target) -> Iterator[Check]:
