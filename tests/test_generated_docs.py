@@ -101,6 +101,20 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment[1:] in map(anchor, headings), f"{page.name}: {target}{fragment}"
 
 
+SOURCES = [ROOT, DOCS, *ROOT.glob("packages/*/src"), *ROOT.glob("packages/*/src/*")]
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page: Path) -> None:
+    files = set(re.findall(r"`((?:[\w-]+/)+\w+\.py)`", text(page))) - NOT_OURS
+    assert [name for name in sorted(files) if not any((source / name).exists() for source in SOURCES)] == []
+    sources = [path for source in ROOT.glob("packages/*/src") for path in source.rglob("*/")]
+    known = {path.name for path in [*sources, *ROOT.iterdir(), *DOCS.iterdir()]} | {"dist"}
+    folders = set(re.findall(r"`((?:[\w-]+/)+)`", text(page)))
+    assert [name for name in sorted(folders) if Path(name).name not in known] == []
+
+
+NOT_OURS = {"tape_strict/__init__.py"}  # of the plugin that a page writes
 ELSEWHERE = {"index", "benchmarks-results"}  # the latter is a part of another page
 
 

@@ -159,9 +159,9 @@ def test_torch_computes_it_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("left to the op")
 
-    monkeypatch.setattr(distances, "default", refuse)
-    monkeypatch.setattr(distances, "own", refuse)
-    assert distances.default is not fallback.default
+    monkeypatch.setattr(distances, "default_kernel", refuse)
+    monkeypatch.setattr(distances, "declared_rule", refuse)
+    assert distances.default_kernel is not fallback.default_kernel
     x1, x2 = tensors((5, 3), (4, 3))
     for p in (0.5, 1, 1.5, 2):
         by_tape(x1, x2, weight_of(x1, x2), p)

@@ -163,8 +163,10 @@ def test_the_library_computes_it_and_half_precision_goes_through(case: str, monk
         def never(*args: Any, **kwargs: Any) -> Any:
             raise AssertionError(f"{case} fell back")
 
+        for name in ("default_kernel", "declared_rule"):
+            assert hasattr(fallback, name)  # else nothing below would be replaced
         for module in (fallback, nn, convolution, pooling, normalization, attention):
-            for name in ("default", "own"):
+            for name in ("default_kernel", "declared_rule"):
                 if hasattr(module, name) and not norm:
                     monkeypatch.setattr(module, name, never)
     ours, theirs, shapes = CASES[case]

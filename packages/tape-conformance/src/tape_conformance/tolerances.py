@@ -1,4 +1,4 @@
-"""The tolerances of all checks, in one place.
+"""The tolerances of all checks, and the sizes of their inputs, in one place.
 
 Every `_RTOL` is relative to the largest value compared, see `checking.expect_close`; samples are float64 unless the
 name says otherwise. A tolerance follows from the way the expected number is computed; one that must be widened for a
@@ -8,6 +8,8 @@ backend is a finding, and belongs in the backend's `expectations.toml`.
 from __future__ import annotations
 
 from typing import Final
+
+import numpy as np
 
 VALUE_RTOL: Final = 1e-9
 """An op against its reference: another algorithm for the same number."""
@@ -36,3 +38,19 @@ BATCHED_RTOL: Final = 1e-9
 
 REASSOCIATED_RTOL: Final = 1e-12
 """A compiled function with passes that round differently, against an eager call."""
+
+# -- inputs
+
+LARGE_REPEATS: Final = 2000
+"""Copies of a sample in the check `large`: 2x3 float64 elements become 96 kB, above the 64 KiB from which on a sweep
+reuses the memory of cotangents."""
+
+LARGE_ENOUGH_FOR_BLOCKS: Final = 100_000  # elements: backends evaluate partials of arrays of this size block by block
+
+MAX_JACOBIAN_ELEMENTS: Final = 16  # elements of an input whose whole Jacobian and Hessian are compared
+
+SECOND_EXAMPLE_SCALE: Final = 0.9  # times the sample: another point of the same domain, for vmap and later calls
+
+SPECIAL_VALUES: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-300, 1e300, -1e300)
+
+MODERATE: Final = 1e3  # special values below this are of moderate size

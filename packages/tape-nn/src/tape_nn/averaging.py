@@ -60,7 +60,7 @@ class ExponentialMovingAverage:
         return len(self._averages)
 
     def _holders(self) -> list[Variable]:
-        """The Variables that an update changes; see `keeps_state`."""
+        """The Variables that an update changes; see `stateful`."""
         return [average for _, average in self._averages.values()]
 
     @stateful(_holders)
@@ -69,7 +69,7 @@ class ExponentialMovingAverage:
         for variable in variables:
             known = self._averages.get(id(variable))
             if known is None:
-                if current() is not None:  # `keeps_state` catches this, and runs the update as a host callback
+                if current() is not None:  # `stateful` catches this, and makes the update one opaque instruction
                     raise TracingError("an average is made once, and not in each call")
                 self._averages[id(variable)] = (variable, _average(variable, variable._array))
                 continue

@@ -24,6 +24,7 @@ from safetensors import SafetensorError, deserialize
 from tape_core.support import contextmanager, is_draft_of, write_whole
 from tape_core.typing import ArrayLike, Raw
 
+from tape_nn.thresholds import DRAFT_ABANDONED_AFTER
 from tape_nn.types import BackendLike
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ _WRITER: Final = "tape.writer"
 _BLANK_CHECKSUM: Final = "sha256:" + "0" * 64
 
 HEADER_LENGTH_BYTES: Final = 8  # at the beginning of a file: the length of the header, little-endian
-DRAFT_ABANDONED_AFTER: Final = 3600  # seconds; an older draft is nobody's, where folders cannot be locked
 
 
 def save_tensors(path: Path, tensors: Mapping[str, ArrayLike], metadata: Mapping[str, str] | None = None) -> None:

@@ -22,10 +22,10 @@ from typing import Any, Final, Literal, TypeAlias
 import tape_core as tc
 from tape_core.typing import DTypeLike
 
+from tape_nn.thresholds import TRUNCATED_AT
+
 Initializer: TypeAlias = Callable[..., tc.Tensor]
 
-# Samples beyond this many standard deviations are cut off, as in Keras.
-TRUNCATED_AT: Final = 2.0
 # The standard deviation of the normal distribution within [-2, 2]: sqrt(1 - 2 * 2 * pdf(2) / (1 - 2 * cdf(-2))).
 TRUNCATED_STDDEV: Final = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2)))
 

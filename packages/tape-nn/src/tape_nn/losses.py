@@ -23,16 +23,11 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.naming import unknown_names
+from tape_nn.thresholds import EPSILON, SQUARED_LENGTH_EPSILON
 
 Reduction: TypeAlias = Literal["sum_over_batch_size", "mean_with_sample_weight", "sum", "none"]
 
 _REDUCTIONS: Final = ("sum_over_batch_size", "mean_with_sample_weight", "sum", "none")
-
-EPSILON: Final = 1e-7
-"""The least probability, divisor or argument of a logarithm, as in Keras; probabilities stay as far from 1."""
-
-SQUARED_LENGTH_EPSILON: Final = 1e-12
-"""The least squared length of a vector in :func:`cosine_similarity`, as in Keras: that of 0 is no division by 0."""
 
 
 def mean_squared_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:

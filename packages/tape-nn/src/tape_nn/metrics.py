@@ -58,7 +58,7 @@ class Metric:
         raise NotImplementedError
 
     def _holders(self) -> list[HostNumber]:
-        """The numbers that an update changes; see `keeps_state`."""
+        """The numbers that an update changes; see `stateful`."""
         return [Metric._total.of(self), Metric._count.of(self)]
 
     @stateful(_holders)

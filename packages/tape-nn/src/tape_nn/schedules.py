@@ -15,18 +15,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tape_core.support import real
 
 from tape_nn.clipping import check_positive
+from tape_nn.thresholds import PERIOD_TOLERANCE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-PERIOD_TOLERANCE: Final = 1e-9
-"""Periods; a step closer than this to the next period of a cosine is its first. The logarithm that numbers the periods
-may round to just below a whole number; then the first step of a period would get the last rate of the one before."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tape_core.extend import fused
 from tape_core.typing import Namespace, Residuals
 from torch.nn import functional
 
-from tape_torch.fallback import default, own
+from tape_torch.fallback import declared_rule, default_kernel
 
 _attention: Any = functional.scaled_dot_product_attention
 
@@ -46,7 +46,7 @@ def _as_4d(x: torch.Tensor) -> Any:
 def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
     """Return the result and the residuals: PyTorch's autograd graph, or those of the default kernel."""
     if not _has_fused_kernel(arrays):
-        return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+        return default_kernel("attend_keeping", arrays, is_causal=is_causal, scale=scale)
     # The kernel's backward pass needs random state and logsumexp, in a layout that each kernel chooses for itself. So
     # torch.autograd keeps them: the graph of this one call is the residual.
     leaves = [_as_4d(x).detach().requires_grad_() for x in arrays[:3]]
@@ -54,13 +54,13 @@ def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: fl
         out = _attention(*leaves, is_causal=is_causal, scale=scale)
     if "ScaledDotProduct" not in type(out.grad_fn).__name__:
         # PyTorch composed it of matrix products: its graph keeps the weights, and Tape's own kernel is no worse.
-        return default("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+        return default_kernel("attend_keeping", arrays, is_causal=is_causal, scale=scale)
     return out.detach().reshape(arrays[0].shape), (leaves, out)
 
 
 def _attend(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
     if not _has_fused_kernel(arrays):
-        return default("attend", arrays, is_causal=is_causal, scale=scale)
+        return default_kernel("attend", arrays, is_causal=is_causal, scale=scale)
     query = arrays[0]
     out = _attention(*map(_as_4d, arrays[:3]), is_causal=is_causal, scale=scale)
     return out.reshape(query.shape)
@@ -77,7 +77,7 @@ def _attend_rule(
     scale: float | None,
 ) -> Any:
     if len(kept) != 2:
-        return own("attend", "arrays")(xp, g, arrays, out, kept, is_causal, scale)
+        return declared_rule("attend", "arrays")(xp, g, arrays, out, kept, is_causal, scale)
     leaves, attached = kept
     wanted = [leaf for leaf, watched in zip(leaves, arrays_watched, strict=True) if watched]
     # The graph is kept, since a persistent tape may be asked again; it is freed with the tape's record.

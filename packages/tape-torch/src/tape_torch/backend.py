@@ -66,7 +66,7 @@ class TorchBackend(Backend):
             rules=RULES,
             version=torch.__version__,
         )
-        fallback.use(self.xp)
+        fallback.set_namespace(self.xp)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.

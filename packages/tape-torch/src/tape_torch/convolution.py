@@ -15,7 +15,7 @@ from tape_core.extend import fused
 from tape_core.typing import Namespace
 from torch.nn import functional
 
-from tape_torch.fallback import aten, default, own
+from tape_torch.fallback import aten, declared_rule, default_kernel
 
 _convolution_backward = aten("convolution_backward")
 
@@ -70,7 +70,9 @@ def _conv(
     layout: Layout = "channels_last",
 ) -> Any:
     if not _has_kernel(x, w):
-        return default("conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout)
+        return default_kernel(
+            "conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout
+        )
     check_conv(x, w, groups, layout)
     x, w = channels_first(x, layout), _as_pytorch_weights(w, layout)
     seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation, name="a kernel")
@@ -100,8 +102,8 @@ def _conv_vjp(
     if not (_has_kernel(x, w) and g.dtype is x.dtype):
         given = (stride, padding, dilation, groups, layout)
         return (
-            own("conv", "x")(xp, g, w, x, *given) if x_watched else None,
-            own("conv", "w")(xp, g, x, w, *given) if w_watched else None,
+            declared_rule("conv", "x")(xp, g, w, x, *given) if x_watched else None,
+            declared_rule("conv", "w")(xp, g, x, w, *given) if w_watched else None,
         )
     x, w, g = channels_first(x, layout), _as_pytorch_weights(w, layout), channels_first(g, layout)
     seen = windows(x.shape[2:], tuple(w.shape[2:]), stride, padding, dilation)
@@ -142,7 +144,7 @@ def _conv_transpose(
     layout: Layout = "channels_last",
 ) -> Any:
     if not _has_kernel(x, w):
-        return default(
+        return default_kernel(
             "conv_transpose",
             x,
             w,
@@ -189,7 +191,7 @@ def _conv_weight_vjp(
     layout: Layout = "channels_last",
 ) -> Any:
     if not _has_kernel(x, cotangent):
-        return default(
+        return default_kernel(
             "conv_weight_vjp",
             x,
             cotangent,

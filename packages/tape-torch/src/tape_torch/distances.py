@@ -9,7 +9,7 @@ import torch
 from tape_core.extend import fused, registry
 from tape_core.typing import Namespace, Raw
 
-from tape_torch.fallback import aten, default, own
+from tape_torch.fallback import aten, declared_rule, default_kernel
 
 _cdist_backward = aten("_cdist_backward")
 
@@ -31,7 +31,7 @@ def _has_kernel(x1: Raw, x2: Raw, p: float) -> bool:
 
 def _cdist(x1: Raw, x2: Raw, *, p: float = 2.0) -> Any:
     if not _has_kernel(x1, x2, p):
-        return default("cdist", x1, x2, p=p)
+        return default_kernel("cdist", x1, x2, p=p)
     # Not by matrix products, |x|² - 2xy + |y|²: the difference of close rows would lose half of its digits.
     return torch.cdist(x1, x2, p=float(p), compute_mode="donot_use_mm_for_euclid_dist")
 
@@ -54,8 +54,8 @@ def _cdist_vjp(
     assert common is not None
     d = common(xp, g, x1, x2, out, p)
     return (
-        own("cdist", "x1")(xp, g, x1, d) if x1_watched else None,
-        own("cdist", "x2")(xp, g, x2, d) if x2_watched else None,
+        declared_rule("cdist", "x1")(xp, g, x1, d) if x1_watched else None,
+        declared_rule("cdist", "x2")(xp, g, x2, d) if x2_watched else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tape_torch import linalg
-from tape_torch.fallback import default
+from tape_torch.fallback import default_kernel
 
 _FLOATS = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 
@@ -23,17 +23,17 @@ def solve_triangular(a: torch.Tensor, b: torch.Tensor, *, lower: bool = False, u
     fits = a.dtype is b.dtype and a.dtype in _FLOATS and a.ndim > 1 and a.shape[-1] == a.shape[-2] and b.ndim > 0
     # A 0 on the diagonal is looked for on the CPU only: on a GPU it would mean waiting for the device.
     if not fits or (not unit_diagonal and a.device.type == "cpu" and not torch.diagonal(a, 0, -2, -1).all()):
-        return default("solve_triangular", a, b, lower=lower, unit_diagonal=unit_diagonal)
+        return default_kernel("solve_triangular", a, b, lower=lower, unit_diagonal=unit_diagonal)
     x = b[:, None] if b.ndim == 1 else b
     if x.shape[-2] != a.shape[-1]:
-        return default("solve_triangular", a, b, lower=lower, unit_diagonal=unit_diagonal)
+        return default_kernel("solve_triangular", a, b, lower=lower, unit_diagonal=unit_diagonal)
     x = torch.linalg.solve_triangular(a, x, upper=not lower, unitriangular=unit_diagonal)
     return x[..., 0] if b.ndim == 1 else x
 
 
 def lu_factor(x: torch.Tensor) -> Any:
     if x.dtype not in _FLOATS or x.ndim < 2 or 0 in x.shape:
-        return default("lu_factor", x)
+        return default_kernel("lu_factor", x)
     lu, pivots, _ = torch.linalg.lu_factor_ex(x)
     return lu, permutation_of(pivots, lu)
 

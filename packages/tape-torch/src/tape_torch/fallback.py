@@ -14,22 +14,22 @@ from tape_core.typing import Namespace
 _namespaces: list[Any] = []
 
 
-def use(xp: Namespace) -> None:
+def set_namespace(xp: Namespace) -> None:
     """Set the namespace, the backend's kernels, that default kernels compute with."""
     _namespaces[:] = [xp]
 
 
-def default(name: str, *args: Any, **kwargs: Any) -> Any:
+def default_kernel(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call the default kernel of an op."""
     return DEFAULT_KERNELS[name](_namespaces[0], *args, **kwargs)
 
 
 # `resolve` tells the linker of exported files what a call with these arguments stands for (see
 # `tape_compile.export.linker`).
-default.resolve = lambda name: partial(DEFAULT_KERNELS[name], _namespaces[0])  # type: ignore[attr-defined]
+default_kernel.resolve = lambda name: partial(DEFAULT_KERNELS[name], _namespaces[0])  # type: ignore[attr-defined]
 
 
-def own(op: str, name: str) -> Callable[..., Any]:
+def declared_rule(op: str, name: str) -> Callable[..., Any]:
     """Return the rule that an op declares for an input, called with `xp`, the cotangent and what the rule names."""
     from tape_core.extend import registry  # ops are there when a rule runs
 
@@ -41,7 +41,7 @@ def own(op: str, name: str) -> Callable[..., Any]:
     return lambda xp, g, *args, **kwargs: g * slope(xp, *args, **kwargs)
 
 
-own.resolve = lambda op, name: own(op, name)  # type: ignore[attr-defined]
+declared_rule.resolve = lambda op, name: declared_rule(op, name)  # type: ignore[attr-defined]
 
 
 def aten(name: str) -> Callable[..., Any]:

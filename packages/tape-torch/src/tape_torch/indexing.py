@@ -15,7 +15,7 @@ import torch
 from tape_core.typing import IndexKey
 from torch import Tensor
 
-from tape_torch.fallback import default
+from tape_torch.fallback import default_kernel
 from tape_torch.promotion import SIGNED, Operand, bits, flip, unbits
 
 _SIMPLE = frozenset({int, type(None), type(...)})
@@ -205,7 +205,7 @@ _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float6
 def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
         if x.dtype not in _REDUCED:
-            return default(name, x, values, _with_tensors(key, x))
+            return default_kernel(name, x, values, _with_tensors(key, x))
         out = _copy(x)
         if not _repeats(key):
             if type(values) is not Tensor:
@@ -219,7 +219,7 @@ def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callabl
 
 
 def places(x: Tensor, key: IndexKey) -> Any:
-    return default("places", x, _with_tensors(key, x))
+    return default_kernel("places", x, _with_tensors(key, x))
 
 
 def take(x: Tensor, indices: Tensor, *, axis: int | None = None) -> Any:

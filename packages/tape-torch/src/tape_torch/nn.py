@@ -15,7 +15,7 @@ from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
-from tape_torch.fallback import aten, default, own
+from tape_torch.fallback import aten, declared_rule, default_kernel
 from tape_torch.thresholds import CROSS_ENTROPY_KEEP_MAX_ELEMENTS
 
 _gelu_backward = aten("gelu_backward")
@@ -34,7 +34,7 @@ def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that is PyTorch's `function` for real floating numbers, and the default kernel for others."""
 
     def kernel(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return function(x, *args, **kwargs) if x.is_floating_point() else default(name, x, *args, **kwargs)
+        return function(x, *args, **kwargs) if x.is_floating_point() else default_kernel(name, x, *args, **kwargs)
 
     return kernel
 
@@ -50,7 +50,7 @@ def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
 
 def _gelu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor, approximate: bool) -> Any:
     if x.is_complex():
-        return own("gelu", "x")(xp, g, x, approximate)
+        return declared_rule("gelu", "x")(xp, g, x, approximate)
     return _gelu_backward(g, x, approximate="tanh" if approximate else "none")
 
 
@@ -95,16 +95,18 @@ _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
 
 
 def _softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
-    return torch.softmax(x, axis) if x.is_floating_point() and x.ndim else default("softmax", x, axis=axis)
+    return torch.softmax(x, axis) if x.is_floating_point() and x.ndim else default_kernel("softmax", x, axis=axis)
 
 
 def _log_softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
-    return torch.log_softmax(x, axis) if x.is_floating_point() and x.ndim else default("log_softmax", x, axis=axis)
+    return (
+        torch.log_softmax(x, axis) if x.is_floating_point() and x.ndim else default_kernel("log_softmax", x, axis=axis)
+    )
 
 
 def _logsumexp(x: torch.Tensor, *, axis: Axis = None, keepdims: bool = False) -> Any:
     if not x.is_floating_point() or not x.ndim or axis == ():
-        return default("logsumexp", x, axis=axis, keepdims=keepdims)
+        return default_kernel("logsumexp", x, axis=axis, keepdims=keepdims)
     return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
 
 
@@ -129,7 +131,7 @@ def _cross_entropy_keeping(
 ) -> tuple[Any, tuple[Any, ...]]:
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
     if not logits.is_floating_point():
-        return default("cross_entropy", logits, labels, axis=axis), ()
+        return default_kernel("cross_entropy", logits, labels, axis=axis), ()
     log_probabilities = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
     is_small = log_probabilities.numel() <= CROSS_ENTROPY_KEEP_MAX_ELEMENTS
@@ -177,7 +179,7 @@ def _cross_entropy_rule(
 
 def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1) -> Any:
     if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
-        return default("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
+        return default_kernel("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
     return _minus_one_hot(torch.softmax(logits, axis), cotangent, labels, axis)
 
 
@@ -194,7 +196,7 @@ def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | Non
 
 def _drop(x: torch.Tensor, keep: torch.Tensor, *, rate: float) -> Any:
     if not (x.is_floating_point() and _is_bool(keep)):
-        return default("drop", x, keep, rate=rate)
+        return default_kernel("drop", x, keep, rate=rate)
     # Not a product with the mask: dropped elements are 0, even if they are infinite or NaN.
     return torch.where(keep, x, 0).mul_(0.0 if rate == 1 else 1 / (1 - rate))
 

@@ -10,7 +10,7 @@ import torch
 from tape_core.extend import fused
 from tape_core.typing import Namespace, Raw, Residuals
 
-from tape_torch.fallback import aten, default, own
+from tape_torch.fallback import aten, declared_rule, default_kernel
 
 _native_batch_norm_backward = aten("native_batch_norm_backward")
 _native_group_norm_backward = aten("native_group_norm_backward")
@@ -176,7 +176,7 @@ def _normalize_keeping(
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
     kind = _matching_norm(x, scale, offset, axis, epsilon)
     if kind is None:
-        return default("normalize", x, scale, offset, axis=axis, epsilon=epsilon), ()
+        return default_kernel("normalize", x, scale, offset, axis=axis, epsilon=epsilon), ()
     out, mean, variance, kept = kind.forward(x, scale, offset, epsilon)
     return (out, mean, variance), (kind, *kept)
 
@@ -199,9 +199,9 @@ def _normalize_vjp(
         kind, *moments = kept
         return kind.backward(g[0], x, scale, offset, moments, [x_watched, scale_watched, offset_watched])
     return (
-        own("normalize", "x")(xp, g, x, scale, x, (), axis, epsilon) if x_watched else None,
-        own("normalize", "scale")(xp, g, x, x, scale, (), axis, epsilon) if scale_watched else None,
-        own("normalize", "offset")(xp, g, offset) if offset_watched else None,
+        declared_rule("normalize", "x")(xp, g, x, scale, x, (), axis, epsilon) if x_watched else None,
+        declared_rule("normalize", "scale")(xp, g, x, x, scale, (), axis, epsilon) if scale_watched else None,
+        declared_rule("normalize", "offset")(xp, g, offset) if offset_watched else None,
     )
 
 

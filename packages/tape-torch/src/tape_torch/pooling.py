@@ -12,7 +12,7 @@ from tape_core.typing import Namespace, Raw, Residuals
 from torch.nn import functional
 
 from tape_torch.convolution import channels_first, from_channels_first, padding_of
-from tape_torch.fallback import aten, default, own
+from tape_torch.fallback import aten, declared_rule, default_kernel
 from tape_torch.thresholds import POOL_BY_ROW_MAX_WINDOW
 
 # By the number of spatial axes.
@@ -144,7 +144,7 @@ def _max_pool_keeping(
 ) -> tuple[Any, tuple[Any, ...]]:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None:
-        return default("max_pool", x, window, stride=stride, padding=padding, layout=layout), ()
+        return default_kernel("max_pool", x, window, stride=stride, padding=padding, layout=layout), ()
     out, places = pooling.greatest(x)
     return pooling.leave(out), (pooling, places)
 
@@ -175,7 +175,7 @@ def _max_pool_vjp(
 ) -> Any:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None or cotangent.dtype is not x.dtype:
-        return default("max_pool_vjp", cotangent, x, window, stride=stride, padding=padding, layout=layout)
+        return default_kernel("max_pool_vjp", cotangent, x, window, stride=stride, padding=padding, layout=layout)
     return pooling.spread(cotangent, x, pooling.greatest(x)[1])
 
 
@@ -190,7 +190,7 @@ def _max_pool_jvp(
 ) -> Any:
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None:
-        return default("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)
+        return default_kernel("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)
     _, places = pooling.greatest(x)
     found = pooling.enter(tangent, 0.0).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
     return pooling.leave(found)
@@ -220,7 +220,7 @@ def _avg_pool(
 ) -> Any:
     pooling = _avg_pooling(x, window, stride, padding, layout)
     if pooling is None:
-        return default(
+        return default_kernel(
             "avg_pool",
             x,
             window,
@@ -246,7 +246,7 @@ def _avg_pool_rule(
 ) -> Any:
     pooling = _avg_pooling(x_spec, window, stride, padding, layout)
     if pooling is None or g.dtype is not x_spec.dtype:
-        return own("avg_pool", "x")(xp, g, x_spec, window, stride, padding, count_include_pad, layout)
+        return declared_rule("avg_pool", "x")(xp, g, x_spec, window, stride, padding, count_include_pad, layout)
     # The kernel uses only the shape and the layout of x.
     like = pooling.enter(torch.empty(x_spec.shape, dtype=g.dtype, device=g.device))
     d = _avg_pool_backward[len(pooling.window)](

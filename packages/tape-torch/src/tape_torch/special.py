@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tape_core.backends import AxisError
 
-from tape_torch.fallback import default
+from tape_torch.fallback import default_kernel
 
 # Where PyTorch is wrong at infinities, they are put right here.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -50,7 +50,7 @@ def _only_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that is `function` for float32 and float64, and the default kernel for other dtypes."""
 
     def kernel(x: torch.Tensor, **kwargs: Any) -> Any:
-        return function(x, **kwargs) if x.dtype in _FLOATS else default(name, x, **kwargs)
+        return function(x, **kwargs) if x.dtype in _FLOATS else default_kernel(name, x, **kwargs)
 
     return kernel
 

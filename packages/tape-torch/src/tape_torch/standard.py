@@ -12,7 +12,7 @@ from tape_core.typing import Axis, Scalar
 from torch import Tensor
 
 from tape_torch import elementwise, linalg
-from tape_torch.fallback import default
+from tape_torch.fallback import default_kernel
 from tape_torch.promotion import PROMOTED, SIGNED, Operand, bits, common, flip, ordered, promote, unbits, unordered
 
 Kernel = Callable[..., Any]
@@ -287,7 +287,7 @@ def _squeeze(x: Tensor, axis: int | tuple[int, ...]) -> Tensor:
 def _expand_dims(x: Tensor, axis: int | tuple[int, ...] = 0) -> Tensor:
     if type(axis) is int:
         return torch.unsqueeze(x, axis)
-    return default("expand_dims", x, axis)  # type: ignore[no-any-return]
+    return default_kernel("expand_dims", x, axis)  # type: ignore[no-any-return]
 
 
 def _in_common_dtype(arrays: Sequence[Operand]) -> Any:

@@ -15,12 +15,11 @@ from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.samples import on_backend
+from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS
 
 GROUP = check = Group("contract")
 
 REQUIRED_DTYPES = ("bool", "int32", "int64", "float32", "float64")
-
-LARGE_ENOUGH_FOR_BLOCKS = 100_000  # elements: backends evaluate partials of arrays of this size block by block
 
 _VALUES = np.asarray([[0.0, 1.5, -2.0], [3.0, 0.25, 7.0]])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import tape_core as tc
@@ -19,10 +19,7 @@ from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
 from tape_conformance.checks.compiled import check_compiled, check_compiled_derivatives
 from tape_conformance.samples import AS_SAMPLED, Case, Cases, Directions, Leaf, Replaced, Weights, on_backend
-from tape_conformance.tolerances import BATCHED_RTOL
-
-SECOND_EXAMPLE_SCALE: Final = 0.9  # times the sample: another point of the same domain
-MAX_JACOBIAN_ELEMENTS: Final = 16  # elements of an input whose whole Jacobian and Hessian are compared
+from tape_conformance.tolerances import BATCHED_RTOL, MAX_JACOBIAN_ELEMENTS, SECOND_EXAMPLE_SCALE
 
 
 def _leaves_for_jacobians(op: Op, samples: Cases) -> dict[str, list[Leaf]]:

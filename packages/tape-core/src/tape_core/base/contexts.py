@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 class Leaving:
-    """An `__exit__` that is done in any case.
+    """An `__exit__` that runs in any case.
 
     Instances have an attribute `_guard`, at first None. `leave` sets it to None as the last thing it does.
 
     Args:
-        leave: what `__exit__` does, of the instance and the three arguments.
-        abandon: what is to be done where that was interrupted, or the block was not entered: it may be called where
-            there is nothing to do.
-        entered: whether the instance is in its block already, so that who asks for `__exit__` does not begin it.
+        leave: leaves the block; a function of the instance and the three arguments of `__exit__`.
+        abandon: leaves the block if `leave` was interrupted, or the block was not entered: it may be called when there
+            is nothing to do.
+        entered: returns whether the instance is in its block already: then to look up `__exit__` does not begin one.
     """
 
     __slots__ = ("entered", "leave", "over")
@@ -42,7 +42,7 @@ class Leaving:
         self.leave = leave
         self.entered = entered
 
-        def over(instance: Any, guard: Any) -> None:
+        def over(instance: Any, guard: object) -> None:
             if instance._guard is guard:
                 instance._guard = None
                 abandon(instance)
@@ -59,7 +59,7 @@ class Leaving:
 
 
 class _Block(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
-    """A generator's context, which is closed if it is not left."""
+    """The context of a generator, which is closed if its block is not left."""
 
     _guard: Any = None
 
@@ -77,7 +77,7 @@ class _Block(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
 
 
 def contextmanager(function: Callable[P, Iterator[T]]) -> Callable[P, contextlib.AbstractContextManager[T]]:
-    """As `contextlib.contextmanager`; the generator's `finally` runs in any case, before the exception goes on."""
+    """Make a context of a generator, as `contextlib.contextmanager` does; its `finally` runs whatever interrupts it."""
 
     @wraps(function)
     def make(*args: P.args, **kwargs: P.kwargs) -> contextlib.AbstractContextManager[T]:
@@ -99,7 +99,7 @@ class setting:
 
     __slots__ = ("_before", "_entered", "_guard", "_value", "_variable")
 
-    def __init__(self, variable: ContextVar[Any], value: Any) -> None:
+    def __init__(self, variable: ContextVar[Any], value: object) -> None:
         self._variable = variable
         self._value = value
         self._guard: Any = None

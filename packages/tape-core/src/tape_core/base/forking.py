@@ -38,7 +38,7 @@ class Lock:
         _LOCKS.add(self)
 
     def held(self) -> Holding:
-        """A context in which the thread holds it, and after which it does not, wherever an interrupt comes."""
+        """Return a context in which the thread holds the lock; afterwards it does not, wherever an interrupt comes."""
         return Holding(self.now)
 
     def _renew(self) -> None:
@@ -49,7 +49,7 @@ class Lock:
 
 
 class Holding:
-    """A context in which a lock is held; it is let go of also where an interrupt comes while it is entered or left."""
+    """A context in which a lock is held; it is released also if an interrupt comes while it is entered or left."""
 
     __slots__ = ("_guard", "_lock", "_mine")
 
@@ -81,7 +81,7 @@ class Holding:
 
 
 def forget_in_children(forget: Callable[[], object]) -> None:
-    """Have `forget` called in each forked child, before anything else of Tape runs there."""
+    """Call `forget` in each forked child, before anything else of Tape runs there."""
     _FORGETTING.append(forget)
 
 

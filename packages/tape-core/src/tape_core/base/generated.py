@@ -15,9 +15,9 @@ from typing import Any, overload
 def generated(
     source: str | ast.Module, function: str, file: str, names: dict[str, Any], lines: Sequence[str] | None = None
 ) -> Callable[..., Any]:
-    """The function of this name that `source` defines, in terms of `names`.
+    """Return the function of this name that `source` defines, in terms of `names`.
 
-    `file` is what tracebacks call it; its lines are known as long as the function is there. Those of a tree are given.
+    `file` is its name in tracebacks; its lines are known as long as the function exists. Those of a tree are given.
     """
     exec(compile(source, file, "exec"), names)
     if lines is None:
@@ -30,7 +30,7 @@ def generated(
     return found
 
 
-def _forget(file: str, lines: Any) -> None:
+def _forget(file: str, lines: object) -> None:
     entry: Any = linecache.cache.get(file)
     if entry is not None and len(entry) > 2 and entry[2] is lines:  # another may have the name by now
         del linecache.cache[file]
@@ -40,10 +40,10 @@ class Lines(Sequence[str]):
     """The lines of a source that is written when somebody looks at them.
 
     Args:
-        owner: what has the source, as an attribute of this name. It may go: then there are no lines.
+        owner: the object that has the source, as an attribute of this name. When it is gone, there are no lines.
     """
 
-    def __init__(self, owner: Any, attribute: str) -> None:
+    def __init__(self, owner: object, attribute: str) -> None:
         self._owner = weakref.ref(owner)
         self._attribute = attribute
         self._lines: list[str] | None = None
@@ -68,7 +68,7 @@ class Lines(Sequence[str]):
 
 
 def identifier(wanted: str, default: str) -> str:
-    """A name that Python reads as it is written, like the one that is wanted; `default` where nothing is left of it."""
+    """Return an identifier that is like the wanted name; `default` if nothing is left of it."""
     if wanted.isascii() and wanted.isidentifier() and not keyword.iskeyword(wanted):
         return wanted
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", wanted))
@@ -82,5 +82,5 @@ def identifier(wanted: str, default: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text for a comment: what could end a line, or change the look of one, is written as an escape."""
+    """Return a text for a comment: characters that could end a line, or change its look, become escapes."""
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])

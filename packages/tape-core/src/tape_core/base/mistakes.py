@@ -1,4 +1,4 @@
-"""What many functions check of their arguments, and what is said of names that there are not."""
+"""Checks of arguments that many functions need, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def meant(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """What messages add about an unknown name: the known one that is most like it, or nothing.
+def meant(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return what messages add about an unknown name: the known name that is most like it, or nothing.
 
     >>> meant("tahn", ["tan", "tanh"]), meant("tahn", ["matmul"])
     ("; did you mean 'tanh'?", '')
@@ -21,14 +21,14 @@ def meant(name: Any, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def check_callable(what: str, name: str, f: Any) -> None:
-    """Raise a TypeError for what is no function."""
+def check_callable(what: str, name: str, f: object) -> None:
+    """Raise a TypeError unless the value can be called."""
     if not callable(f):
         raise TypeError(f"{what}: {name} must be a function, got {f!r}")
 
 
-def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
-    """An argument that is a whole number, as a Python int.
+def integer(what: str, name: str, value: object, least: int | None = None) -> int:
+    """Return an argument that is a whole number as a Python int.
 
     >>> integer("Dense", "units", 3, 1)
     3
@@ -40,7 +40,7 @@ def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]  # it raises for others
     except TypeError:
         raise TypeError(f"{what}: {name} must be an integer; got {value!r} of type {type(value).__name__}") from None
     if least is not None and number < least:
@@ -48,8 +48,8 @@ def integer(what: str, name: str, value: Any, least: int | None = None) -> int:
     return number
 
 
-def real(what: str, name: str, value: Any) -> float:
-    """An argument that is a real number, as a Python float; an empty `what` is not shown.
+def real(what: str, name: str, value: object) -> float:
+    """Return an argument that is a real number as a Python float; an empty `what` is not shown.
 
     >>> real("Dropout", "rate", 1)
     1.0
@@ -60,33 +60,33 @@ def real(what: str, name: str, value: Any) -> float:
     try:
         if isinstance(value, str | bytes | bool):
             raise TypeError
-        return float(value)
+        return float(value)  # type: ignore[arg-type]  # likewise
     except TypeError:
         where = f"{what}: {name}" if what else name
         raise TypeError(f"{where} must be a number; got {value!r} of type {type(value).__name__}") from None
 
 
-def no_sequence(what: str, name: str, of: str, value: Any, error: TypeError) -> TypeError:
-    """The error for what is no list or tuple; where it is one, that is not what `error` was about, and it stays."""
+def no_sequence(what: str, name: str, of: str, value: object, error: TypeError) -> TypeError:
+    """Return the error for a value that is no list or tuple; if it is one, `error`, which is about something else."""
     if hasattr(type(value), "__iter__"):
         return error
     return TypeError(f"{what}: {name} must be a list or tuple of {of}; got {value!r} of type {type(value).__name__}")
 
 
-def sequence(what: str, name: str, of: str, value: Any) -> tuple[Any, ...]:
-    """An argument that is a list or tuple, or anything that can be gone through, as a tuple.
+def sequence(what: str, name: str, of: str, value: object) -> tuple[Any, ...]:
+    """Return an argument that can be iterated over as a tuple.
 
     Raises:
         TypeError: it is none.
     """
     try:
-        return tuple(value)
+        return tuple(value)  # type: ignore[arg-type]  # likewise
     except TypeError as error:
         raise no_sequence(what, name, of, value, error) from None
 
 
-def flag(what: str, name: str, value: Any) -> bool:
-    """An argument that is True or False; 1, 0 and a library's booleans are, too.
+def flag(what: str, name: str, value: object) -> bool:
+    """Return an argument that is True or False as a bool; 1, 0 and booleans of array libraries are allowed, too.
 
     Raises:
         TypeError: it is neither, as the text "no", which would count as true.
@@ -98,8 +98,8 @@ def flag(what: str, name: str, value: Any) -> bool:
     raise TypeError(f"{what}: {name} must be True or False; got {value!r} of type {type(value).__name__}")
 
 
-def shape_of(what: str, shape: Any) -> tuple[int, ...]:
-    """A shape, given as an integer or as several.
+def shape_of(what: str, shape: object) -> tuple[int, ...]:
+    """Return a shape that is given as an integer or as several.
 
     Raises:
         TypeError: there is something else among them.

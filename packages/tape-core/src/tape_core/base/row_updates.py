@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from tape_core.typing import Raw
+
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
@@ -13,8 +15,8 @@ _before: dict[int, tuple[Any, Any, Any]] = {}
 """By the id of an array that :func:`rows_added` made: a reference to it, the array before, and which rows differ."""
 
 
-def rows_added(backend: Backend, array: Any, indices: Any, rows: Any) -> Any:
-    """A new array: `array` with `rows` added at `indices` of its first axis; `array` itself stays what it is.
+def rows_added(backend: Backend, array: Raw, indices: Raw, rows: Raw) -> Any:
+    """Return a new array: `array` with `rows` added at `indices` of its first axis. `array` itself is not changed.
 
     The next value has the memory of the last but one, if nobody else holds that: it differs from `array` in the rows
     of one update, which are brought up to date. So an update costs as much as its rows, and a Variable that is updated
@@ -33,5 +35,5 @@ def rows_added(backend: Backend, array: Any, indices: Any, rows: Any) -> Any:
     return found
 
 
-def _forget(key: int, _: Any) -> None:
+def _forget(key: int, _: object) -> None:
     _before.pop(key, None)

@@ -1,4 +1,4 @@
-"""The user's own code: which frames of the stack are it."""
+"""The user's own code: which frames of the stack belong to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _known: dict[str, bool] = {}  # whether a module is ours, by its name
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs code of Tape."""
+    """Return whether a frame runs code of Tape."""
     name = frame.f_globals.get("__name__", "")
     found = _known.get(name)
     if found is None:
@@ -24,7 +24,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_layer(frame: FrameType) -> bool:
-    """Whether a frame is a layer's or a loss's: ours, but something that users call by name."""
+    """Return whether a frame belongs to a layer or a loss: code of Tape, but something that users call by name."""
     return _package(frame) == _LAYERS
 
 
@@ -54,9 +54,9 @@ def library_of(frame: FrameType) -> str | None:
 
 
 def deciding_frame() -> str | None:
-    """Where the truth of a value is asked for, if a kernel or a rule of Tape does so; else None.
+    """Return the place where a kernel or a rule of Tape asks for the truth of a value; None if none does.
 
-    What a user calls `bool` of, and what asks on the user's behalf, such as an operator of Tensors, is none.
+    Users who call `bool`, and code that asks on their behalf, such as operators of Tensors, do not count.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame):

@@ -9,6 +9,7 @@ from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lifted
 from tape_core.engine.tensor import Tensor, read
+from tape_core.typing import ArrayLike, PyTree
 
 
 def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytree.Structure) -> None:
@@ -36,7 +37,7 @@ def check_unconnected(unconnected_gradients: str) -> None:
         )
 
 
-def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: Any) -> list[Any]:
+def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradients: PyTree) -> list[Any]:
     """Return one cotangent for each leaf of the target, after checks; None stands for ones."""
     if len(targets) == 1:
         given = [output_gradients]
@@ -64,11 +65,11 @@ def cotangents_for(targets: list[Any], structure: pytree.Structure, output_gradi
     ]
 
 
-def _is_several(given: Any) -> bool:
+def _is_several(given: object) -> bool:
     return isinstance(given, list | tuple) and any([part is None or hasattr(part, "dtype") for part in given])
 
 
-def _cotangent(given: Any, target: Tensor, path: str) -> Tensor:
+def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         seed = read(given, f"gradient: output_gradients{path}")
     else:

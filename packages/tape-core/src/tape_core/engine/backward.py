@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
+from tape_core.base.thresholds import REUSE_ABOVE
 from tape_core.engine import record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -24,8 +25,6 @@ from tape_core.typing import Record, Records
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.tape import GradientTape
-
-REUSE_ABOVE = 1 << 16  # bytes; below, a new array costs less than finding out who holds the old one
 
 _NOT_READ = (None, ())  # in place of a variable and its slots
 

@@ -19,10 +19,12 @@ from tape_core.engine.plan import Part
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
+from tape_core.typing import ArrayLike, Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.engine.op import Op
+    from tape_core.engine.op import Op, Plans
+    from tape_core.engine.recording import Recorder
 
 _new = object.__new__
 _get_active = ACTIVE.get
@@ -57,7 +59,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
     """Return the call path of an elementwise op of one input."""
     bindings = op.bindings
 
-    def call(x: Any, /) -> Tensor:
+    def call(x: ArrayLike, /) -> Tensor:
         active = _get_active()
         if type(x) is not Tensor:
             x = read_operand(op, x, active)
@@ -171,7 +173,7 @@ def single_call(op: Op) -> Callable[..., Any]:
     return call
 
 
-def read_operand(op: Op, x: Any, active: Any) -> Any:
+def read_operand(op: Op, x: ArrayLike, active: Iterable[Recorder]) -> Any:
     """Return the only operand of an op, which is no plain Tensor, as one; a Variable is read by the recorders."""
     if type(x) not in _TENSORS:
         return op.operands((x,))[0]
@@ -189,7 +191,7 @@ _SECOND_WATCHED = 2
 _BOTH_WATCHED = 3
 
 
-def accepts(value: Any) -> bool:
+def accepts(value: object) -> bool:
     """Return whether an operator takes this operand; others get their turn with their own reflected operator."""
     if isinstance(value, Tensor) or type(value) in SCALARS:
         return True
@@ -201,7 +203,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
     bindings = op.bindings
     elementwise = op.elementwise
 
-    def call(x1: Any, x2: Any, /) -> Any:
+    def call(x1: ArrayLike, x2: ArrayLike, /) -> Any:
         kind1 = type(x1)
         kind2 = type(x2)
         if kind1 in _TENSORS:
@@ -413,7 +415,7 @@ def number_as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
 _NUMBERS = SCALARS | {type(None)}
 
 
-def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]) -> Any:
+def with_raw_dtype(op: Op, backend: Backend, params: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the positional parameters with `dtype` in the backend's terms; in `kwargs` it is replaced."""
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = backend.raw_dtype(kwargs["dtype"])
@@ -425,11 +427,11 @@ def with_raw_dtype(op: Op, backend: Backend, params: Any, kwargs: dict[str, Any]
 def wrap_and_record(
     op: Op,
     active: Iterable[Any],
-    plans: Any,
+    plans: Plans,
     backend: Backend,
     slots_of: Sequence[Any],
     arrays: Sequence[Any],
-    out: Any,
+    out: Raw,
     params: tuple[Any, ...],
     kwargs: dict[str, Any],
     kept: tuple[Any, ...] = (),

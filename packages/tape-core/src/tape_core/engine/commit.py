@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import contextmanager
 from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
+from tape_core.typing import Raw
+
+if TYPE_CHECKING:
+    from tape_core.engine.variable import Variable
+    from tape_core.staging import HostNumber
 
 
 class Commit:
-    """New values of Variables, numbers and attributes, none of which is anybody's before :meth:`make`.
+    """New values of Variables, host numbers and attributes, which nobody sees before :meth:`make`.
 
     CPython runs signal handlers between bytecodes, and switches threads there. `make` is one call of a C function that
     runs no Python code, so on builds with a GIL nothing comes between two of the assignments, and an exception such as
@@ -28,21 +33,21 @@ class Commit:
         self._names: list[str] = []
         self._values: list[Any] = []
 
-    def value(self, variable: Any, array: Any, given: Any = None) -> None:
-        """Let a Variable or a Number have this raw array or number; `given` is what debugging tapes are told it was."""
+    def value(self, variable: Variable | HostNumber, array: Raw, given: object = None) -> None:
+        """Add a new raw value of a Variable or a host number; debugging tapes are told that it was made of `given`."""
         self._variables.append(variable)
         self._arrays.append(array)
         if given is not None:
             self._told.append((variable, array, given))
 
-    def attribute(self, instance: Any, name: str, value: Any) -> None:
-        """Set an attribute, which must be a plain one: a property's setter is Python code."""
+    def attribute(self, instance: object, name: str, value: object) -> None:
+        """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code."""
         self._objects.append(instance)
         self._names.append(name)
         self._values.append(value)
 
     def make(self) -> None:
-        """Do all of it. In a trace the Variables are given their values one by one, for nobody else sees them yet."""
+        """Make all assignments. In a trace the Variables get their values one by one: nobody else sees them yet."""
         for variable, array, given in self._told:
             report_assigned(variable, array, "assign", given)
         if current() is not None:
@@ -60,9 +65,9 @@ def set_all(
     names: Iterable[str] = (),
     values: Iterable[Any] = (),
 ) -> None:
-    """Let Variables and Numbers have these raw values, and objects these attributes, all at once; see :class:`Commit`.
+    """Give Variables and host numbers these raw values, and objects these attributes, all at once; see :class:`Commit`.
 
-    What a trace that runs has for them stays: it is their values outside of traces that are set.
+    Their values in a running trace stay: those outside of traces are set.
     """
     variables, values = [*variables], [*arrays, *values]
     holders, places = _places(variables)
@@ -74,7 +79,7 @@ def set_all(
 
 
 def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
-    """Where Variables and Numbers have their values: objects and attributes."""
+    """Return the objects and attributes in which Variables and host numbers keep their values."""
     if all([getattr(kind, "_held_as", None) == "_raw" for kind in {*map(type, variables)}]):
         return variables, ["_raw"] * len(variables)
     return [v._holder for v in variables], [v._held_as for v in variables]
@@ -82,7 +87,7 @@ def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
 
 @contextmanager
 def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Iterable[Any]) -> Iterator[None]:
-    """A context in which Variables and Numbers have other raw values, outside of traces."""
+    """Enter a context in which Variables and host numbers have other raw values, outside of traces."""
     variables = [*variables]
     holders, places = _places(variables)
     objects, names = [*holders, *variables], [*places, *["_slots"] * len(variables)]
@@ -100,7 +105,7 @@ def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Ite
 
 
 def assign_together(variables: Iterable[Any], values: Iterable[Any]) -> None:
-    """Assign to Variables as `Variable.assign` does, all at once, after all values have been checked.
+    """Assign to Variables, as `Variable.assign` does, all at once and after all values have been checked.
 
     Raises:
         TypeError, ValueError: a value does not fit its Variable. Nothing is changed.

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.dtypes import float32
 from tape_core.base.lookup import ops
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tensor import Tensor
+from tape_core.typing import Cotangent, Namespace, RawDType, Slot
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.rules import Rule
 
 
-def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: list[Any], rule: Rule) -> None:
+def accumulate_each(
+    xp: Namespace,
+    cotangents: Sequence[Cotangent],
+    slots: Sequence[Slot],
+    specs: Sequence[tuple[Any, Any]],
+    grads: list[Cotangent],
+    rule: Rule,
+) -> None:
     """Add the cotangents of an input that is a sequence of arrays to `grads`; None stands for no cotangent."""
     if len(cotangents) != len(slots):
         raise ValueError(f"{rule.where} returned {len(cotangents)} cotangents for {len(slots)} arrays")
@@ -29,7 +37,7 @@ def accumulate_each(xp: Any, cotangents: Any, slots: Any, specs: Any, grads: lis
             grads[i] = d if h is None else h + d
 
 
-def mask_nans(xp: Any, g: Any, d: Any) -> Any:
+def mask_nans(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
     """Return `d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
 
     Nothing else is replaced: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
@@ -37,7 +45,7 @@ def mask_nans(xp: Any, g: Any, d: Any) -> Any:
     return d if has_no_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
 
 
-def has_no_nan(d: Any) -> bool:
+def has_no_nan(d: Cotangent) -> bool:
     """Return True if an array surely has no NaN, as far as that is cheap to see: not of traced or batched ones."""
     kind = type(d)
     if kind not in _PLAIN:
@@ -52,11 +60,11 @@ _PLAIN: dict[type, bool] = {}
 """By class of array, whether its values are at hand: those of NumPy and PyTorch are, traced or batched ones are not."""
 
 
-def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
+def widening(backend: Backend, xp: Namespace) -> Callable[[Any], Any]:
     """Return a function that converts arrays of a dtype that is narrow on the backend to float32, and nothing else."""
     narrow, single = backend.narrow, backend.raw_dtype(float32)
 
-    def wide(value: Any) -> Any:
+    def wide(value: Cotangent) -> Any:
         if type(value) is tuple:
             return tuple(map(wide, value))
         dtype = getattr(value._array if isinstance(value, Tensor) else value, "dtype", None)
@@ -67,7 +75,7 @@ def widening(backend: Backend, xp: Any) -> Callable[[Any], Any]:
     return wide
 
 
-def project(xp: Any, d: Any, spec: tuple[Any, Any]) -> Any:
+def project(xp: Namespace, d: Cotangent, spec: tuple[Any, Any]) -> Any:
     """Return a cotangent of an elementwise op's input, summed back over broadcasting, in the input's dtype."""
     shape, dtype = spec
     given = d.shape
@@ -95,7 +103,7 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
-def cast(xp: Any, d: Any, dtype: Any) -> Any:
+def cast(xp: Namespace, d: Cotangent, dtype: RawDType) -> Any:
     """Return `d` in another dtype; a real input has a real gradient, so an imaginary part is dropped."""
     if dtype is None or (d._array if isinstance(d, Tensor) else d).dtype == dtype:
         return d
@@ -104,7 +112,7 @@ def cast(xp: Any, d: Any, dtype: Any) -> Any:
     return xp.astype(d, dtype)
 
 
-def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
+def checked(xp: Namespace, d: Cotangent, spec: tuple[Any, Any], rule: Rule) -> Any:
     """Return a cotangent of an input in the input's dtype, after a check of the shape.
 
     Raises:
@@ -116,7 +124,7 @@ def checked(xp: Any, d: Any, spec: tuple[Any, Any], rule: Rule) -> Any:
     return cast(xp, d, dtype)
 
 
-def conj(value: Any) -> Any:
+def conj(value: Cotangent) -> Any:
     """Return the conjugate of a complex cotangent. Rules are plain transposes, gradients are conjugated (`rules`)."""
     if isinstance(value, IndexedSlices):
         return IndexedSlices(conj(value.values), value.indices, value.dense_shape)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from tape_core.base.ambient import ACTIVE, OWN_DERIVATIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.user_code import user_frame
+from tape_core.typing import Raw, Slots
 
 if TYPE_CHECKING:
+    from tape_core.engine.op import Op
     from tape_core.engine.tensor import Tensor
 
 _MOST = 5  # cuts that are kept of one call
@@ -74,7 +76,7 @@ class Cuts:
             self.on_end(how, _LEFT.format(how))
             self.opaque |= OWN_DERIVATIVE.get()
 
-    def on_op(self, op: Any, out: Any) -> None:
+    def on_op(self, op: Op, out: Raw) -> None:
         """Note that an op has no derivative."""
         dtype = str(getattr(out, "dtype", type(out).__name__))
         if "bool" in dtype:
@@ -155,7 +157,7 @@ def check_zero(name: str, cuts: Cuts, arguments: str, variables: Sequence[Any], 
 # -- events: each tells the recorders that know the Tensors
 
 
-def _known(tensor: Any, key: int) -> bool:
+def _known(tensor: Tensor | None, key: int) -> bool:
     """Return whether a recorder knows a Tensor, or inside vmap the value of all examples."""
     while tensor is not None:
         if key in tensor._slots:
@@ -193,7 +195,7 @@ def on_assigned(tensor: Tensor, method: str) -> None:
         cuts.on_end("assign", _ASSIGNED.format(f"Variable.{method}"))
 
 
-def on_no_derivative(op: Any, slots: dict[int, Any], out: Any) -> None:
+def on_no_derivative(op: Op, slots: Slots, out: Raw) -> None:
     """Note that an op has no derivative for the value of these slots."""
     for recorder in ACTIVE.get():
         if recorder._cuts is not None and recorder._key in slots:

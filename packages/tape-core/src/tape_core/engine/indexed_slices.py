@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.lookup import ops
+from tape_core.typing import Array, Cotangent, Namespace
 
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
@@ -40,7 +41,9 @@ class IndexedSlices:
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_ufunc__ = None
 
-    def __init__(self, values: Any, indices: Any, dense_shape: tuple[int, ...], *, _xp: Any = None) -> None:
+    def __init__(
+        self, values: Array, indices: Array, dense_shape: tuple[int, ...], *, _xp: Namespace | None = None
+    ) -> None:
         self._xp = _xp  # what raw arrays of a sweep are computed with; None for Tensors
         self.values = values
         self.indices = indices
@@ -87,7 +90,7 @@ class IndexedSlices:
     def __repr__(self) -> str:
         return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Array | IndexedSlices) -> Any:
         if isinstance(other, IndexedSlices):
             xp = self._namespace()
             return IndexedSlices(
@@ -103,31 +106,31 @@ class IndexedSlices:
     def __neg__(self) -> Any:
         return -self.densify()
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Array | IndexedSlices) -> Any:
         return self.densify() - dense(other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Array | IndexedSlices) -> Any:
         return other - self.densify()
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Array | IndexedSlices) -> Any:
         return self.densify() * dense(other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Array | IndexedSlices) -> Any:
         return other * self.densify()
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Array | IndexedSlices) -> Any:
         return self.densify() / dense(other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Array | IndexedSlices) -> Any:
         return other / self.densify()
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Array | IndexedSlices) -> Any:
         return self.densify() ** dense(other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Array | IndexedSlices) -> Any:
         return other ** self.densify()
 
 
-def dense(value: Any) -> Any:
+def dense(value: Cotangent) -> Any:
     """Return IndexedSlices as a whole array; anything else is returned as it is."""
     return value.densify() if isinstance(value, IndexedSlices) else value

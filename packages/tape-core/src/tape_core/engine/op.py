@@ -290,7 +290,9 @@ class Op(Options):
         inputs = tuple(bound.arguments[name] for name in self.inputs)
         return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
 
-    def fail(self, error: Exception, values: Sequence[Any], args: Any = (), kwargs: Any = None) -> Any:
+    def fail(
+        self, error: Exception, values: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
 
         If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
@@ -332,7 +334,7 @@ class Op(Options):
         kind, text = known
         raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
-    def _in_place(self, values: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    def _in_place(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
         given = [placed(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]

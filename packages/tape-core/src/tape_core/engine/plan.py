@@ -18,7 +18,7 @@ from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.typing import Record
+from tape_core.typing import Cotangent, Namespace, Record
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -111,7 +111,7 @@ class Plan:
         _, plans = self.op.bindings.get(backend) or self.op.bind(backend)
         return plans[sum([1 << rule.k for rule in self.rules])] or self
 
-    def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Plan:
+    def toward(self, rec: Record, wanted: bytearray) -> Plan:
         """Return the plan without the rules for inputs into which no wanted slot flows."""
         if self.op.sequence:
             return self
@@ -122,7 +122,7 @@ class Plan:
             self._narrowed[ks] = Plan(self.op, [rule for rule in self.rules if rule.k in ks], self.backend)
         return self._narrowed[ks]
 
-    def wide_lift(self, rec: tuple[Any, ...], xp: Any, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
+    def wide_lift(self, rec: Record, xp: Namespace, lift: Lift, wide: Callable[[Any], Any]) -> Lift:
         """Return a `Lift` of the arrays of a record that converts them by `wide`, as to float32.
 
         The result is computed again if the record has all inputs. A rule may subtract it from what it computes of the
@@ -142,10 +142,10 @@ class Plan:
 
     def backward_careful(
         self,
-        g: Any,
-        rec: tuple[Any, ...],
-        grads: list[Any],
-        xp: Any,
+        g: Cotangent,
+        rec: Record,
+        grads: list[Cotangent],
+        xp: Namespace,
         lift: Lift,
         masked: bool,
         wide: Callable[[Any], Any] | None = None,
@@ -215,7 +215,7 @@ record_as_one: Any = None
 """Records a function with a rule of its own as one op. `tape_core.modes.function_op`, which needs plans, sets it."""
 
 
-def with_dependence(d: Any, named: Sequence[Any]) -> Any:
+def with_dependence(d: Cotangent, named: Sequence[Any]) -> Any:
     """Return a cotangent that depends on the values that its rule names, also if these only decide, as for relu.
 
     Its derivative with respect to them is 0 then, and not None: in a sweep that is recorded TensorFlow returns 0, too.
@@ -416,7 +416,7 @@ class Part:
         self.k = k
         self.specs = specs
 
-    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
+    def backward(self, g: Cotangent, rec: Record, grads: list[Cotangent], *_: Any) -> None:
         """Collect the cotangent; the op's record comes later in the sweep."""
         base = record.slot(rec, 0)
         if grads[base] is None:
@@ -425,7 +425,7 @@ class Part:
 
     backward_reusing = backward_careful = backward
 
-    def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> Part:
+    def toward(self, rec: Record, wanted: bytearray) -> Part:
         """Return the plan itself: the op's record decides."""
         return self
 
@@ -439,7 +439,7 @@ class Parts:
         self.specs = specs
         self.cotangents: list[Any] = [None] * len(specs)
 
-    def complete(self, xp: Any, materialize: bool) -> tuple[Any, ...]:
+    def complete(self, xp: Namespace, materialize: bool) -> tuple[Any, ...]:
         """Return all cotangents; for results that nothing used zeros, or None without `materialize`."""
         if not materialize:
             return tuple(self.cotangents)

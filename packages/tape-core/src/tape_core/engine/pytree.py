@@ -7,14 +7,15 @@ from typing import Any
 
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
+from tape_core.typing import PyTree
 
 Structure = Any
 
 _TENSORS = frozenset({Tensor, Variable})
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """The leaves of a structure, None among them, and the structure. Dict views (`model.values()`) are lists."""
+def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
+    """Return the leaves of a tree, None among them, and its structure. Dict views (`model.values()`) count as lists."""
     kind = type(tree)
     if kind in _TENSORS:
         return [tree], None
@@ -32,8 +33,8 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         ) from None
 
 
-def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
-    """The keys of each dict in a structure, in their order: structures are the same whatever it is."""
+def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
+    """Return the keys of each dict in a tree, in their order, in which structures do not differ."""
     if structure is None or structure is list or structure is tuple:
         return []
     found: list[tuple[Any, ...]] = []
@@ -44,7 +45,7 @@ def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
 
     found = []
 
-    def note(node: Any) -> bool:
+    def note(node: object) -> bool:
         if isinstance(node, dict):
             found.append(tuple(node))
         return False
@@ -53,8 +54,8 @@ def orders(tree: Any, structure: Structure) -> list[tuple[Any, ...]]:
     return found
 
 
-def _walked(tree: Any, found: list[tuple[Any, ...]]) -> int:
-    """The number of nodes of a tree of dicts, lists and tuples, leaves among them; notes the keys of the dicts."""
+def _walked(tree: PyTree, found: list[tuple[Any, ...]]) -> int:
+    """Return the number of nodes of a tree of dicts, lists and tuples; add the keys of dicts to `found`."""
     count, nodes = 1, [tree]
     for node in nodes:
         if type(node) is dict:
@@ -67,12 +68,12 @@ def _walked(tree: Any, found: list[tuple[Any, ...]]) -> int:
 
 
 def are_tensors(leaves: Sequence[Any]) -> bool:
-    """Whether all leaves are Tensors or Variables."""
+    """Return whether all leaves are Tensors or Variables."""
     return _TENSORS.issuperset(map(type, leaves)) or all([isinstance(leaf, Tensor) for leaf in leaves])
 
 
 def path(structure: Structure, k: int) -> str:
-    """How messages name leaf k: `['w']`, `[0]`."""
+    """Return the path of leaf k for messages: `['w']`, `[0]`."""
     if structure is None:
         return ""
     if structure is list or structure is tuple:
@@ -81,12 +82,12 @@ def path(structure: Structure, k: int) -> str:
 
 
 def same(a: Structure, b: Structure, n: int) -> bool:
-    """Whether two structures of n leaves are the same."""
+    """Return whether two structures of n leaves are the same."""
     return bool(a == b) or bool(_general(a, n) == _general(b, n))
 
 
 def difference(what: str, a: Structure, n: int, other: str, b: Structure, m: int) -> str:
-    """What messages say of two structures that differ, of n and m leaves: how each is nested, or its number of leaves.
+    """Return a text on how two structures differ, of n and m leaves: how each is nested, or its number of leaves.
 
     >>> difference("tangents", list, 2, "primals", tuple, 2)
     'tangents is [*, *], primals is (*, *), where * is a leaf'
@@ -105,7 +106,7 @@ def _shown(structure: Structure, n: int) -> str:
 
 
 def _general(structure: Structure, n: int) -> Any:
-    """A structure in optree's terms."""
+    """Return a structure in optree's terms."""
     if structure is not None and structure is not list and structure is not tuple:
         return structure
     import optree
@@ -115,7 +116,7 @@ def _general(structure: Structure, n: int) -> Any:
 
 
 def unflatten(structure: Structure, leaves: list[Any]) -> Any:
-    """The structure with other leaves."""
+    """Return a tree of this structure with these leaves."""
     if structure is None:
         return leaves[0]
     if structure is list:
@@ -125,8 +126,8 @@ def unflatten(structure: Structure, leaves: list[Any]) -> Any:
     return structure.unflatten(leaves)
 
 
-def prefix(prefix: Any, tree: Any, what: str, of: str) -> list[Any]:
-    """For each leaf of a tree what a prefix of it says: a leaf of the prefix stands for all that is below it.
+def prefix(prefix: PyTree, tree: PyTree, what: str, of: str) -> list[Any]:
+    """Return for each leaf of a tree the leaf of a prefix: each leaf of the prefix stands for all leaves below it.
 
     Raises:
         ValueError: `prefix` is not one of the tree's.

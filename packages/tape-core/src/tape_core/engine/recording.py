@@ -276,7 +276,7 @@ class _Owned(tuple):  # type: ignore[type-arg]
     themselves to their owner only. Elsewhere a plain tuple does, and the hot path pays nothing.
     """
 
-    def __new__(cls, tapes: tuple[Recorder, ...], owner: Any) -> _Owned:
+    def __new__(cls, tapes: tuple[Recorder, ...], owner: object) -> _Owned:
         self = super().__new__(cls, tapes)
         self.owner = owner
         return self

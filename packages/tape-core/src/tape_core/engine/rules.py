@@ -37,6 +37,7 @@ from tape_core.engine.record import (
     slots_at,
 )
 from tape_core.engine.tensor import SCALARS
+from tape_core.typing import Array, Cotangent, Namespace
 
 
 class Spec(NamedTuple):
@@ -196,11 +197,11 @@ class Shared:
         self.rule = rule
         self.place = place
 
-    def apart(self, xp: Any, g: Any, *arguments: Any) -> Any:
+    def apart(self, xp: Namespace, g: Cotangent, *arguments: Any) -> Any:
         """Return the cotangent of the input, with `common` computed for it alone."""
         return self.once({}, xp, g, arguments)
 
-    def once(self, commons: dict[Any, Any], xp: Any, g: Any, arguments: tuple[Any, ...]) -> Any:
+    def once(self, commons: dict[Any, Any], xp: Namespace, g: Cotangent, arguments: tuple[Any, ...]) -> Any:
         """Return the cotangent of the input; what several rules share is looked up in `commons`, or put there."""
         if self.common not in commons:
             commons[self.common] = self.common(xp, g, *arguments[: self.n])
@@ -306,6 +307,6 @@ def compile_rules(
     return {k: Rule(op, parameters, k, rules, own) for k in flowing}
 
 
-def spec_of(value: Any) -> tuple[Any, Any]:
+def spec_of(value: Array) -> tuple[Any, Any]:
     """Return the shape and dtype of a value, for a `Spec`; a Python scalar has dtype None."""
     return ((), None) if type(value) in SCALARS else (value.shape, value.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
@@ -18,7 +19,7 @@ from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.recording import LIVE, new_key, special_dtype
 from tape_core.engine.tensor import Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
-from tape_core.typing import Raw, Record, Records, Slot
+from tape_core.typing import PyTree, Raw, Record, Records, Slot, Slots
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tape_core.engine.cuts import Cuts
     from tape_core.engine.op import Op
 
-_PURGE_ABOVE = 8  # slots of tapes that are gone are dropped when a value has more than this many
+_PURGE_ABOVE = 8  # slots; from a value with more, those of tapes that are gone are dropped
 
 
 class WatchError(TypeError, ValueError):
@@ -203,7 +204,7 @@ class GradientTape(recording.InBlock):
             if not recording.is_active(self):
                 self._start()
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: PyTree) -> None:
         """Record what is computed from `tensor` from now on: a Tensor, a Variable or any pytree of them.
 
         Of :class:`IndexedSlices` it is the values that are watched.
@@ -231,23 +232,23 @@ class GradientTape(recording.InBlock):
                 self._watch_leaf(own_slots(leaf), special_dtype(leaf.backend, leaf.dtype))
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """The Variables watched so far, in the order they were constructed."""
+        """Return the Variables watched so far, in the order in which they were constructed."""
         variables = [entry[0] for entry in (self._past | self._variables).values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
     def _watch_variable(self, variable: Variable) -> None:
-        """Know a variable from now on."""
+        """Watch a variable from now on."""
         self._variables.setdefault(id(variable), (variable, ()))
         if self._key not in variable._slots:
             self._on_read(variable)
 
     def _watches(self, variable: Variable) -> bool:
-        """Whether a variable would have a gradient if it were read now."""
+        """Return whether a variable would have a gradient if it were read now."""
         watched = (self._watch_accessed and variable.trainable) or id(variable) in self._variables
         return watched and variable._inexact
 
     def _on_read(self, variable: Variable) -> int | None:
-        """A variable was read, whose value this tape does not know, while it records: its slot, if it has one now."""
+        """Watch a variable that was read, if it is to be watched: return its slot."""
         name = id(variable)
         entry = self._variables.get(name)
         if self._cuts is not None:
@@ -263,8 +264,8 @@ class GradientTape(recording.InBlock):
             self._variables[name] = (variable, ())
         return None
 
-    def _watch_leaf(self, slots: dict[int, int], what: int) -> int:
-        """Give a value that has none a slot."""
+    def _watch_leaf(self, slots: Slots, what: int) -> int:
+        """Give a leaf a slot: return it."""
         if len(slots) > _PURGE_ABOVE:
             for key in list(slots):  # a copy: other threads may write to it or do this too
                 if key not in LIVE:
@@ -289,12 +290,12 @@ class GradientTape(recording.InBlock):
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: PyTree,
+        sources: PyTree,
+        output_gradients: PyTree = None,
         unconnected_gradients: str = "none",
     ) -> Any:
-        """The gradient of the sum of `target` with respect to each of `sources`.
+        """Return the gradient of the sum of `target` with respect to each of `sources`.
 
         Args:
             target: a Tensor, or any pytree of them, whose elements are all added up.
@@ -347,13 +348,13 @@ class GradientTape(recording.InBlock):
 
     def jacobian(
         self,
-        target: Any,
-        sources: Any,
+        target: PyTree,
+        sources: PyTree,
         unconnected_gradients: str = "none",
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The derivative of each element of `target` with respect to each element of `sources`.
+        """Return the derivative of each element of `target` with respect to each element of `sources`.
 
         All rows at once: the backward pass runs on a batch of cotangents, as under :func:`~tape_core.vmap`.
 
@@ -384,13 +385,13 @@ class GradientTape(recording.InBlock):
 
     def batch_jacobian(
         self,
-        target: Any,
-        source: Any,
+        target: PyTree,
+        source: PyTree,
         unconnected_gradients: str = "none",
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The Jacobian of each example: row k of `target` depends on row k of `source` only.
+        """Return the Jacobian of each example: row k of `target` depends on row k of `source` only.
 
         >>> import tape_core as tc
         >>> x = tc.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -418,8 +419,8 @@ class GradientTape(recording.InBlock):
 
     # -- what it tells of itself
 
-    def explain(self, target: Any, source: Any) -> Explanation:
-        """Why the gradient of `target` with respect to `source` is None, or by which ops one depends on the other.
+    def explain(self, target: PyTree, source: PyTree) -> Explanation:
+        """Explain why the gradient of `target` with respect to `source` is None, or which ops connect the two.
 
         >>> import tape_core as tc
         >>> x = tc.asarray(3.0)
@@ -438,7 +439,7 @@ class GradientTape(recording.InBlock):
         return made
 
     def summary(self) -> Summary:
-        """A table of what was recorded: for each op how often, the bytes its records keep, and with `debug=True` times.
+        """Return a table of the records: for each op how many, their bytes, and with `debug=True` their times.
 
         >>> import tape_core as tc
         >>> x = tc.Variable([1.0, 2.0])
@@ -452,13 +453,13 @@ class GradientTape(recording.InBlock):
 
     def draw(
         self,
-        path: Any = None,
+        path: str | PathLike[str] | None = None,
         *,
         collapse: bool | Iterable[str] = False,
         max_nodes: int = 400,
         engine: str | None = None,
     ) -> Drawing:
-        """The recorded graph as a picture: shown by notebooks, written to `path` if it is given.
+        """Draw the recorded graph: notebooks show the picture, and it is written to `path` if that is given.
 
         Each node says op, shape, dtype, and with `debug=True` time and bytes, as far as they are known.
 
@@ -486,7 +487,7 @@ class GradientTape(recording.InBlock):
         return made
 
     def _begin_use(self, method: str) -> None:
-        """Before the records are used for a derivative."""
+        """Check that the records may be used for a derivative; called before."""
         if self._used and not self._persistent:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)"
@@ -505,7 +506,7 @@ class GradientTape(recording.InBlock):
                 recording.deactivate(self)
 
     def _end_use(self) -> None:
-        """After it, also where it failed."""
+        """Drop the records of a tape that is not persistent; called after a derivative, also if it failed."""
         if not self._persistent:
             self._used = True
             self._clear()
@@ -513,13 +514,13 @@ class GradientTape(recording.InBlock):
     def _unconnected(
         self,
         method: str,
-        target: Any,
-        source: Any,
+        target: PyTree,
+        source: Tensor,
         path: str,
         unconnected_gradients: str,
         shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """What stands for a derivative, of this shape, with respect to a source that the target does not depend on."""
+        """Return the derivative, of this shape, with respect to a source on which the target does not depend."""
         if unconnected_gradients == "error":
             raise tool("unconnected")(self, method, target, source, path)
         if not source.dtype.inexact:

@@ -16,13 +16,14 @@ from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
-from tape_core.typing import ArrayLike, Slots
+from tape_core.typing import ArrayLike, Axis, DTypeLike, IndexKey, Raw, Slots
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from tape_core.backends.protocol import Backend
     from tape_core.base.dtypes import DType
+    from tape_core.engine.recording import Recorder
 
 SCALARS: Final = frozenset({bool, int, float, complex})
 """Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
@@ -33,8 +34,8 @@ NO_SLOTS: Final[Slots] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
 
 
-def _number(convert: type[Number], array: Any) -> Number:
-    """The one value of an array as a Python number."""
+def _number(convert: type[Number], array: Raw) -> Number:
+    """Return the one value of an array as a Python number."""
     try:
         return convert(array)
     except Exception as error:
@@ -108,19 +109,19 @@ class Tensor:
         """The device the array lives on."""
         return self.backend.device(self._array)
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
-        """This tensor on another device; the gradient travels back."""
+    def to_device(self, device: str, /, *, stream: object = None) -> Tensor:
+        """Return this tensor on another device; the gradient travels back."""
         select(self.backend, device)  # raises where there is no such device
         return ops.to_device(self, device, self.device)
 
     def numpy(self) -> Any:
-        """The values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
+        """Return the values as a `numpy.ndarray`: a copy, so that writing to it changes nothing here. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
     def item(self) -> Any:
-        """The value of a tensor of one element, as a Python scalar. Cuts the path."""
+        """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
@@ -132,7 +133,7 @@ class Tensor:
         return result
 
     def tolist(self) -> Any:
-        """The values as nested Python lists of scalars. Cuts the path."""
+        """Return the values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "tolist()", sys._getframe(1))
         return self.backend.numpy(self.array).tolist()
@@ -157,12 +158,12 @@ class Tensor:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
         dl_device: Any = None,
         copy: bool | None = None,
     ) -> Any:
-        """The values for another library: DLPack does not carry the path, so it is cut."""
+        """Return the values for another library: DLPack does not carry the path, so it is cut."""
         if ACTIVE.get():
             report_leave(self, "__dlpack__", sys._getframe(1))
             library = library_of(sys._getframe(1)) or "another library"
@@ -171,7 +172,7 @@ class Tensor:
         return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        """The device in DLPack's terms."""
+        """Return the device in DLPack's terms."""
         device: tuple[Any, int] = self.array.__dlpack_device__()
         return device
 
@@ -220,7 +221,7 @@ class Tensor:
     __hash__ = object.__hash__
 
     def _rebind(self, result: Tensor) -> Tensor:
-        """Stand for another value from now on: what assignment and in-place operators do.
+        """Stand for another value from now on, as by assignment and in-place operators.
 
         Arrays are never written to, so what was recorded or computed before keeps the old value.
         """
@@ -260,8 +261,8 @@ class Tensor:
         T: Tensor
         mT: Tensor
 
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __setitem__(self, key: Any, value: ArrayLike) -> None: ...
+        def __getitem__(self, key: IndexKey) -> Tensor: ...
+        def __setitem__(self, key: IndexKey, value: ArrayLike) -> None: ...
         def __add__(self, other: ArrayLike) -> Tensor: ...
         def __radd__(self, other: ArrayLike) -> Tensor: ...
         def __sub__(self, other: ArrayLike) -> Tensor: ...
@@ -300,17 +301,17 @@ class Tensor:
         def __invert__(self) -> Tensor: ...
 
         # Attached in tape_core.ops.methods.
-        def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
-        def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
-        def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
-        def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
-        def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor: ...
-        def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
-        def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor: ...
+        def all(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
+        def any(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
+        def max(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
+        def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
+        def min(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
+        def prod(self, axis: Axis = None, *, dtype: DTypeLike = None, keepdims: bool = False) -> Tensor: ...
+        def sum(self, axis: Axis = None, *, dtype: DTypeLike = None, keepdims: bool = False) -> Tensor: ...
         def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
         def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
-        def astype(self, dtype: Any, copy: bool = True) -> Tensor: ...
-        def clip(self, min: Any = None, max: Any = None) -> Tensor: ...
+        def astype(self, dtype: DTypeLike, copy: bool = True) -> Tensor: ...
+        def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor: ...
         def conj(self) -> Tensor: ...
         def conjugate(self) -> Tensor: ...
         def copy(self) -> Tensor: ...
@@ -319,19 +320,19 @@ class Tensor:
         def ravel(self) -> Tensor: ...
         def reshape(self, *shape: Any) -> Tensor: ...
         def round(self) -> Tensor: ...
-        def squeeze(self, axis: Any = None) -> Tensor: ...
-        def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
+        def squeeze(self, axis: Axis = None) -> Tensor: ...
+        def std(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
         def transpose(self, *axes: Any) -> Tensor: ...
-        def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
+        def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Tensor: ...
 
 
-def _unpickled(values: Any, backend: str, device: str, dtype: DType | None = None) -> Tensor:
-    """What a pickled Tensor becomes: its values, where they were. Tapes are not pickled, nor what they know of it."""
+def _unpickled(values: Raw, backend: str, device: str, dtype: DType | None = None) -> Tensor:
+    """Return the Tensor of pickled values, on the device where they were. No tape knows it: tapes are not pickled."""
     return ops.asarray(values, dtype=dtype, backend=backend, device=device)
 
 
 def _warn_of_cut(tensor: Tensor, what: str) -> None:
-    """Somebody took the values of what a tape is recording: numpy() says that it is meant, an array's protocol not."""
+    """Warn that a protocol of arrays takes the values of a recorded Tensor. Who calls numpy() means it."""
     if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
         kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
         warn_user(
@@ -340,31 +341,31 @@ def _warn_of_cut(tensor: Tensor, what: str) -> None:
         )
 
 
-# What the slots have themselves, also in a Variable, whose attributes of the other names ask the trace that runs.
+# The slots themselves, by names that a Variable does not replace: its `_array` and `backend` ask a running trace.
 Tensor._raw = Tensor.__dict__["_array"]
 Tensor._home = Tensor.__dict__["backend"]
 
 
 def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> None:
-    """Report that a method takes values out, and warn if another library has called it. By users it is meant."""
+    """Report that a method takes values out, and warn if another library has called it; users who call it mean it."""
     report_leave(tensor, method, caller)
     library = library_of(caller)
     if library is not None:
         _warn_of_cut(tensor, f"{library} takes the values, by {method},")
 
 
-def _knows(tape: Any, tensor: Tensor) -> bool:
-    """Whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
+def _knows(tape: Recorder, tensor: Tensor) -> bool:
+    """Return whether a tape has recorded a value, or would if it were read: a Variable may not have been, so far."""
     if tape._key in tensor._slots:
         return True
-    return type(tensor) is not Tensor and tape._watches(tensor)
+    return type(tensor) is not Tensor and tape._watches(tensor)  # type: ignore[arg-type]  # any other is a Variable
 
 
 _new = object.__new__
 
 
-def wrap(array: Any, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
-    """A Tensor of a raw array."""
+def wrap(array: Raw, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
+    """Return a Tensor of a raw array."""
     tensor: Tensor = _new(Tensor)
     tensor._array = array
     tensor._slots = slots
@@ -376,7 +377,7 @@ _first_slots = Lock()  # two threads that watch one new tensor must not make two
 
 
 def own_slots(tensor: Tensor) -> Slots:
-    """The tensor's slots, its own from now on: to write to, or to keep in a record."""
+    """Return slots that only this Tensor has, to write to or to keep in a record."""
     slots = tensor._slots
     if slots is NO_SLOTS:
         with _first_slots.now:
@@ -387,10 +388,10 @@ def own_slots(tensor: Tensor) -> Slots:
 
 
 def twin_slots(tensor: Tensor) -> Slots:
-    """Slots for a Tensor of the same value, its own: what knows the Tensor now knows the twin, later watches do not.
+    """Return slots for a twin, another Tensor of the same value: recorders that know the Tensor now know the twin.
 
-    Every twin is made here, so a function that is looked at, to be run again for its derivative, is seen to read a
-    Tensor also where it hands it to a transformation only, which computes with a twin.
+    Later watches of one do not concern the other. Recorders are told of each twin: a function that will run again for
+    its derivative may read a Tensor only in that it hands it to a transformation, which computes with a twin.
     """
     if not tensor._slots:
         return NO_SLOTS
@@ -402,7 +403,7 @@ def twin_slots(tensor: Tensor) -> Slots:
 
 
 def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
-    """`value` as `read` gives it, a number as an array without dimensions."""
+    """Return `value` as `read` does, but a number as a Tensor without dimensions."""
     found = read(value, where)
     if isinstance(found, Tensor):
         return found
@@ -410,7 +411,7 @@ def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
 
 
 def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
-    """`value` as an operand: a plain Tensor or a Python scalar.
+    """Return `value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
     Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.

@@ -15,7 +15,7 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
-from tape_core.typing import ArrayLike
+from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -61,7 +61,7 @@ class Variable(Tensor):
         self,
         initial_value: ArrayLike,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
         trainable: bool = True,
         name: str | None = None,
         backend: str | Backend | None = None,
@@ -82,10 +82,11 @@ class Variable(Tensor):
 
     @property
     def _holder(self) -> Any:
-        """Where its value is, in the attribute `_held_as`; see `tape_core.engine.commit`."""
+        """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
 
-    # While a compiled function runs for the first time, Variables hold in its context what that has assigned to them.
+    # While a function is traced, a Variable has in that context the value that the program has assigned to it so far,
+    # and everywhere else its real one. Hence properties; where no trace runs, ops read the slots `_raw` and `_home`.
 
     @property
     def _array(self) -> Any:
@@ -94,7 +95,7 @@ class Variable(Tensor):
         return self._raw if trace is None else trace.read(self)
 
     @_array.setter
-    def _array(self, array: Any) -> None:
+    def _array(self, array: Raw) -> None:
         trace = current()
         if trace is None:
             self._raw = array
@@ -112,7 +113,7 @@ class Variable(Tensor):
         self._home = backend if current() is None else backend.library  # type: ignore[misc]  # the slot itself
 
     def _read(self) -> Tensor:
-        """The value as a plain Tensor; tapes that watch what is accessed learn of it here."""
+        """Return the value as a plain Tensor, and tell the recorders that it was read."""
         active = ACTIVE.get()
         if active:
             for tape in active:
@@ -154,7 +155,7 @@ class Variable(Tensor):
         return self
 
     def _assignable(self, value: ArrayLike) -> Any:
-        """A value as a raw array that this Variable can have now."""
+        """Return a value as a raw array that may be assigned now."""
         operand = self._operand(value, "assign")
         check_assignable(self)
         return operand
@@ -167,7 +168,7 @@ class Variable(Tensor):
         """Subtract from the value; :class:`IndexedSlices` subtract from their rows, duplicates added up."""
         return self._update(delta, "assign_sub", -1)
 
-    def _update(self, delta: Any, method: str, sign: int) -> Variable:
+    def _update(self, delta: ArrayLike | IndexedSlices, method: str, sign: int) -> Variable:
         check_assignable(self)
         # Never in place: another thread may be reading the old value, and so may a signal handler.
         array = self._array
@@ -187,7 +188,7 @@ class Variable(Tensor):
         self._replace(array + operand if sign == 1 else array - operand, method, delta)
         return self
 
-    def _replace(self, array: Any, method: str = "assign", given: Any = None) -> None:
+    def _replace(self, array: Raw, method: str = "assign", given: object = None) -> None:
         if ACTIVE.get():
             report_assigned(self, array, method, given)
         # A new value is a new leaf: what was read before keeps its own slots.
@@ -195,8 +196,8 @@ class Variable(Tensor):
         self._array = array
         self._slots = slots
 
-    def _operand(self, value: Any, method: str) -> Any:
-        """`value` as a raw array of exactly this variable's shape and dtype."""
+    def _operand(self, value: ArrayLike, method: str) -> Any:
+        """Return `value` as a raw array of exactly this variable's shape and dtype."""
         backend, current = self.backend, self._array
         if isinstance(value, Tensor):
             given = value.backend
@@ -224,8 +225,8 @@ class Variable(Tensor):
             raise TypeError(self._complaint(method, f"dtype {dtype}") + "; convert it with tape_core.astype")
         return raw
 
-    def _check_python(self, value: Any, method: str) -> None:
-        """Whether Python values become the variable's dtype without a loss: `dtype=` would truncate."""
+    def _check_python(self, value: ArrayLike, method: str) -> None:
+        """Raise a TypeError unless Python values become the variable's dtype without loss; `dtype=` would truncate."""
         kind = _KINDS.get(type(value))
         if kind is None:
             try:
@@ -263,7 +264,7 @@ class Variable(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (wrap(self._array, self.backend), self.trainable, self.name)
 
-    def _refuse(self, other: Any) -> NoReturn:
+    def _refuse(self, other: object) -> NoReturn:
         raise RuntimeError(
             "`variable += value` and the like would replace the Variable by a Tensor; use variable.assign_add(value), "
             "assign_sub or assign to change its value, and `result = variable + value` for a new Tensor"
@@ -272,7 +273,7 @@ class Variable(Tensor):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __imatmul__ = _refuse
     __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _refuse
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: IndexKey, value: object) -> NoReturn:
         raise RuntimeError(
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"
@@ -290,7 +291,7 @@ _CALLED = {
 
 
 def _fits(kind: str, own: str) -> bool:
-    """Whether Python values of a kind become another without a loss."""
+    """Return whether Python values of a kind become values of another kind without a loss."""
     if kind == "bool" or own == "bool":
         return kind == own
     return kind.endswith("integer") or own == "complex floating" or kind == own

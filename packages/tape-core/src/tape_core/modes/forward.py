@@ -8,6 +8,7 @@ respect to the cotangent is the JVP (J. Townsend, "A new trick for calculating J
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
@@ -26,9 +27,9 @@ from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.replay import paused as replay_paused
-from tape_core.modes.replay import resumed as replay_resumed
-from tape_core.typing import Record, Slot
+from tape_core.modes.replay import pause as pause_replay
+from tape_core.modes.replay import resume as resume_replay
+from tape_core.typing import ArrayLike, Cotangent, Namespace, PyTree, Raw, Record, Slot, Slots, Tangent
 
 if TYPE_CHECKING:
     pass
@@ -76,7 +77,7 @@ class ForwardAccumulator(recording.InBlock):
     _forward = True
     _special = COMPLEX  # its records have specs
 
-    def __init__(self, primals: Any, tangents: Any) -> None:
+    def __init__(self, primals: PyTree, tangents: PyTree) -> None:
         leaves, structure = pytree.flatten(primals)
         given, tangent_structure = pytree.flatten(tangents)
         check_tensors("ForwardAccumulator", "primals", leaves, structure)
@@ -130,8 +131,8 @@ class ForwardAccumulator(recording.InBlock):
         recording.activate(self)
         return self
 
-    def jvp(self, primals: Any, unconnected_gradients: str = "none") -> Any:
-        """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
+    def jvp(self, primals: PyTree, unconnected_gradients: str = "none") -> Any:
+        """Return the tangents of `primals`: values that the accumulator was given, or computed from these inside it.
 
         Args:
             primals: a Tensor or Variable, or any pytree of them.
@@ -186,14 +187,14 @@ class ForwardAccumulator(recording.InBlock):
             _put(parts[plan.k], self._key, tangents[plan.k])
             return
         active = ACTIVE.get()
-        replay = replay_paused()
+        replay = pause_replay()
         try:
             ACTIVE.set(recording.recorders_around(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
             ACTIVE.set(active)
-            replay_resumed(replay)
+            resume_replay(replay)
         slots = record.out_slots(rec)
         if type(slots) is list:  # several results, whose parts follow
             self._pushed_parts = tangent, slots
@@ -201,14 +202,14 @@ class ForwardAccumulator(recording.InBlock):
             _put(slots, self._key, tangent)
 
 
-def _put(slots: dict[int, Any], key: int, tangent: Any) -> None:
+def _put(slots: Slots, key: int, tangent: Tangent) -> None:
     if tangent is None:
         slots.pop(key, None)
     else:
         slots[key] = tangent
 
 
-def _tangent(given: Any, primal: Any, path: str) -> Tensor:
+def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
         tangent = read(given, f"ForwardAccumulator: tangents{path}")
     else:
@@ -238,40 +239,40 @@ def _tangent(given: Any, primal: Any, path: str) -> Tensor:
 # -- one op
 
 
-def push(plan: Plan, rec: tuple[Any, ...]) -> Any:
-    """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
+def push(plan: Plan, rec: Record) -> Any:
+    """Return the tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
 
-    A result that has no derivative has None.
+    It is None for a result that has no derivative.
     """
     if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
         return found
     plan = plan.recorded
     out = record.out(rec)
     if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
-        return _transposed(plan, rec, out)
+        return _push_by_transpose(plan, rec, out)
     if not plan.backend.dtype(out.dtype).inexact:
         return None
     if plan.op.form == "linear":
-        found = _applied(plan, rec)
+        found = _push_linear(plan, rec)
     elif plan.op.multilinear:
-        found = _in_turn(plan, rec)
+        found = _push_multilinear(plan, rec)
     elif plan.op.elementwise and not _needs_transpose(plan, rec, out):
-        found = _elementwise(plan, rec)
+        found = _push_elementwise(plan, rec)
     else:
-        return _transposed(plan, rec, out)
-    return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
+        return _push_by_transpose(plan, rec, out)
+    return _push_by_transpose(plan, rec, out) if found is None else _like(found, out, plan)
 
 
-def _like(tangent: Tensor, out: Any, plan: Plan) -> Tensor:
-    """A tangent in the result's shape and dtype."""
+def _like(tangent: Tensor, out: Raw, plan: Plan) -> Tensor:
+    """Return a tangent in the result's shape and dtype."""
     dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
     if tangent.dtype is not dtype:
         tangent = ops.astype(tangent, dtype)
     return tangent if tangent.shape == shape else ops.broadcast_to(tangent, shape)
 
 
-def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
-    """A linear op of the tangents; None where the record does not have what that takes."""
+def _push_linear(plan: Plan, rec: Record) -> Any:
+    """Return a linear op of the tangents; None if the record lacks an input that the op needs."""
     op = plan.op
     xp, lift = lifting(plan.backend)
     inputs: list[Any]
@@ -295,16 +296,16 @@ def _applied(plan: Plan, rec: tuple[Any, ...]) -> Any:
                 inputs.append(lift(array, record.slots(rec, k)))
             else:
                 return None
-    return _called(plan, rec, inputs)
+    return _call_again(plan, rec, inputs)
 
 
-def _called(plan: Plan, rec: tuple[Any, ...], inputs: list[Any]) -> Any:
-    """The op of other inputs, with the parameters of the record."""
+def _call_again(plan: Plan, rec: Record, inputs: list[Any]) -> Any:
+    """Call the op with other inputs, and the parameters of the record."""
     return plan.op.function(*inputs, *record.params(rec), **record.kwargs(rec))
 
 
-def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
-    """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
+def _push_multilinear(plan: Plan, rec: Record) -> Any:
+    """Return the sum of a multilinear op's values, each with one tangent in place of its input; None as above."""
     _, lift = lifting(plan.backend)
     sequence = plan.op.sequence
     if sequence:
@@ -321,20 +322,20 @@ def _in_turn(plan: Plan, rec: tuple[Any, ...]) -> Any:
         if any([array is None for j, array in enumerate(arrays) if j != k]):
             return None
         inputs = [tangent if j == k else lift(array, slots[j]) for j, array in enumerate(arrays)]
-        term = _called(plan, rec, [inputs] if sequence else inputs)
+        term = _call_again(plan, rec, [inputs] if sequence else inputs)
         total = term if total is None else total + term
     return total
 
 
-def _needs_transpose(plan: Plan, rec: tuple[Any, ...], out: Any) -> bool:
-    """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
+def _needs_transpose(plan: Plan, rec: Record, out: Raw) -> bool:
+    """Return whether a rule may differ from its transpose: `real`, say, is not linear over the complex numbers."""
     dtypes = [record.slot(rec, rule.k).dtype for rule in plan.rules]
     if not any([dtype.kind == "complex floating" for dtype in dtypes]):
         return False
     return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
 
 
-def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
+def _push_elementwise(plan: Plan, rec: Record) -> Any:
     xp, lift = lifting(plan.backend)
     out = record.out(rec)
     shape = tuple(out.shape)
@@ -356,14 +357,14 @@ def _elementwise(plan: Plan, rec: tuple[Any, ...]) -> Any:
     return total
 
 
-def _widening(plan: Plan, xp: Any, out: Any) -> Any:
-    """What gives float32 for what is narrow, where the result is."""
+def _widening(plan: Plan, xp: Namespace, out: Raw) -> Any:
+    """Return a function that converts narrow dtypes to float32 if the result has one, else None."""
     narrow = plan.backend.narrow
     return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
 
 
-def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
-    """By the transpose of the VJP, found by a tape on its cotangent."""
+def _push_by_transpose(plan: Plan, rec: Record, out: Raw) -> Any:
+    """Return the transpose of the VJP, of the tangents: a tape on the cotangent of the VJP finds it."""
     from tape_core.engine.cotangents import conj
     from tape_core.engine.tape import GradientTape
 
@@ -372,7 +373,7 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
     flowing = [o.dtype.inexact for o in outs]
     wide = _widening(plan, xp, out[0] if several else out)
-    # The rule is linear in the cotangent, so at any one; a library's own derivative of its rule may need one beside 0.
+    # The rule is linear in the cotangent, so any one will do; a library's own derivative of it may need one but 0.
     seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
     sequence = plan.op.sequence
@@ -410,11 +411,13 @@ def _transposed(plan: Plan, rec: tuple[Any, ...], out: Any) -> Any:
     return tuple(results) if several else results[0]
 
 
-def by_elements(pulled: Any, seeds: list[Any], flowing: list[bool], tangents: list[Any]) -> list[Any]:
-    """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
+def by_elements(
+    pulled: Callable[[list[Any]], list[Cotangent]], seeds: list[Any], flowing: list[bool], tangents: list[Any]
+) -> list[Any]:
+    """Return the transpose of a function of cotangents that no tape can follow, as one that computes with NumPy.
 
-    It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
-    cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
+    The function is linear over the real numbers. So the tangent of an element of the result is the product of the
+    tangents with the function's value for a cotangent of 1 at that element, and of i for an imaginary part.
     """
 
     def paired(k: int, seed: Any) -> Any:

@@ -15,15 +15,16 @@ from tape_core.engine.cuts import on_derivative
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import batch, new_axis, unbatch
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
 
 
 def jacobian(
-    tape: GradientTape, target: Any, sources: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, sources: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
-    """See :meth:`GradientTape.jacobian`."""
+    """Compute :meth:`GradientTape.jacobian`."""
     check_unconnected(unconnected_gradients)
     _check_chunk(chunk)
     targets, target_structure = pytree.flatten(target)
@@ -51,9 +52,9 @@ def jacobian(
 
 
 def batch_jacobian(
-    tape: GradientTape, target: Any, source: Any, unconnected_gradients: str, chunk: int | None, *, loop: bool
+    tape: GradientTape, target: PyTree, source: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
-    """See :meth:`GradientTape.batch_jacobian`."""
+    """Compute :meth:`GradientTape.batch_jacobian`."""
     check_unconnected(unconnected_gradients)
     _check_chunk(chunk)
     for name, value in (("target", target), ("source", source)):
@@ -93,14 +94,14 @@ def _identity(target: Tensor, n: int) -> Tensor:
 
 
 def _basis(target: Tensor) -> Callable[[int, int], Tensor]:
-    """Cotangents that pick the elements from `start` to `stop`."""
+    """Return a function of `start` and `stop` that returns cotangents which pick these elements."""
     n = math.prod(target.shape)
     identity = _identity(target, n)
     return lambda start, stop: ops.reshape(identity[start:stop], (stop - start, *target.shape))
 
 
 def _basis_of_examples(target: Tensor) -> Callable[[int, int], Tensor]:
-    """Cotangents that pick the elements from `start` to `stop` of each example."""
+    """Return a function of `start` and `stop` that returns cotangents which pick these elements of each example."""
     shape = target.shape[1:]
     identity = _identity(target, math.prod(shape))
 
@@ -121,7 +122,7 @@ def _rows(
     loop: bool,
     last: bool,
 ) -> list[Any]:
-    """For each source its gradients for `n` cotangents, along dimension 0; None where the target does not reach it."""
+    """Return for each source its gradients for `n` cotangents, along dimension 0; None if no path leads to it."""
     parts: list[list[Any]] = []
     step = max(n if chunk is None else chunk, 1)
     starts = range(0, n, step) or [0]

@@ -25,7 +25,7 @@ Axes = Any
 def vmap(
     f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """The function that calls `f` on each example at once: in the body a Tensor is one example.
+    """Return a function that calls `f` on all examples at once: in its body a Tensor is one example.
 
     >>> import tape_core as tc
     >>> w = tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -90,7 +90,12 @@ def vmap(
 
 
 def _run(
-    f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[Any], structure: Any, size: int, out_axes: Axes
+    f: Callable[..., Any],
+    leaves: Sequence[Any],
+    axes: Sequence[Any],
+    structure: pytree.Structure,
+    size: int,
+    out_axes: Axes,
 ) -> Any:
     with new_axis(size) as axis:
         given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
@@ -110,7 +115,7 @@ def _run(
 
 @contextmanager
 def new_axis(size: int) -> Iterator[Axis]:
-    """A context in which Tensors may carry one more hidden axis."""
+    """Enter a context in which Tensors may have one more hidden axis."""
     axis = Axis(size)
     with setting(OPEN_AXES, (*OPEN_AXES.get(), axis)):
         try:
@@ -120,7 +125,7 @@ def new_axis(size: int) -> Iterator[Axis]:
 
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
-    """The backend of Tensors with this hidden axis and those around it."""
+    """Return the backend of Tensors with this hidden axis and those around it."""
     stage = current()
     backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
     for _ in range(OPEN_AXES.get().index(axis) + 1):
@@ -129,14 +134,14 @@ def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
 
 
 def batch(tensor: Tensor, axis: Axis) -> Tensor:
-    """A Tensor of all examples, along dimension 0, as one example."""
+    """Return a Tensor of all examples, along dimension 0, as one example."""
     backend = _backend_for(tensor, axis)
     assert isinstance(backend, Batched)
     return wrap(BatchedArray(lifted(tensor, backend.base), backend, axis), backend)
 
 
 def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
-    """All examples of a result, along dimension `place`."""
+    """Return all examples of a result, along dimension `place`."""
     from tape_core.modes.batching import normal_axis, spread
 
     if result is None:
@@ -161,17 +166,17 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 # -- arguments
 
 
-def _argument(structure: Any, k: int) -> str:
-    """What messages call a leaf of `(args, kwargs)`."""
+def _argument(structure: pytree.Structure, k: int) -> str:
+    """Return the name of a leaf of `(args, kwargs)` for messages."""
     name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
     return f"argument {name}{rest}"
 
 
-def _path(structure: Any, k: int) -> str:
+def _path(structure: pytree.Structure, k: int) -> str:
     return pytree.path(structure, k) or "of the function"
 
 
-def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
+def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Tensor:
     from tape_core.modes.batching import normal_axis
 
     tensor = read(leaf, lambda: f"vmap: {where()}")
@@ -186,7 +191,7 @@ def _examples_first(leaf: Any, axis: Any, where: Callable[[], str]) -> Tensor:
     return tensor if axis == 0 else ops.moveaxis(tensor, axis, 0)
 
 
-def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: Any) -> int:
+def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: pytree.Structure) -> int:
     sizes = {k: leaf.shape[0] for k, (leaf, axis) in enumerate(zip(moved, axes, strict=True)) if axis is not None}
     if not sizes:
         raise ValueError("vmap: no argument has examples: in_axes is None for all of them")

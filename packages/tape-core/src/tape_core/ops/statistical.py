@@ -182,7 +182,7 @@ def _suffix_sums(xp: Namespace, g: Cotangent, axis: int) -> Cotangent:
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-def _tail(g: Cotangent, axis: int) -> Any:
+def _tail(g: Array, axis: int) -> Array:
     """All elements but the first along an axis."""
     return g[(slice(None),) * axis + (slice(1, None), ...)]
 

@@ -56,8 +56,8 @@ def test_a_convolution_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch, gr
         return numpy_gradients(f, x, w)  # type: ignore[no-any-return]
 
     whole = everything()
-    monkeypatch.setattr(convolution, "_MAX_CHUNK_ELEMENTS", 500)
-    monkeypatch.setattr(convolution, "_COLUMNS_BELOW", 0)
+    monkeypatch.setattr(convolution, "WINDOWS_CHUNK_ELEMENTS", 500)
+    monkeypatch.setattr(convolution, "WINDOWS_COLUMNS_BELOW", 0)
     for a, b in zip(everything(), whole, strict=True):
         tc.testing.assert_close(a, b, rtol=1e-12)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
@@ -13,14 +13,13 @@ from tape_core.support import pytree
 from tape_core.typing import PyTree
 
 from tape_nn.module import Module
+from tape_nn.thresholds import DEFAULT_BATCH_SIZE
 
 Data: TypeAlias = Any
 """Arrays `(x, y)` or `(x, y, weights)`, an iterable of such batches, or a function from the epoch to one."""
 
 Batch: TypeAlias = PyTree
 """One batch: `(x,)`, `(x, y)` or `(x, y, weights)`, where x and y may be nested structures of Tensors."""
-
-DEFAULT_BATCH_SIZE: Final = 32  # examples, as in Keras
 
 
 class Source(Protocol):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Final
+from typing import Any
 
 from tape_nn.fitting.callbacks import Callback
 from tape_nn.fitting.run import Run
-
-REFRESH_INTERVAL: Final = 0.5  # seconds between updates of the numbers beside the bar
+from tape_nn.thresholds import REFRESH_INTERVAL
 
 
 class Progress(Callback):

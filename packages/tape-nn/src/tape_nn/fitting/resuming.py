@@ -20,12 +20,11 @@ from tape_nn.checkpoints import Path, load_tensors, remove_drafts, save_tensors
 from tape_nn.fitting.run import Run
 from tape_nn.metrics import Mean
 from tape_nn.module import Module
+from tape_nn.thresholds import COUNT_LIMIT
 from tape_nn.types import OptimizerLike, StateDict
 
 _METADATA_KEY: Final = "tape_nn.fit"
 FORMAT_VERSION: Final = 1
-
-COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps: more is damage, and would overflow int64
 
 
 class RunFile:

@@ -67,7 +67,7 @@ class Optimizer:
         global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
 
     Raises:
-        ValueError: a number is out of range, or more than one kind of clipping is guard for.
+        ValueError: a number is out of range, or more than one kind of clipping is asked for.
     """
 
     _real_only: ClassVar[bool] = True
@@ -139,7 +139,7 @@ class Optimizer:
                         self._states[id(variable)] = self._new_state(variable)
 
     def _holders(self) -> Iterable[Any]:
-        """All state that updates change besides the Variables that are updated; see `keeps_state`."""
+        """All state that updates change besides the Variables that are updated; see `stateful`."""
         slots = [slot for state in self._states.values() for slot in state.slots.values()]
         return [*slots, Optimizer.iterations.of(self), Optimizer._rate.of(self)]
 
@@ -190,7 +190,7 @@ class Optimizer:
             state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
                 state = fresh[id(variable)] = self._new_state(variable)
-                # A trace is told of the slots by `_holders`, also where `keeps_state` falls back to a host callback.
+                # `_holders` tells a trace of the slots, also where `stateful` falls back to one opaque instruction.
                 if current() is not None:
                     self._states[id(variable)] = state
             if gradient is None:
@@ -245,8 +245,8 @@ class Optimizer:
         (`slots["momentum"] = slots["momentum"] * 0.9`). This is faster, since nothing is copied.
 
         In a compiled function the arrays, `rate` and `t` are traced, so that the update is compiled. Decorate a
-        function of `rate` and `t` alone that needs Python numbers, such as `math.sqrt`, with `of_numbers`. A step that
-        branches on one of these numbers becomes a host callback: it is called in Python each time.
+        function of `rate` and `t` alone that needs Python numbers, such as `math.sqrt`, with `host_function`. A step
+        that branches on one of these numbers becomes one opaque instruction, which calls it in Python.
         """
         raise NotImplementedError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
@@ -17,10 +17,8 @@ from tape_core.typing import ArrayLike
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.optimizers.base import Schedule
+from tape_nn.thresholds import LARGEST_SCALE, SMALLEST_SCALE
 from tape_nn.types import Gradient, OptimizerLike
-
-LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32
-SMALLEST_SCALE: Final = 2.0**-14  # float16's smallest normal number; an overflow at this scale is in the loss itself
 
 
 class LossScaler:
@@ -122,14 +120,14 @@ class LossScaler:
         return scaled
 
     def _holders(self) -> list[Any]:
-        """All state that updates change besides the Variables that are updated; see `keeps_state`."""
+        """All state that updates change besides the Variables that are updated; see `stateful`."""
         own = [getattr(LossScaler, name).of(self) for name in ("_scale", "_in_a_row", "_skipped")]
         return [*own, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
     @stateful(_holders)
     def _scale_like(self, loss: Tensor) -> Tensor:
         """Return the scale as a Tensor like the loss."""
-        # A method of its own with `keeps_state`, so that a compiled function reads the scale in each call.
+        # A method of its own with `stateful`, so that a compiled function reads the scale in each call.
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
     @stateful(_holders)

@@ -122,7 +122,7 @@ class BlockCode:
                 self._release(done, free)
 
     def _release(self, done: list[int], free: dict[Any, list[str]]) -> None:
-        """Free the blocks of results that nothing needs any more, or that are still to come."""
+        """Free the blocks of results that nothing needs any more, or that later steps compute."""
         for k in done:
             free.setdefault(self.group.specs[k].dtype, []).append(self._place.get(k, f"o{k}"))
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from tape_core.base.thresholds import CHOLESKY_RULE_LEAF_ROWS
 from tape_core.engine.op import op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
@@ -25,10 +26,6 @@ from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 # it does not depend on the choice: the cotangent then has no component along a change of phase. A component of up to
 # this share of the cotangent's largest element counts as a rounding error.
 _PHASE_TOLERANCE = 1e-4  # of the largest element of the cotangent
-
-# Matrices of fewer rows are not halved in the rule of `cholesky`: more and smaller calls would cost more than they
-# save.
-_CHOLESKY_HALVES_ROWS = 200  # rows
 
 
 class EighResult(NamedTuple):
@@ -112,7 +109,7 @@ def _solve_half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
     counts.
     """
     n = upper.shape[-2]
-    if n < _CHOLESKY_HALVES_ROWS:
+    if n < CHOLESKY_RULE_LEAF_ROWS:
         return xp.solve_triangular(upper, adjoint(xp, _half_phi(xp, upper, g)))
     k = n // 2
     above = _half_phi(xp, upper[..., :k, :], g[..., :k])

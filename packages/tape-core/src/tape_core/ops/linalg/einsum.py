@@ -12,6 +12,7 @@ from functools import lru_cache
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from tape_core.base.thresholds import EINSUM_PLANS_CACHED
 from tape_core.engine.op import op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -22,8 +23,6 @@ Shapes = tuple[tuple[int, ...], ...]
 
 Step = Callable[[Namespace, list[Array]], None]
 """A step of a plan: it changes the list of operands that are still to be multiplied."""
-
-PLANS_CACHED = 1024  # expressions with the shapes of their operands
 
 
 class Parsed(NamedTuple):
@@ -37,7 +36,7 @@ class Parsed(NamedTuple):
 # -- reading an expression
 
 
-@lru_cache(maxsize=PLANS_CACHED)
+@lru_cache(maxsize=EINSUM_PLANS_CACHED)
 def parse(expression: str, shapes: Shapes) -> Parsed:
     """Parse an expression: put letters in place of ellipses, and add the result if it is implied.
 
@@ -114,7 +113,7 @@ def _describe(c: str, expression: str) -> str:
 # -- computing it
 
 
-@lru_cache(maxsize=PLANS_CACHED)
+@lru_cache(maxsize=EINSUM_PLANS_CACHED)
 def plan(expression: str, shapes: Shapes) -> tuple[Step, ...]:
     """The steps that turn a list of the operands into a list of the result alone."""
     parsed = parse(expression, shapes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tape_core.base.thresholds import TRIANGULAR_LEAF_UNKNOWNS
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.op import NONDIFF, op, refuses, vjp
 from tape_core.engine.rules import Spec
@@ -17,8 +18,6 @@ from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
 from tape_core.ops.manipulation import sum_to
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
-
-_LIBRARY_SOLVES_UNKNOWNS = 32  # unknowns; systems of no more are not halved further, but left to the library's `solve`
 
 
 def check_system(xp: Namespace, name: str, a: Array, b: Array) -> None:
@@ -66,7 +65,7 @@ def _triangle(xp: Namespace, a: Array, lower: bool, unit_diagonal: bool) -> Arra
 def _solve_triangular_by_halves(xp: Namespace, a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
     """Solve a triangular system with matrices on the right, by halving: nearly all work is in matrix products."""
     n = a.shape[-1]
-    if n <= _LIBRARY_SOLVES_UNKNOWNS:
+    if n <= TRIANGULAR_LEAF_UNKNOWNS:
         a = _triangle(xp, a, lower, unit_diagonal)
         # For many columns, a product with the inverse of so small a block is cheaper.
         return xp.solve(a, b) if b.shape[-1] <= n else xp.matmul(xp.inv(a), b)
@@ -198,7 +197,7 @@ def _lu_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "x must be of floating-point numbers", draw.rng.integers(0, 3, (2, 2)))
 
 
-def _lu_kernel(xp: Namespace, x: Array) -> Any:
+def _lu_kernel(xp: Namespace, x: Array) -> tuple[Array, Array]:
     if len(x.shape) < 2:
         raise ValueError(f"x must have two dimensions or more, got shape {tuple(x.shape)}")
     if not xp.isdtype(x.dtype, ("real floating", "complex floating")):
@@ -209,7 +208,7 @@ def _lu_kernel(xp: Namespace, x: Array) -> Any:
     return _lu_by_halves(xp, x)
 
 
-def _lu_by_halves(xp: Namespace, x: Array) -> Any:
+def _lu_by_halves(xp: Namespace, x: Array) -> tuple[Array, Array]:
     # Toledo, "Locality of reference in LU decomposition with partial pivoting", 1997: factor the left half of the
     # columns, then what remains of the right half.
     m, n = x.shape[-2:]
@@ -227,7 +226,7 @@ def _lu_by_halves(xp: Namespace, x: Array) -> Any:
     return lu, xp.concat([permutation[..., :k], moved], axis=-1)
 
 
-def _lu_of_vector(xp: Namespace, x: Array) -> Any:
+def _lu_of_vector(xp: Namespace, x: Array) -> tuple[Array, Array]:
     """The factors of a single row or column: in a column, the largest element comes first and divides the others."""
     m = x.shape[-2]
     numbers = xp.arange_beside(x, m)

@@ -15,16 +15,13 @@ from typing import Any
 
 from tape_core.backends.checks import check_conv
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, spatial_axes, transposed_windows, windows
+from tape_core.base.thresholds import WINDOWS_CHUNK_ELEMENTS, WINDOWS_COLUMNS_BELOW
 from tape_core.engine.op import op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
-
-_MAX_CHUNK_ELEMENTS = 1 << 22  # elements of windows that are laid out at a time, which bounds the memory for copies
-_COLUMNS_BELOW = 16  # elements of a row of a window; shorter rows are slow to copy, and windows become columns instead
-
 
 # -- layouts
 
@@ -68,8 +65,8 @@ def _kernel_sizes(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 
 def _chunks(n: int, elements: int) -> list[slice]:
-    """Slices of n examples, whose windows have `elements` elements, each of at most `_MAX_CHUNK_ELEMENTS`."""
-    each = max(1, _MAX_CHUNK_ELEMENTS // max(1, elements // max(1, n)))
+    """Slices of n examples, whose windows have `elements` elements, each of at most `WINDOWS_CHUNK_ELEMENTS`."""
+    each = max(1, WINDOWS_CHUNK_ELEMENTS // max(1, elements // max(1, n)))
     return [slice(i, min(i + each, n)) for i in range(0, n, each)] if n > each else [slice(0, n)]
 
 
@@ -86,7 +83,7 @@ def _window_rows(xp: Namespace, x: Array, geometry: Windows, groups: int) -> Ite
         )
         rows = part.shape[0] * count
         # Copy in an order in which the innermost runs are long: along a window's row, or along the windows.
-        if geometry.window[-1] * channels < _COLUMNS_BELOW:
+        if geometry.window[-1] * channels < WINDOWS_COLUMNS_BELOW:
             part = xp.reshape(xp.permute_dims(part, (*inside, m + 1, 0, *space)), (size, groups, each, rows))
             yield piece, xp.reshape(xp.permute_dims(part, (1, 0, 2, 3)), (groups, size * each, rows)).mT
         else:

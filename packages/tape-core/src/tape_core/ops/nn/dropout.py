@@ -59,6 +59,8 @@ def dropout(
     >>> tc.dropout(x, 0.5, training=False) is x
     True
 
+    Source: Srivastava and others, Dropout, Journal of Machine Learning Research 15, 2014; scaled in training.
+
     Args:
         rate: from 0 to 1. With 0 nothing is drawn, and with 1 all elements are dropped.
         training: whether to drop at all; if not, `x` is returned.

@@ -95,7 +95,7 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
-    """The Huber loss: `r**2 / 2` for `abs(r)` up to `delta`, and linear beyond. inf for negative `delta`."""
+    """The Huber loss (1964): `r**2 / 2` for `abs(r)` up to `delta`, and linear beyond. inf for negative `delta`."""
     delta, r = to_float_tensors(delta, r)
     size = ew.abs(r)
     return where(delta < 0, math.inf, where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta)))
@@ -123,7 +123,7 @@ def exprel(x: ArrayLike, /) -> Tensor:
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
-    """The transformation of Box and Cox: `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
+    """The transformation of Box and Cox (1964): `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
     x, lmbda = to_float_tensors(x, lmbda)
     log = ew.log(x)
     result: Tensor = log * exprel(lmbda * log)

@@ -65,9 +65,14 @@ _W = (
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
+# From these arguments on, the two asymptotic series are as accurate as float64.
+STIRLING_FROM = 8.0  # `stirling_correction`
+DIGAMMA_SERIES_FROM = 10.0  # `digamma_series`
+
 # Limits of float64.
 _TINY = 5e-324  # the smallest positive number
 _MAX = 1.7976931348623157e308  # the largest finite number
+_HALF_MAX = 8.9e307  # the sum of two such numbers is still finite
 _RECIPROCAL_OVERFLOWS_BELOW = 5.6e-309  # 1 / x is infinite for smaller x
 _ALL_INTEGERS_FROM = 1e17  # larger numbers have no fraction; arguments of sines are cut off there
 
@@ -77,7 +82,7 @@ _NO_REFLECTION_BELOW = 1e-20
 
 
 def stirling_correction(x: Array) -> Array:
-    """`gammaln(x) - ((x - 0.5) * log(x) - x + log(2 * pi) / 2)` for x >= 8."""
+    """`gammaln(x) - ((x - 0.5) * log(x) - x + log(2 * pi) / 2)` for x >= `STIRLING_FROM`."""
     z = 1 / x
     return z * polynomial(_W, z * z)
 
@@ -121,7 +126,7 @@ def _gammaln_nonnegative(xp: Namespace, a: Array) -> Array:
     def beyond(x: Array) -> Array:
         return (x - 0.5) * (xp.log(x) - 1) + (_HALF_LOG_2PI - 0.5 + stirling_correction(x))
 
-    return by_interval(xp, a, (2.0, 8.0, _GAMMALN_OVERFLOWS_FROM), lambda _: below, to_eight, beyond)
+    return by_interval(xp, a, (2.0, STIRLING_FROM, _GAMMALN_OVERFLOWS_FROM), lambda _: below, to_eight, beyond)
 
 
 _GAMMALN_OVERFLOWS_FROM = 2.556348e305  # gammaln overflows float64 beyond
@@ -236,7 +241,7 @@ _DIGAMMA_SERIES = tuple(float(-b / (2 * k)) for k, b in enumerate(_BERNOULLI[:8]
 
 
 def digamma_series(x: Array) -> Array:
-    """`digamma(x) - log(x) + 1 / (2 * x)` for x >= 10."""
+    """`digamma(x) - log(x) + 1 / (2 * x)` for x >= `DIGAMMA_SERIES_FROM`."""
     z = 1 / x
     z = z * z
     return z * polynomial(_DIGAMMA_SERIES, z)
@@ -408,15 +413,15 @@ def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     low, high = xp.minimum(a, b), xp.maximum(a, b)
     # Where one argument is large, the values of gammaln would cancel. Stirling's series of them are combined instead,
     # as in TOMS 708, with the large terms collected.
-    far = xp.logical_and(high >= 8, high + low >= 8)
-    x, y = xp.where(far, low, 1), xp.clip(xp.where(far, high, 8), 8.0, 8.9e307)
-    log_low = xp.gammaln(xp.clip(low, -1e17, 1e17))
-    both = xp.clip(x, 8.0, 8.9e307)
+    far = xp.logical_and(high >= STIRLING_FROM, high + low >= STIRLING_FROM)
+    x, y = xp.where(far, low, 1), xp.clip(xp.where(far, high, STIRLING_FROM), STIRLING_FROM, _HALF_MAX)
+    log_low = xp.gammaln(xp.clip(low, -_ALL_INTEGERS_FROM, _ALL_INTEGERS_FROM))
+    both = xp.clip(x, STIRLING_FROM, _HALF_MAX)
     ratio = both / y
     size = by_interval(
         xp,
         x,
-        (8.0,),
+        (STIRLING_FROM,),
         lambda x: xp.where(xp.isinf(log_low), 0, log_low) - x * (xp.log(y) - 1) - (x + y - 0.5) * xp.log1p(x / y),
         lambda _: (
             (both - 0.5) * xp.log(ratio / (1 + ratio))
@@ -425,9 +430,9 @@ def _betaln_kernel(xp: Namespace, a: Array, b: Array) -> Array:
             + (_HALF_LOG_2PI + stirling_correction(both))
         ),
     )
-    size = size + (stirling_correction(y) - stirling_correction(xp.maximum(x + y, 8.0)))
+    size = size + (stirling_correction(y) - stirling_correction(xp.maximum(x + y, STIRLING_FROM)))
     x, y = xp.where(far, 1, low), xp.where(far, 1, high)
-    x, y = xp.clip(x, -1e17, 8.0), xp.clip(y, -1e17, 1e17)
+    x, y = xp.clip(x, -_ALL_INTEGERS_FROM, STIRLING_FROM), xp.clip(y, -_ALL_INTEGERS_FROM, _ALL_INTEGERS_FROM)
     log_high, log_both = xp.gammaln(y), xp.gammaln(x + y)
     pole = xp.logical_or(xp.isinf(log_low), xp.isinf(log_high))
     near = xp.where(pole, 0, log_low) + xp.where(pole, 0, log_high) - xp.where(pole, 0, log_both)
@@ -439,8 +444,8 @@ def digamma_difference(xp: Namespace, a: Array, b: Array) -> Array:
     """`digamma(a) - digamma(a + b)`, without cancellation where a is large."""
     a, b = as_floats(xp, a, b)
     total = a + b
-    far = xp.logical_and(a >= 10, total >= 10)
-    x, y = xp.where(far, a + xp.zeros_like(total), 10), xp.where(far, b + xp.zeros_like(total), 1)
+    far = xp.logical_and(a >= DIGAMMA_SERIES_FROM, total >= DIGAMMA_SERIES_FROM)
+    x, y = xp.where(far, a + xp.zeros_like(total), DIGAMMA_SERIES_FROM), xp.where(far, b + xp.zeros_like(total), 1)
     difference = digamma_series(x) - digamma_series(x + y) - y / x / (2 * (x + y)) - xp.log1p(y / x)
     return xp.where(far, difference, xp.digamma(a) - xp.digamma(total))
 

@@ -23,11 +23,18 @@ from tape_core.engine.op import elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import in_double, is_array
-from tape_core.ops.special.gamma import digamma_difference, digamma_series, stirling_correction
+from tape_core.ops.special.gamma import (
+    DIGAMMA_SERIES_FROM,
+    STIRLING_FROM,
+    digamma_difference,
+    digamma_series,
+    stirling_correction,
+)
 from tape_core.typing import Array, ArrayLike, Namespace
 
 _POINTS = 48  # of the Gauss-Legendre formula
 _FALL_AT_END = 45.0  # where the integrand is exp(-45) of its start, it and all that follows are below the last bit
+_TAYLOR_UP_TO = 1e-3  # below, functions whose terms cancel are computed by four terms of their Taylor series
 
 
 @lru_cache
@@ -84,14 +91,14 @@ def _log_ratio(xp: Namespace, x: Array, a: Array) -> Array:
 
 def _exp_minus_1_minus(xp: Namespace, v: Array) -> Array:
     """`exp(v) - 1 - v`, without cancellation."""
-    near = xp.abs(v) < 1e-3
+    near = xp.abs(v) < _TAYLOR_UP_TO
     u = xp.where(near, v, 0)
     return xp.where(near, u * u * (0.5 + u * (1 / 6 + u * (1 / 24 + u / 120))), xp.expm1(v) - v)
 
 
 def _log1p_minus(xp: Namespace, w: Array) -> Array:
     """`log(1 + w) - w`, without cancellation."""
-    near = xp.abs(w) < 1e-3
+    near = xp.abs(w) < _TAYLOR_UP_TO
     u = xp.where(near, w, 0)
     return xp.where(near, u * u * (-0.5 + u * (1 / 3 + u * (-0.25 + u * 0.2))), xp.log1p(w) - w)
 
@@ -144,9 +151,9 @@ def _gammainc_derivative(order: int, xp: Namespace, a: Array, x: Array) -> Array
     reach = xp.where(below, _reach_of_quadratic(xp, xp.where(below, b, 1), xp.where(below, slope, 1)), above)
     # The density is written as b * t**(b-1) * exp(-t) / gamma(b+1), whose factors have no pole at b = 0. `start` is the
     # derivative of its logarithm by b at t = x, without the factor b; `weight` is the density there, times x / b.
-    large = b >= 10
-    ratio = _log_ratio(xp, x_in, xp.where(large, b, 10.0))
-    b_large, b_small = xp.where(large, b, 10.0), xp.where(large, 1.0, b)
+    large = b >= DIGAMMA_SERIES_FROM
+    ratio = _log_ratio(xp, x_in, xp.where(large, b, DIGAMMA_SERIES_FROM))
+    b_large, b_small = xp.where(large, b, DIGAMMA_SERIES_FROM), xp.where(large, 1.0, b)
     start = xp.where(
         large,
         ratio - (0.5 / b_large + digamma_series(b_large)),
@@ -287,9 +294,9 @@ def _betaln_derivatives(xp: Namespace, m: int, n: int, a: Array, b: Array, both:
 
 def _psi_difference(xp: Namespace, a: Array, b: Array) -> Array:
     """`digamma(a) - digamma(a + b)` for positive a and a + b, without cancellation where b is small or a large."""
-    # For a < 10, ten steps of the recurrence of both lead to 10 or more.
+    # For small a, ten steps of the recurrence of both lead to 10 or more, where the series holds.
     difference = 0.0
-    low = a < 10
+    low = a < DIGAMMA_SERIES_FROM
     start = xp.where(low, a, 1.0)
     for k in range(10):
         difference = difference + b / (start + k) / (start + b + k)
@@ -302,8 +309,8 @@ def _psi_difference(xp: Namespace, a: Array, b: Array) -> Array:
 
 def _log_beta_weight(xp: Namespace, p: Array, q: Array, z: Array, rest: Array, log_z: Array, log_rest: Array) -> Array:
     """`log(z**p * rest**q / beta(p, q))` for z + rest = 1, without cancellation where p and q are large."""
-    large = xp.logical_and(p >= 8, q >= 8)
-    p_in, q_in = xp.where(large, p, 8.0), xp.where(large, q, 8.0)
+    large = xp.logical_and(p >= STIRLING_FROM, q >= STIRLING_FROM)
+    p_in, q_in = xp.where(large, p, STIRLING_FROM), xp.where(large, q, STIRLING_FROM)
     total = p_in + q_in
     gap = q_in * z - p_in * rest
     near = xp.logical_and(xp.abs(gap) < 0.5 * p_in, xp.abs(gap) < 0.5 * q_in)
@@ -329,9 +336,9 @@ def _t_constants(xp: Namespace, order: int, df: Array) -> tuple[Array, list[Arra
         The first derivative, and those of orders 2 to `order`.
     """
     half = 0.5 * df
-    far = xp.where(half < 10, 10.0, half)
+    far = xp.where(half < DIGAMMA_SERIES_FROM, DIGAMMA_SERIES_FROM, half)
     gamma = digamma_series(far + 0.5) - digamma_series(far) + 0.25 / far / (far + 0.5) + _log1p_minus(xp, 0.5 / far)
-    gamma = xp.where(half < 10, -_psi_difference(xp, half, 0.5) - 1 / df, gamma)
+    gamma = xp.where(half < DIGAMMA_SERIES_FROM, -_psi_difference(xp, half, 0.5) - 1 / df, gamma)
     return gamma, [xp.polygamma(k - 1, half + 0.5) - xp.polygamma(k - 1, half) for k in range(2, order + 1)]
 
 
@@ -347,7 +354,7 @@ def _log_t_derivatives(
         part: df / (df + t**2).
     """
     # Where t is small, the terms are of the order 1 / df, and their sum of the order 1 / df**2: collect what cancels.
-    small = ratio < 1e-3
+    small = ratio < _TAYLOR_UP_TO
     low = xp.where(small, ratio, 0)
     by_t = xp.where(small, _log1p_minus(xp, low) + low * (1 - part), log - (1 - part)) - (1 - part) / df
     gamma, gains = constants

@@ -1,0 +1,38 @@
+"""The limits, tolerances and sizes that this package chooses, with their units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- losses
+
+EPSILON: Final = 1e-7
+"""The least probability, divisor or argument of a logarithm, as in Keras; probabilities stay as far from 1."""
+
+SQUARED_LENGTH_EPSILON: Final = 1e-12
+"""The least squared length of a vector in `cosine_similarity`, as in Keras: that of 0 is no division by 0."""
+
+# -- loss scaling
+
+LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32
+SMALLEST_SCALE: Final = 2.0**-14  # float16's smallest normal number; an overflow at this scale is in the loss itself
+
+# -- initializers
+
+TRUNCATED_AT: Final = 2.0  # standard deviations; truncated_normal cuts off samples beyond them, as in Keras
+
+# -- schedules
+
+PERIOD_TOLERANCE: Final = 1e-9
+"""Periods; a step closer than this to the next period of a cosine is its first. The logarithm that numbers the periods
+may round to just below a whole number; then the first step of a period would get the last rate of the one before."""
+
+# -- fit
+
+DEFAULT_BATCH_SIZE: Final = 32  # examples, as in Keras
+REFRESH_INTERVAL: Final = 0.5  # seconds between updates of the numbers beside the progress bar
+COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps in a checkpoint: more is damage, and would overflow int64
+
+# -- files
+
+DRAFT_ABANDONED_AFTER: Final = 3600  # seconds; an older draft is nobody's, where folders cannot be locked
