@@ -1,9 +1,10 @@
-"""Losses and metrics, against the numbers of Keras and scikit-learn."""
+"""Losses and metrics, against the numbers of Keras and scikit-learn, and against their formulas."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,6 @@ def test_losses_that_do_not_fit() -> None:
         losses.Huber(0.0)
 
 
-# -- metrics
-
-
 @pytest.mark.parametrize("batch", [60, 7])
 def test_auc(batch: int) -> None:
     auc, weighted = metrics.AUC(), metrics.AUC()
@@ -186,3 +184,55 @@ def test_class_numbers_are_checked_for_each_example_and_in_compiled_functions() 
         assert f(scores, good).tolist() == pytest.approx(wanted)
         with pytest.raises(ValueError, match=r"y_true has class 3; there are 3 classes, from 0 to 2"):
             f(scores, bad)
+
+
+RNG = np.random.RandomState(0)
+
+TRUTH = RNG.uniform(0.1, 2.0, (4, 3)).astype("float32")
+
+PREDICTED = RNG.uniform(0.1, 2.0, (4, 3)).astype("float32")
+
+FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
+    "mean_absolute_percentage_error": lambda t, p: 100 * np.mean(np.abs((t - p) / t), -1),
+    "mean_squared_logarithmic_error": lambda t, p: np.mean((np.log(1 + t) - np.log(1 + p)) ** 2, -1),
+    "log_cosh": lambda t, p: np.mean(np.log(np.cosh(p - t)), -1),
+    "cosine_similarity": lambda t, p: -np.sum(t * p, -1) / np.linalg.norm(t, axis=-1) / np.linalg.norm(p, axis=-1),
+    "hinge": lambda t, p: np.mean(np.maximum(1 - t * p, 0), -1),
+    "squared_hinge": lambda t, p: np.mean(np.maximum(1 - t * p, 0) ** 2, -1),
+    "categorical_hinge": lambda t, p: np.maximum(np.max((1 - t) * p, -1) - np.sum(t * p, -1) + 1, 0),
+    "kl_divergence": lambda t, p: np.sum(np.minimum(t, 1) * np.log(np.minimum(t, 1) / np.minimum(p, 1)), -1),
+    "poisson": lambda t, p: np.mean(p - t * np.log(p), -1),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_it_is_its_formula(name: str) -> None:
+    loss = getattr(nn.losses, name)
+    expected = FORMULAS[name](TRUTH.astype("float64"), PREDICTED.astype("float64"))
+    np.testing.assert_allclose(loss(TRUTH, PREDICTED).numpy(), expected, rtol=1e-5)
+    whole = nn.losses.Loss(loss)(TRUTH, PREDICTED)
+    np.testing.assert_allclose(whole.item(), expected.mean(), rtol=1e-5)
+    with tc.GradientTape() as tape:
+        p = tc.asarray(PREDICTED)
+        tape.watch(p)
+        y = tc.sum(loss(TRUTH, p))
+    step = 1e-3
+    direction = np.asarray(RNG.normal(size=PREDICTED.shape), "float32")
+    ahead, behind = (np.sum(FORMULAS[name](TRUTH, PREDICTED + s * direction)) for s in (step, -step))
+    slope = float(np.sum(tape.gradient(y, p).numpy() * direction))
+    assert slope == pytest.approx((ahead - behind) / (2 * step), rel=2e-2, abs=2e-2)
+
+
+def test_hinge_takes_0_and_1_for_truth() -> None:
+    signs, numbers = [[-1.0, 1.0]], [[0, 1]]
+    for loss in (nn.losses.hinge, nn.losses.squared_hinge):
+        assert loss(numbers, [[0.3, 0.4]]).tolist() == loss(signs, [[0.3, 0.4]]).tolist()
+
+
+def test_log_cosh_far_out() -> None:
+    np.testing.assert_allclose(nn.losses.log_cosh([[0.0]], [[1e4]]).tolist(), [1e4 - np.log(2)], rtol=1e-6)
+
+
+def test_shapes_must_be_the_same() -> None:
+    with pytest.raises(ValueError, match=r"kl_divergence: y_true of shape \(2,\) and y_pred of \(2, 1\) differ"):
+        nn.losses.kl_divergence([1.0, 0.0], [[0.5], [0.5]])

@@ -13,7 +13,7 @@ from tape_core import GradientTape, IndexedSlices, Tensor, random
 from tape_core.backends import compilers
 from tape_core.staging import TracingError, current
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
-from tape_core.tracing import is_at_work
+from tape_core.tracing import is_replaying
 from tape_core.typing import Fallback, Retrace
 
 from tape_compile.cache import MAX_TRACES, Traces, remember
@@ -140,7 +140,7 @@ class Function:
             if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
-                if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():
+                if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)

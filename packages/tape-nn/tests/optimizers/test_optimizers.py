@@ -528,3 +528,15 @@ def test_averages_of_large_arrays() -> None:
     average.update()
     assert bool(tc.all(average.state_dict()["v"] == 0.5))
     assert bool(tc.all(v == 1.0))
+
+
+def test_an_optimizer_can_be_told_its_variables_before() -> None:
+    v, optimizer = tc.Variable([1.0]), nn.Adam(0.1)
+    optimizer.build([v])
+    assert sorted(optimizer.state_dict({"v": v})) == [
+        "iterations", "learning_rate", "v/momentum", "v/started", "v/velocity"
+    ]  # fmt: skip
+    with pytest.raises(TypeError, match="build takes Variables; got 'float'"):
+        optimizer.build([1.0])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="only floating-point variables"):
+        optimizer.build([tc.Variable([1])])

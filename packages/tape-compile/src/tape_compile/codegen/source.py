@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import linecache
 import math
 import operator
 import re
@@ -21,10 +20,11 @@ from typing import Any, TypeVar
 
 from tape_core.support import Lines, generated, identifier, one_line
 
+from tape_compile import printing as _printing  # noqa: F401 - gives programs their text
 from tape_compile import thresholds
 from tape_compile.codegen.outlining import outlined
 from tape_compile.failures import SOURCE
-from tape_compile.program import IfExclusive, Instruction, Place, Program, Ref
+from tape_compile.program import IfExclusive, Instruction, Place, Program, Ref, source_line
 from tape_compile.tracer.traced_array import Method
 
 N = TypeVar("N", bound=ast.AST)
@@ -234,7 +234,7 @@ class _Function:
             if instruction.place is not place and instruction.place is not None:
                 self._flush()
                 place = instruction.place
-                self._comment(lambda place=place: shown(place))  # type: ignore[misc]
+                self._comment(lambda place=place: source_line(place))  # type: ignore[misc]
             self._at = at
             out, dying = instruction.out, ends.get(at, [])
             if instruction.effect and hasattr(instruction.fn, "take_over"):
@@ -577,12 +577,6 @@ def instruction_outputs(out: Any) -> list[int]:
     if type(out) is int:
         return [out]
     return [] if out is None else [k for part in out for k in instruction_outputs(part)]
-
-
-def shown(place: Place) -> str:
-    """A line of the user's, for a comment."""
-    text = linecache.getline(place.file, place.line).strip()
-    return one_line(f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip())
 
 
 class Uses:
