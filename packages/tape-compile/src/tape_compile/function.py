@@ -16,9 +16,10 @@ from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree,
 from tape_core.tracing import is_replaying
 from tape_core.typing import Fallback, Retrace
 
-from tape_compile.cache import MAX_TRACES, Traces, remember
+from tape_compile.cache import Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_order, static_key
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
+from tape_compile.thresholds import MAX_TRACES
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import its_turn

@@ -12,7 +12,8 @@ import numpy as np
 from tape_compile.extend import Argument, Method, Ref, Rewriter, Rules, Spec, thresholds
 
 from tape_numpy import kernels
-from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE
+from tape_numpy.kernels import FLOATS, KERNELS, WIDE
+from tape_numpy.thresholds import CACHED_ONES_MAX_LENGTH, TRANSPOSE_MAX_CLASSES
 
 DOT = Method("dot")
 _T = operator.attrgetter("T")
@@ -48,7 +49,7 @@ def sum_of_rows(r: Rewriter, x: Argument, *, axis: Axis = None, dtype: object = 
     if axis != 0 or dtype is not None or keepdims or not _is_float_array(x, r):
         return False
     spec = r.spec(x)
-    if len(spec.shape) != 2 or spec.shape[0] > FEW:
+    if len(spec.shape) != 2 or spec.shape[0] > CACHED_ONES_MAX_LENGTH:
         return False
     return r.become("sum", DOT, _ones(r, spec), x)
 
@@ -161,7 +162,7 @@ def _takes_logits(logits: Argument, r: Rewriter, labels: Argument, axis: int) ->
     shape, given = r.spec(logits).shape, r.spec(labels)
     return (
         len(shape) == 2
-        and 0 < shape[1] <= SHORT
+        and 0 < shape[1] <= TRANSPOSE_MAX_CLASSES
         and axis in (-1, 1)
         and given.kind is np.ndarray
         and given.shape == shape[:1]
