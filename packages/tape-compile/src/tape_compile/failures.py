@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
-from tape_compile.program import Argument, Instruction, Program, Ref
+from tape_compile.program import Argument, Instruction, Program, Ref, source_line
 
 if TYPE_CHECKING:
     from tape_compile.codegen.source import Source
@@ -26,9 +26,7 @@ def fail(error: Exception) -> NoReturn:
             program, instruction = found
             raised = _as_of_op(error, program, instruction) or error
             if instruction.place is not None:
-                from tape_compile.codegen.source import shown
-
-                raised.add_note(f"in a compiled function, at {shown(instruction.place)}")
+                raised.add_note(f"in a compiled function, at {source_line(instruction.place)}")
         if raised is error:
             raise error
         raise raised.with_traceback(error.__traceback__) from error

@@ -127,3 +127,11 @@ def _argument(value: Argument) -> str:
         return name
     text = re.sub(r"[<>\s]+", " ", name).strip()
     return f"<{text if len(text) <= _MOST else text[:_MOST] + '...'}>"
+
+
+def _text_of_instruction(instruction: Instruction) -> str:
+    return instruction_line(instruction, {})
+
+
+Program.__str__ = program_text  # type: ignore[method-assign, assignment]
+Instruction.__repr__ = _text_of_instruction  # type: ignore[method-assign, assignment]

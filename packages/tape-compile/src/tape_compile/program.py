@@ -6,8 +6,11 @@ docs/write-a-pass.md and in `printing.py`.
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+
+from tape_core.support import one_line
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -94,6 +97,12 @@ class Spec(NamedTuple):
         return self.kind.__name__ if self.dtype is None else str(self.dtype).rpartition(".")[2]
 
 
+def source_line(place: Place) -> str:
+    """Return the line of the user's that an instruction comes from, for comments and messages."""
+    text = linecache.getline(place.file, place.line).strip()
+    return one_line(f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip())
+
+
 class Instruction:
     """A call of a function of raw arrays.
 
@@ -148,11 +157,6 @@ class Instruction:
         if kwargs:
             kwargs = {name: substitute(value, replaced) for name, value in kwargs.items()}
         return Instruction(self.name, self.fn, args, kwargs, self.out, self.place, effect=self.effect)
-
-    def __repr__(self) -> str:
-        from tape_compile.printing import instruction_line
-
-        return instruction_line(self, {})
 
 
 def _collect(values: Iterable[Argument], found: list[int]) -> None:
@@ -296,11 +300,6 @@ class Program:
         if program.specs is self.specs:
             program._distinct = self._distinct
         return program
-
-    def __str__(self) -> str:
-        from tape_compile.printing import program_text
-
-        return program_text(self)
 
     def __repr__(self) -> str:
         return f"<Program of {len(self.instructions)} instructions>"

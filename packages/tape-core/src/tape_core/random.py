@@ -22,6 +22,16 @@ from tape_core.engine.recording import report_draw
 from tape_core.staging import current
 from tape_core.typing import BackendLike, DTypeLike, ShapeLike
 
+__all__ = [
+    "Generator",
+    "default_rng",
+    "get_state",
+    "global_rng",
+    "replayed",
+    "set_seed",
+    "set_state",
+]
+
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
 

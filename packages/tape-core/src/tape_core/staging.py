@@ -30,6 +30,24 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tape_core.base.ambient import STAGE
 from tape_core.base.contexts import contextmanager
 
+__all__ = [
+    "STAGE",
+    "HostNumber",
+    "Stage",
+    "TracedValue",
+    "TracingError",
+    "current",
+    "guard",
+    "host_callback",
+    "host_function",
+    "host_number",
+    "opaque",
+    "outside",
+    "stateful",
+    "value_check",
+    "value_of",
+]
+
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.tensor import Tensor

@@ -15,6 +15,7 @@ import tape_core as tc
 from tape_core.support import report_leave
 
 from tape_tf import dtypes
+from tape_tf.lookup import provided
 from tape_tf.shapes import TensorShape
 from tape_tf.tracing import symbol
 from tape_tf.typing import IndexLike, NumPyArray, ShapeLike, TensorLike
@@ -309,11 +310,9 @@ class IndexedSlices:
     native: tc.IndexedSlices
 
     def __init__(self, values: TensorLike, indices: TensorLike, dense_shape: ShapeLike = None) -> None:
-        from tape_tf.conversion import native, static
-
-        rows, places = native(values), native(indices)
+        rows, places = provided.native(values), provided.native(indices)
         # Without a shape there is no dense tensor, as in TensorFlow. The core needs one: () stands for "none given".
-        shape = None if dense_shape is None else static(dense_shape)
+        shape = None if dense_shape is None else provided.static(dense_shape)
         self.native = tc.IndexedSlices(rows, places, () if shape is None else shape)
 
     @classmethod
@@ -338,9 +337,8 @@ class IndexedSlices:
         """The shape of the dense tensor, an int32 tensor; None if it was not given."""
         if not self.native.dense_shape:
             return None
-        from tape_tf.conversion import constant
-
-        return constant(self.native.dense_shape, dtype=dtypes.int32)
+        made: Tensor = provided.constant(self.native.dense_shape, dtype=dtypes.int32)
+        return made
 
     @property
     def shape(self) -> TensorShape:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import tape_core as tc
 
 from tape_tf.errors import InvalidArgumentError
+from tape_tf.lookup import provided
 from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
 from tape_tf.tracing import symbol
 from tape_tf.typing import DTypeLike, IndexLike, ShapeLike, TensorLike
@@ -69,14 +70,13 @@ class Variable(Value):
         shape: ShapeLike = None,
         experimental_enable_variable_lifting: bool = True,
     ) -> None:
-        from tape_tf.conversion import native
         from tape_tf.shapes import TensorShape, as_shape
 
         if initial_value is None:
             raise ValueError("tf.Variable: initial_value is needed, a value or a function that makes one")
         if callable(initial_value) and not isinstance(initial_value, Value):
             initial_value = initial_value()
-        value = native(initial_value, dtype, "initial_value")
+        value = provided.native(initial_value, dtype, "initial_value")
         if shape is not None and not as_shape(shape).is_compatible_with(TensorShape(value.shape)):
             raise ValueError(
                 f"tf.Variable: the initial value's shape {value.shape} is not compatible with the explicitly supplied "
@@ -172,9 +172,7 @@ class Variable(Value):
         return self._result(read_value)
 
     def _convert(self, value: TensorLike) -> tc.Tensor:
-        from tape_tf.conversion import native
-
-        found = native(value, self.dtype, like=self.native)
+        found: tc.Tensor = provided.native(value, self.dtype, like=self.native)
         if found.backend is not self.native.backend or found.device != self.native.device:
             # The value is copied to this backend and device, as TensorFlow copies between devices.
             found = tc.asarray(found, backend=self.native.backend, device=self.native.device)
@@ -242,17 +240,13 @@ class Variable(Value):
         return self._update_at(slices.indices, slices.values, method)
 
     def _update_nd(self, indices: TensorLike, updates: TensorLike, method: str) -> Any:
-        from tape_tf.ops.indexing import nd_key
-
-        return self._update_at(nd_key(indices), updates, method)
+        return self._update_at(provided.nd_key(indices), updates, method)
 
     def _update_at(self, key: IndexLike, values: TensorLike, method: str) -> Any:
         """Assign the result of a `method` of `tape_core.at` on the value; tapes do not record it."""
-        from tape_tf.conversion import unwrap
-
         constant = tc.stop_gradient(self.native)
         given = tc.stop_gradient(self._convert(values))
-        self.native.assign(getattr(tc.at(constant)[unwrap(key)], method)(given))
+        self.native.assign(getattr(tc.at(constant)[provided.unwrap(key)], method)(given))
         return self._result(True)
 
     def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
@@ -269,18 +263,14 @@ class Variable(Value):
 
     def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """Return the rows at `indices`; the gradient is IndexedSlices."""
-        from tape_tf.conversion import native
-
-        return wrap_tensor(tc.gather(self.native, native(indices)))
+        return wrap_tensor(tc.gather(self.native, provided.native(indices)))
 
     # -- as an operand
 
     def __getitem__(self, key: IndexLike) -> Tensor:
-        from tape_tf.ops.indexing import getitem
-
         # v[i].assign(x): the result remembers where it comes from.
         found: SlicedVariable = object.__new__(SlicedVariable)
-        found.native = getitem(self, key).native
+        found.native = provided.getitem(self, key).native
         found._source = (self, key)
         return found
 

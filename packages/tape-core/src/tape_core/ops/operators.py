@@ -89,6 +89,7 @@ def _opcode_of_container(code: CodeType, at: int) -> str | None:
     Instructions carry the source positions of the expression that they belong to. All that begin where the target
     begins belong to it; of those the one that reaches furthest, but ends before the target does, is the last of `x`.
     """
+
     instructions = list(dis.get_instructions(code))
     store = next((one for one in instructions if one.offset == at), None)
     if store is None or store.opname not in ("STORE_SUBSCR", "STORE_SLICE"):
@@ -115,6 +116,7 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
         if not accepts(other):
             return NotImplemented
         result = function(self, other)
+        # The Tensor would change under the hands of whoever else has it; NumPy raises here too.
         for what, old, new in (("shape", self.shape, result.shape), ("dtype", self.dtype, result.dtype)):
             if old != new:
                 raise (ValueError if what == "shape" else TypeError)(

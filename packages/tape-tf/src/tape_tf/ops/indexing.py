@@ -11,6 +11,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.functions import op
+from tape_tf.lookup import provide, provided
 from tape_tf.names import exported
 from tape_tf.tensor import Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, IndexLike, IntLike, TensorLike
@@ -145,12 +146,10 @@ def embedding_lookup(
     Args:
         max_norm: rows with a larger norm are scaled to this one.
     """
-    from tape_tf.ops.reductions import clip_by_norm
-
     found = gather(params, ids)
     if max_norm is None:
         return found
-    return clip_by_norm(found, max_norm, axes=list(range(len(native(ids).shape), len(found.shape))))
+    return provided.clip_by_norm(found, max_norm, axes=list(range(len(native(ids).shape), len(found.shape))))
 
 
 def check_coordinates(indices: tc.Tensor, shape: tuple[int, ...]) -> None:
@@ -306,3 +305,7 @@ def _unique(x: tc.Tensor, out_idx: DTypeLike) -> tuple[tc.Tensor, ...]:
         tc.astype(tc.take(rank, found.inverse_indices, axis=0), wanted),
         tc.astype(tc.take(found.counts, order, axis=0), wanted),
     )
+
+
+for _function in (getitem, nd_key):
+    provide(_function)

@@ -10,6 +10,7 @@ import tape_core as tc
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
+from tape_tf.lookup import provide
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices
 from tape_tf.typing import Axis, DTypeLike, TensorLike
@@ -257,3 +258,7 @@ def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLi
     """Return the `k` largest elements of each row, in falling order, and their indices: `(values, indices)`."""
     values, indices = tc.top_k(input, k)
     return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))
+
+
+for _function in (clip_by_norm,):
+    provide(_function)

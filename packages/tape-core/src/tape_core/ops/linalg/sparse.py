@@ -37,9 +37,9 @@ def _row_numbers(xp: Namespace, indptr: Array) -> Array:
 def _sum_rows(xp: Namespace, products: Array, indptr: Array) -> Array:
     """The sums of the products that belong to each row of the matrix.
 
-    In log2(n) passes, each product takes in the one that is 1, 2, 4, ... places ahead, if it belongs to the same row;
-    in the end the first product of a row has the sum. (Differences of cumulative sums would lose digits, and would
-    carry infinities and NaN from row to row.)
+    A segmented scan (Hillis and Steele, "Data parallel algorithms", 1986): in log2(n) passes, each product takes in the
+    one that is 1, 2, 4, ... places ahead, if it belongs to the same row; in the end the first product of a row has the
+    sum. (Differences of cumulative sums would lose digits, and would carry infinities and NaN from row to row.)
     """
     owners, counts = _row_numbers(xp, indptr), indptr[1:] - indptr[:-1]
     n, shape = products.shape[-2], tuple(products.shape)
@@ -50,6 +50,7 @@ def _sum_rows(xp: Namespace, products: Array, indptr: Array) -> Array:
         taken = products[..., : n - step, :] + xp.where(same, products[..., step:, :], 0)
         products = xp.concat([taken, products[..., n - step :, :]], axis=-2)
         step *= 2
+    # An empty row takes a zero that is appended as a last product.
     nothing = xp.zeros_beside(products, (*shape[:-2], 1, shape[-1]), dtype=products.dtype)
     firsts = xp.where(counts > 0, indptr[:-1], n)
     return xp.take(xp.concat([products, nothing], axis=-2), firsts, axis=-2)

@@ -57,7 +57,7 @@ def _check(xp: Namespace, arrays: Sequence[Array]) -> None:
         )
 
 
-def _attend_keeping(
+def _attend_with_residuals(
     xp: Namespace, arrays: Sequence[Array], *, is_causal: bool = False, scale: float | None = None
 ) -> tuple[Array, Residuals]:
     """The result; and, as residuals, for each query the logarithm of the sum of the exponentials of its scores."""
@@ -133,8 +133,8 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
 @op(
     arrays=vjp(_attend_vjp),
     sequence=True,
-    kernel=lambda xp, arrays, **parameters: _attend_keeping(xp, arrays, **parameters)[0],
-    keeping=_attend_keeping,
+    kernel=lambda xp, arrays, **parameters: _attend_with_residuals(xp, arrays, **parameters)[0],
+    keeping=_attend_with_residuals,
     samples=_attend_samples,
     batch=batching.stacks(2),
 )
@@ -154,6 +154,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
 ) -> Tensor:
     """`softmax(scale * query @ key.mT + mask) @ value`. A query that may attend to no key gets zeros, not NaN.
+
+    Source: Vaswani and others, Attention Is All You Need, 2017, equation 1.
 
     >>> import tape_core as tc
     >>> q, k, v = tc.zeros((2, 4)), tc.zeros((3, 4)), tc.asarray([[1.0], [3.0], [8.0]])

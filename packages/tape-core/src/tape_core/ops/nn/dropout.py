@@ -59,6 +59,8 @@ def dropout(
     >>> tc.dropout(x, 0.5, training=False) is x
     True
 
+    Source: Srivastava and others, Dropout, Journal of Machine Learning Research 15, 2014; scaled in training.
+
     Args:
         rate: from 0 to 1. With 0 nothing is drawn, and with 1 all elements are dropped.
         training: whether to drop at all; if not, `x` is returned.
@@ -80,6 +82,7 @@ def dropout(
         raise ValueError(f"dropout: noise_shape {shape} must broadcast to the shape of x, {tensor.shape}")
     if not training or rate == 0:
         return tensor
+    # float64 draws, so that the mask does not depend on the dtype of x.
     rng = global_rng() if rng is None else rng
     device = None if tensor.device == tensor.backend.default_device else tensor.device
     keep = rng.uniform(shape, dtype="float64", backend=tensor.backend, device=device) >= rate

@@ -56,7 +56,10 @@ def _silu_partial(xp: Namespace, x: Array) -> Array:
 
 @elementwise(x=_silu_partial, kernel=lambda xp, x: x * xp.sigmoid(x), samples=unary())
 def silu(x: ArrayLike, /) -> Tensor:
-    """`x * sigmoid(x)`, also called swish."""
+    """`x * sigmoid(x)`, also called swish.
+
+    Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, 2017.
+    """
 
 
 # Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, section 2: the approximation by tanh.

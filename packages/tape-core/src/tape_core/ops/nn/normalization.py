@@ -37,7 +37,7 @@ def _check(xp: Namespace, x: Array, **parameters: Array | None) -> None:
 # -- minus the mean, divided by the standard deviation
 
 
-def _normalize_keeping(
+def _normalize_with_residuals(
     xp: Namespace,
     x: Array,
     scale: Array | None = None,
@@ -134,8 +134,8 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
     x=vjp(_normalize_x),
     scale=vjp(_normalize_scale),
     offset=vjp(_normalize_offset),
-    kernel=lambda xp, *arrays, **parameters: _normalize_keeping(xp, *arrays, **parameters)[0],
-    keeping=_normalize_keeping,
+    kernel=lambda xp, *arrays, **parameters: _normalize_with_residuals(xp, *arrays, **parameters)[0],
+    keeping=_normalize_with_residuals,
     materialize=False,
     samples=_normalize_samples,
     batch=batching.with_shared,
@@ -168,6 +168,8 @@ def layer_norm(
     [[-1.0, 1.0], [-1.0, 1.0]]
     >>> tc.layer_norm(tc.asarray([1.0, 3.0]), 2.0, 10.0, epsilon=0.0).tolist()
     [8.0, 12.0]
+
+    Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
 
     Args:
         scale, offset: arrays that broadcast to the shape of `x`, or numbers.
@@ -254,6 +256,8 @@ def batch_norm(
     >>> tc.batch_norm(x, None, None, mean, variance, epsilon=0.0).output.tolist()
     [[-1.0, -1.0], [1.0, 1.0]]
 
+    Source: Ioffe and Szegedy, Batch Normalization, 2015.
+
     Args:
         x: of shape (examples, ..., channels), or (examples, channels, ...) with the channels first.
         scale, offset: a number for each channel, or one for all.
@@ -301,6 +305,8 @@ def group_norm(
     >>> tc.group_norm(tc.asarray([[1.0, 3.0, 10.0, 30.0]]), groups=2, epsilon=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
 
+    Source: Wu and He, Group Normalization, 2018.
+
     Args:
         x: of shape (examples, ..., channels), or (examples, channels, ...) with the channels first.
         scale, offset: a number for each channel, or one for all.
@@ -347,6 +353,8 @@ def instance_norm(
     >>> import tape_core as tc
     >>> tc.instance_norm(tc.asarray([[[1.0, 4.0], [3.0, 8.0]]]), epsilon=0.0).tolist()
     [[[-1.0, -1.0], [1.0, 1.0]]]
+
+    Source: Ulyanov, Vedaldi and Lempitsky, Instance Normalization, 2016.
 
     Args:
         x: of shape `(examples, *lengths, channels)`, or `(examples, channels, *lengths)` with the channels first.

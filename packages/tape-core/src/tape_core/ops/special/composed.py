@@ -28,6 +28,7 @@ def to_float_tensors(*values: ArrayLike) -> list[Tensor]:
     Raises:
         TypeError: a value is neither a number nor an array.
     """
+    # `v * 1.0` turns integers into floats of the default dtype, and is recorded as a product.
     tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
     given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
     known = next((v for v in given), None)
@@ -95,7 +96,7 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
-    """The Huber loss: `r**2 / 2` for `abs(r)` up to `delta`, and linear beyond. inf for negative `delta`."""
+    """The Huber loss (1964): `r**2 / 2` for `abs(r)` up to `delta`, and linear beyond. inf for negative `delta`."""
     delta, r = to_float_tensors(delta, r)
     size = ew.abs(r)
     return where(delta < 0, math.inf, where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta)))
@@ -123,7 +124,7 @@ def exprel(x: ArrayLike, /) -> Tensor:
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
-    """The transformation of Box and Cox: `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
+    """The transformation of Box and Cox (1964): `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
     x, lmbda = to_float_tensors(x, lmbda)
     log = ew.log(x)
     result: Tensor = log * exprel(lmbda * log)
