@@ -200,7 +200,7 @@ class Function:
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
-        from tape_compile.codegen.executable import DONATED, Compiled, check_apart
+        from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import give_away
         from tape_compile.results import check_containers, check_result, in_users_terms
@@ -232,8 +232,8 @@ class Function:
                 check_result(self._name, result)
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
-                check_apart(self._name, signature.leaves, changed)
-                check_apart(self._name, signature.leaves, trace.donated, DONATED)
+                check_no_alias(self._name, signature.leaves, changed)
+                check_no_alias(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
                     compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
@@ -256,7 +256,7 @@ class Function:
         else:
             assert compiled is not None
             callers = [*signature.leaves, *[value for _, value, _ in static]]
-            compiled.given_by_callers(callers, self._forget(signature.key))
+            compiled.release(callers, self._forget(signature.key))
             self._compiled.add(signature.key, compiled)
             self._traces += 1
         with outside():
