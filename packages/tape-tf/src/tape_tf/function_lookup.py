@@ -1,6 +1,6 @@
 """Functions by name, for the classes below the modules that define them.
 
-The module `conversion` imports the class Variable, and a Variable converts what it is assigned. So `conversion` provides
+The module `conversion` imports the class Variable, and a Variable converts what is assigned. So `conversion` provides
 its functions here, and `variable` looks them up when it uses them.
 
 Not called `lookup`: a module of this package is an attribute of `tf`, and tf.lookup is one of TensorFlow's names.
