@@ -249,6 +249,7 @@ class Flow:
         found: tuple[Any, ...] = self.run(self._runs, *self.settings, *args)
         return found
 
+    # Tracing continues with the results of a real call, so a branch runs for the values of the first call.
     def add_to(self, trace: Trace, args: Sequence[Any], backends: Sequence[Any]) -> list[Any]:
         """Add the instruction to a trace, and assign to Variables; returns traced arrays of these backends."""
         variables = self.parts[-1].variables

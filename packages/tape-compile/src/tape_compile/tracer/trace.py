@@ -522,8 +522,8 @@ class Trace(Effects):
         backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
-        # The in-place pass may overwrite a donated argument, to which one name refers while the code runs. The old value
-        # of a Variable can be seen until the commit, so it is replaced after the run and never overwritten.
+        # The in-place pass may overwrite a donated argument, to which one name refers while the code runs. The old
+        # value of a Variable can be seen until the commit, so it is replaced after the run and never overwritten.
         states = self.variable_states.values()
         program.owned = {s.first.id: SHOWN for s in states if s.written and type(s.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)

@@ -89,7 +89,6 @@ def _opcode_of_container(code: CodeType, at: int) -> str | None:
     Instructions carry the source positions of the expression that they belong to. All that begin where the target
     begins belong to it; of those the one that reaches furthest, but ends before the target does, is the last of `x`.
     """
-
     instructions = list(dis.get_instructions(code))
     store = next((one for one in instructions if one.offset == at), None)
     if store is None or store.opname not in ("STORE_SUBSCR", "STORE_SLICE"):
