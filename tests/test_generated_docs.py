@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tape_compile.passes import PASSES
 from tape_core.extend import registry
 
 ROOT = Path(__file__).parents[1]
@@ -101,18 +102,22 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment[1:] in map(anchor, headings), f"{page.name}: {target}{fragment}"
 
 
+def test_the_page_of_compiled_functions_has_each_pass_in_its_order() -> None:
+    table = text(DOCS / "compiled.md").partition("| pass | what it does |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(PASSES)
+
+
 SOURCES = [ROOT, DOCS, *ROOT.glob("packages/*/src"), *ROOT.glob("packages/*/src/*")]
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_files_that_pages_name_exist(page: Path) -> None:
     files = set(re.findall(r"`((?:[\w-]+/)+\w+\.py)`", text(page))) - NOT_OURS
     assert [name for name in sorted(files) if not any((source / name).exists() for source in SOURCES)] == []
+    sources = [path for source in ROOT.glob("packages/*/src") for path in source.rglob("*/")]
+    known = {path.name for path in [*sources, *ROOT.iterdir(), *DOCS.iterdir()]} | {"dist"}
     folders = set(re.findall(r"`((?:[\w-]+/)+)`", text(page)))
-    known = {path.name for path in ROOT.glob("packages/*/src/**/") if path.is_dir()} | {
-        path.name for path in ROOT.iterdir()
-    }
-    assert [name for name in sorted(folders) if name.rstrip("/").rpartition("/")[2] not in known] == []
+    assert [name for name in sorted(folders) if Path(name).name not in known] == []
 
 
 NOT_OURS = {"tape_strict/__init__.py"}  # of the plugin that a page writes

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import run_python
 from tape_core.backends import ArrayAPIBackend
 from tape_numpy import allocator
 from tape_numpy.backend import NumPyBackend
@@ -200,13 +198,12 @@ faults()
 print(faults())
 """
     # With thresholds of its own in the environment glibc hands memory back, unless they are set again.
-    environment = os.environ | {
+    environment = {
         "TAPE_NUMPY_ALLOCATOR": setting,
         "MALLOC_MMAP_THRESHOLD_": "131072",
         "MALLOC_TRIM_THRESHOLD_": "131072",
     }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    faults = int(done.stdout)
+    faults = int(run_python("-c", code, environment=environment))
     assert faults < 20 if setting == "keep" else faults > 20
 
 

@@ -22,8 +22,6 @@ T = TypeVar("T", bound=_Aging)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-MAX_TRACES = 256  # traces of one function that are kept by default, since each holds code and constants
-
 
 class Traces(dict[Any, list[T]], Generic[T]):
     """Traces by cache key, those of a key newest first, of which at most `most` are kept.

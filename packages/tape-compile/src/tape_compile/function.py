@@ -13,12 +13,13 @@ from tape_core import GradientTape, IndexedSlices, Tensor, random
 from tape_core.backends import compilers
 from tape_core.staging import TracingError, current
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
-from tape_core.tracing import is_at_work
+from tape_core.tracing import is_replaying
 from tape_core.typing import Fallback, Retrace
 
-from tape_compile.cache import MAX_TRACES, Traces, remember
+from tape_compile.cache import Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_order, static_key
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
+from tape_compile.thresholds import MAX_TRACES
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import its_turn
@@ -140,7 +141,7 @@ class Function:
             if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
-                if isinstance(tape, GradientTape) and tape._journal is None and not is_at_work():
+                if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
                     return self._in_tapes(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
@@ -200,7 +201,7 @@ class Function:
     def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
         self._check_number(self._traces)
         # What traces is imported where it is needed first.
-        from tape_compile.codegen.executable import DONATED, Compiled, check_apart
+        from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import give_away
         from tape_compile.results import check_containers, check_result, in_users_terms
@@ -232,8 +233,8 @@ class Function:
                 check_result(self._name, result)
                 # x += y assigns to the caller's Tensor.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
-                check_apart(self._name, signature.leaves, changed)
-                check_apart(self._name, signature.leaves, trace.donated, DONATED)
+                check_no_alias(self._name, signature.leaves, changed)
+                check_no_alias(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
                     compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
@@ -256,7 +257,7 @@ class Function:
         else:
             assert compiled is not None
             callers = [*signature.leaves, *[value for _, value, _ in static]]
-            compiled.given_by_callers(callers, self._forget(signature.key))
+            compiled.release(callers, self._forget(signature.key))
             self._compiled.add(signature.key, compiled)
             self._traces += 1
         with outside():

@@ -47,4 +47,5 @@ EXPORT_INLINE_MAX_ELEMENTS = 64  # elements of a constant that is written into a
 
 # -- traces
 
+MAX_TRACES = 256  # traces of one function that are kept by default, since each holds code and constants
 MAX_FALLBACKS = 1000  # kinds of arguments for which it is remembered that the function is not compiled

@@ -15,7 +15,7 @@ from tape_core.engine.record import kwargs, slot
 from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots
 from tape_core.modes.batching import spread
 from tape_core.modes.function_op import FUNCTION_CALL
-from tape_core.modes.replay import is_at_work
+from tape_core.modes.replay import is_replaying
 from tape_core.transforms.calls import standing_for, unrecorded
 from tape_core.transforms.closures import Capture, Closure, is_noted, taken_over
 from tape_core.transforms.custom import apart
@@ -33,8 +33,8 @@ __all__ = [
     "call_paths",
     "describe",
     "flows_into",
-    "is_at_work",
     "is_noted",
+    "is_replaying",
     "kwargs",
     "lifted",
     "own_slots",

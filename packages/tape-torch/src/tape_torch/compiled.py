@@ -1,4 +1,4 @@
-"""Compiled functions by PyTorch's own compilers: `torch.compile`'s Inductor, and CUDA graphs on request."""
+"""PyTorch's compilers for compiled functions: Inductor, that of `torch.compile`, and CUDA graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a debugging tape knows beyond its records: every call of an op in its block, also those it did not record.
+"""The journal of a debugging tape: every call of an op in its block, also those that it did not record.
 
 While such a tape is in its block, anywhere in the process, kernels are intercepted by `NotedKernel`, which tells the
 debugging tapes of the calling context; afterwards the bindings are as before. So the call paths of ops know nothing of
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from tape_core.engine.op import Op
     from tape_core.engine.variable import Variable
 
-_MAX_SCOPES = 50  # frames of the user's that are noted of one call
+_MAX_SCOPES = 50  # of the user's functions on the stack that are noted of one call
 
 
 class Journal:
-    """Keeps what one debugging tape was told."""
+    """The calls, values, lines and times that one debugging tape was told of."""
 
     def __init__(self, *, check_numerics: bool) -> None:
         self.check_numerics = check_numerics
@@ -59,7 +59,7 @@ class Journal:
         self._root: FrameType | None = None
         self._stack: list[tuple[FrameType, Scope]] = []
 
-    # -- what the tape says
+    # -- told by the tape
 
     def begin(self, key: int, records: Records) -> Callable[[Record | None], None]:
         """Begin anew, for a new key of the tape and its new list of records: return the tape's `_on_op`."""
@@ -71,7 +71,7 @@ class Journal:
         return on_op
 
     def start(self) -> None:
-        """The block of the tape is entered, or goes on."""
+        """Begin to take notes: the block of the tape is entered, or goes on."""
         if self._recorder is None:
             self._root = _block()
             self._recorder = _JournalRecorder(self)
@@ -79,13 +79,13 @@ class Journal:
             recording.activate(self._recorder)
 
     def stop(self) -> None:
-        """The block is left."""
+        """Take no more notes: the block is left."""
         if self._recorder is not None:
             recording.deactivate(self._recorder)
             _leave(self._recorder)
             self._recorder, self._root, self._stack = None, None, []
 
-    # -- what kernels say
+    # -- told by kernels and Tensors
 
     def on_call(
         self, op: Op, backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any], out: Raw, seconds: float
@@ -170,7 +170,7 @@ class Journal:
     # -- the user's code
 
     def _where(self) -> tuple[Place, Scope | None]:
-        """The user's line that runs, and the innermost function of the user's, or layer, inside the tape's block."""
+        """Return the user's line that runs, and the innermost function of the user's, or layer, inside the block."""
         place: Place | None = None
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)
@@ -178,7 +178,7 @@ class Journal:
         while frame is not None and (place is None or not (passed or len(frames) == _MAX_SCOPES)):
             ours = is_ours(frame)
             if place is None and (not ours or frame.f_back is None):
-                place = device_of(frame)
+                place = place_of(frame)
             passed = passed or frame is self._root
             if (not ours or is_layer(frame)) and not passed and _has_name(frame):
                 frames.append(frame)
@@ -194,13 +194,13 @@ class Journal:
         return place, stack[-1][1] if stack else None
 
 
-def device_of(frame: FrameType) -> Place:
-    """Where a frame is."""
+def place_of(frame: FrameType) -> Place:
+    """Return the line that a frame runs."""
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
 def _block() -> FrameType:
-    """The frame whose block is entered: the user's, or a layer's."""
+    """Return the frame whose block is entered: the user's, or a layer's."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame) and not is_layer(frame):
         frame = frame.f_back
@@ -217,7 +217,7 @@ def _scope_name(frame: FrameType) -> str:
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:
-    """The arrays among parameters."""
+    """Return the arrays among parameters."""
     found: list[Any] = []
     for value in values:
         if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
@@ -317,7 +317,7 @@ def _leave(recorder: _JournalRecorder) -> None:
 
 
 def _forget_other_threads() -> None:
-    """In a forked child: the tapes of other threads are in no block any more."""
+    """Drop the tapes of other threads, which are in no block in a forked child."""
     here = ACTIVE.get()
     for recorder in [recorder for recorder in _in_blocks if not any([recorder is other for other in here])]:
         _leave(recorder)
@@ -327,7 +327,7 @@ forget_in_children(_forget_other_threads)
 
 
 def check_unchanged(plan: Any, entry: Entry, rec: Record) -> None:
-    """Before a backward pass: the arrays that were given are as they were.
+    """Check, before a backward pass, that arrays of the user's have not been written to since.
 
     Raises:
         RuntimeError: one was written to, so that the derivative would be of other values than the result.
@@ -346,7 +346,7 @@ def check_unchanged(plan: Any, entry: Entry, rec: Record) -> None:
 
 
 class NotedPlan:
-    """Stands where a plan does in the records of a debugging tape: measures backward passes, and looks for NaN."""
+    """A plan in the records of a debugging tape, around the op's: it measures backward passes, and looks for NaN."""
 
     __slots__ = ("entry", "journal", "n", "plan")
 
@@ -358,35 +358,35 @@ class NotedPlan:
 
     @property
     def op(self) -> Op:
-        """The plan's."""
+        """The op of the plan."""
         return self.plan.op  # type: ignore[no-any-return]
 
     @property
     def backend(self) -> Backend:
-        """The plan's."""
+        """The backend of the plan."""
         return self.plan.backend  # type: ignore[no-any-return]
 
     @property
     def recorded(self) -> NotedPlan:
-        """As of the plan."""
+        """The plan for a sweep that is recorded."""
         return NotedPlan(self.plan.recorded, self.entry, self.journal)
 
     def toward(self, rec: Record, wanted: bytearray) -> NotedPlan:
-        """As of the plan."""
+        """Return the plan without the rules for inputs into which no wanted slot flows."""
         return NotedPlan(self.plan.toward(rec, wanted), self.entry, self.journal)
 
     def backward(self, g: Cotangent, rec: Record, grads: list[Cotangent], *rest: Any) -> None:
-        """As of the plan."""
+        """Run the plan's `backward`."""
         self._noted(self.plan.backward, g, rec, grads, rest)
 
     def backward_reusing(
         self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace, backend: Backend
     ) -> None:
-        """The plan's `backward`: a cotangent that is looked at must not be overwritten."""
+        """Run the plan's `backward`: a cotangent that is looked at must not be overwritten."""
         self._noted(self.plan.backward, g, rec, grads, (xp,))
 
     def backward_careful(self, g: Cotangent, rec: Record, grads: list[Cotangent], *rest: Any) -> None:
-        """As of the plan."""
+        """Run the plan's `backward_careful`."""
         self._noted(self.plan.backward_careful, g, rec, grads, rest)
 
     def _noted(

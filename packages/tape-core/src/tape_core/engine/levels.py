@@ -33,7 +33,7 @@ class Axis:
 
 
 class BatchedArray:
-    """What a Tensor inside vmap holds: all examples, or one value that they share.
+    """The array of a Tensor inside vmap: all examples, or one value that they share.
 
     Attributes:
         value: a Tensor of the backend below; with an axis, its dimension 0 is that.
@@ -50,23 +50,23 @@ class BatchedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """That of one example."""
         shape = self.value.shape
         return shape if self.axis is None else shape[1:]
 
     @property
     def ndim(self) -> int:
-        """Of one example."""
+        """That of one example."""
         return len(self.value._array.shape) - (self.axis is not None)
 
     @property
     def dtype(self) -> Any:
-        """In the terms of the array library."""
+        """The array library's own object for it."""
         return self.value._array.dtype
 
     @property
     def device(self) -> Any:
-        """In the terms of the array library."""
+        """The array library's own object for it."""
         return self.value._array.device
 
     @property
@@ -76,14 +76,14 @@ class BatchedArray:
 
     @property
     def T(self) -> BatchedArray:
-        """A matrix transposed."""
+        """The transpose of a matrix."""
         return self.mT
 
     def __repr__(self) -> str:
         return f"BatchedArray({self.value!r}, axis={None if self.axis is None else self.axis.size})"
 
     def _only(self, what: str) -> Any:
-        """The value, where it is the same for all examples."""
+        """Return the value, if it is the same for all examples."""
         if self.axis is not None:
             raise BatchError(
                 f"inside vmap {what} is not known: each of the {self.axis.size} examples has its own. "
@@ -131,7 +131,7 @@ _attach()
 
 
 def detached(array: Any) -> Any:
-    """An array that no tape knows: not one outside a vmap, which knows the value of all examples, either."""
+    """Return an array that no tape knows, neither here nor outside a vmap, where tapes may know all examples."""
     if type(array) is not BatchedArray:
         return array
     value = array.value
@@ -151,9 +151,9 @@ class MisplacedError(BatchError):
 
 
 def is_in_place(array: BatchedArray) -> bool:
-    """Whether the hidden axes are on the levels where they are open now.
+    """Return whether the hidden axes are on the levels where they are open now.
 
-    It is the uppermost that says so: what moves it up or down moves those below it no further.
+    The uppermost tells: moves of those below it move it as well.
     """
     while array.axis is None:
         below = array.value._array
@@ -178,9 +178,9 @@ def misplaced(name: str, array: BatchedArray) -> BatchError:
 
 
 def placed(tensor: Tensor) -> Tensor:
-    """A Tensor on the level on which its hidden axes are now; as it is, where one of them is not open any more.
+    """Return a Tensor on the level of its hidden axes; the Tensor itself, if one of them is not open any more.
 
-    Tapes know it as they did.
+    Tapes know it as before.
     """
     array = tensor._array
     if type(array) is not BatchedArray or is_in_place(array):
@@ -199,9 +199,9 @@ def placed(tensor: Tensor) -> Tensor:
 
 
 def lifted(tensor: Tensor, backend: Backend) -> Tensor:
-    """A Tensor of a backend below as one of `backend`: the same for all examples, a constant of a trace.
+    """Return a Tensor of a backend below as one of `backend`: the same for all examples, or a constant of a trace.
 
-    One of a backend above is what all examples there share. Tapes know it as they did.
+    From a backend above comes a value that all examples there share. Tapes know it as before.
 
     Raises:
         TypeError: its backend is none of those.

@@ -46,74 +46,74 @@ class Batched(Backend):
         return f"<batches of {self.base!r}>"
 
     def raw_dtype(self, dtype: DTypeLike) -> Any:
-        """As in the array library."""
+        """Return the same as the array library."""
         return self.base.raw_dtype(dtype)
 
     def dtype(self, raw: Any) -> Any:
-        """As in the array library."""
+        """Return the same as the array library."""
         return self.base.dtype(raw)
 
     def device(self, array: Raw) -> str:
-        """Where the examples are."""
+        """Return the device of the examples."""
         return self.base.device(array.value._array)
 
     def raw_device(self, device: str | None) -> Any:
-        """As in the array library."""
+        """Return the same as the array library."""
         return self.base.raw_device(device)
 
     def asarray(self, obj: Any, *, dtype: DTypeLike = None, device: str | None = None, copy: bool | None = None) -> Any:
-        """One value for all examples."""
+        """Return an array with one value for all examples."""
         if isinstance(obj, BatchedArray):
             return obj
         return self.shared(wrap(self.base.asarray(obj, dtype=dtype, device=device, copy=copy), self.base))
 
     def of_all_examples(self, tensor: Tensor) -> Tensor | None:
-        """Return a Tensor of all examples, with their axis in front; None for what is no batch."""
+        """Return a Tensor of all examples, with their axis in front; None if the examples share the value."""
         array = tensor._array
         return array.value if type(array) is BatchedArray else None
 
     def numpy(self, array: Raw) -> Any:
-        """Of a value that is the same for all examples; other values are not to be had inside vmap."""
+        """Return the values, if they are the same for all examples; inside vmap others are not known."""
         value = array._only("what a Tensor holds")
         return self.base.numpy(value._array)
 
     def tell(self, array: Raw) -> None:
-        """As below."""
+        """Have the backend below do it."""
         self.base.tell(array.value._array)
 
     def format(self, array: Raw) -> str:
-        """All examples."""
+        """Return the text of all examples."""
         text = self.base.format(array.value._array)
         return text if array.axis is None else f"<{array.axis.size} examples>\n{text}\n"
 
     def user_error(self, error: Exception) -> None:
-        """As the op on all examples says it."""
+        """Return the error of the op on all examples."""
         return
 
     def nbytes(self, array: Raw) -> int:
-        """Of all examples."""
+        """Return it for the array of all examples."""
         return self.base.nbytes(array.value._array)
 
     def memory(self, array: Raw) -> tuple[Any, int]:
-        """Of all examples."""
+        """Return it for the array of all examples."""
         return self.base.memory(array.value._array)
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """As the array library."""
+        """Enter the context of the array library."""
         return self.base.quiet()
 
     def sweeping(self) -> AbstractContextManager[Any]:
-        """As the backend below."""
+        """Enter the context of the backend below."""
         return self.base.sweeping()
 
     # -- ops
 
     def shared(self, value: Tensor) -> BatchedArray:
-        """A value of the backend below, the same for all examples."""
+        """Return a value of the backend below as one that is the same for all examples."""
         return BatchedArray(value, self, None)
 
     def lift(self, value: Any) -> Any:
-        """An operand as an array of this backend; None, scalars and arrays of it as they are."""
+        """Return an operand as an array of this backend; None, scalars and its own arrays are returned as they are."""
         if value is None or type(value) in SCALARS:
             return value
         if type(value) is BatchedArray:
@@ -123,7 +123,7 @@ class Batched(Backend):
         return self.shared(lifted(wrap(self.root.asarray(value), self.root), self.base))
 
     def apply(self, op: Op, *args: Any, **kwargs: Any) -> Any:
-        """An op on arrays of this backend."""
+        """Call an op on arrays of this backend."""
         n = len(op.inputs)
         if len(args) < n or (kwargs and not op.has_parameters):
             args, kwargs = op.normalise(args, kwargs)
@@ -157,7 +157,7 @@ class Batched(Backend):
         return BatchedArray(out, self, axis) if isinstance(out, Tensor) else out
 
     def other(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A function of the array library that is no op: it makes arrays, or asks for what a dtype is."""
+        """Return a function of the array library that is no op, such as one that makes arrays."""
         if name.endswith("_like"):
             x = args[0]
             # A cotangent of an outer vmap may be on a backend above that of the values it belongs to.
@@ -185,7 +185,7 @@ def _value(x: Any) -> Any:
 
 
 class BatchedKernels(Kernels):
-    """Every op by name on batched arrays, and what else a rule may ask the array library for."""
+    """Every op by name on batched arrays, and the other functions of the array library that a rule may call."""
 
     _backend: Batched
 
@@ -198,9 +198,10 @@ class BatchedKernels(Kernels):
 
 
 def holds(condition: Array) -> bool:
-    """Whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
+    """Return whether a condition holds, inside vmap for all examples: for a rule that has a shorter way then.
 
-    That it does is not known of Tensors in a compiled function; of raw arrays there the rule asks, and is not traced.
+    For Tensors in a compiled function it is False, since they are not known. A rule that asks it of raw arrays there
+    becomes one instruction.
     """
     array = condition._array if isinstance(condition, Tensor) else condition
     if isinstance(array, TracedValue) and isinstance(condition, Tensor):
@@ -211,7 +212,7 @@ def holds(condition: Array) -> bool:
 
 
 def is_known_to_hold(condition: Array) -> bool:
-    """Whether a condition holds, for a check that what follows makes again: of Tensors in compiled functions not."""
+    """Return whether a condition surely holds, for a check that is made again later; False if it is traced."""
     inner = condition._array if isinstance(condition, Tensor) else condition
     while type(inner) is BatchedArray and inner.axis is None:
         inner = inner.value._array
@@ -229,10 +230,10 @@ def _is_unknown(array: Raw) -> bool:
 
 
 def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
-    """What `first` gives where a condition holds, inside vmap for all examples, else what `second` does.
+    """Return `first()` if a condition holds, inside vmap for all examples, else `second()`.
 
-    Of Tensors in a compiled function both are computed, and each call takes one of them: so it takes the one, and has
-    the bits, that it has where nothing is compiled.
+    For Tensors in a compiled function both are computed, and each run takes one of them: the one, with the same bits,
+    that it takes where nothing is compiled.
     """
     tensor = condition
     lifts: list[Any] = []

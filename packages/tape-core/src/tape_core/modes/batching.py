@@ -50,7 +50,7 @@ class Call:
         self.params.update(kwargs)
 
     def __call__(self, *inputs: Any, **changes: Any) -> Any:
-        """The op's result for Tensors."""
+        """Return the op's result for Tensors."""
         params = {**self.params, **changes}
         positional = [params.pop(name) for name in self.op.parameters.positional_only]
         given = (list(inputs),) if self.op.sequence else inputs
@@ -58,7 +58,7 @@ class Call:
 
 
 def batch_rule(op: Op) -> BatchRule:
-    """The rule of an op: its own, or what follows from its declaration."""
+    """Return the batch rule of an op: its own, or the one that follows from its declaration."""
     if op.batch is not None:
         return op.batch
     if op.elementwise:
@@ -67,7 +67,7 @@ def batch_rule(op: Op) -> BatchRule:
 
 
 def way_of(op: Op) -> str:
-    """How an op is batched, for the support matrix: `"rule"`, `"composed"` or `"loop"`."""
+    """Return how an op is batched, for the support matrix: `"rule"`, `"composed"` or `"loop"`."""
     rule = batch_rule(op)
     return "loop" if rule is one_by_one else "composed" if rule is composed else "rule"
 
@@ -76,12 +76,12 @@ def way_of(op: Op) -> str:
 
 
 def is_batched(x: BatchInput) -> bool:
-    """Whether an input has the hidden axis."""
+    """Return whether an input has the hidden axis."""
     return type(x) is BatchedArray and x.axis is not None
 
 
 def front(x: BatchInput, ndim: int) -> Any:
-    """An input as a Tensor: the hidden axis first, then as many dimensions as `ndim` says; broadcastable."""
+    """Return an input as a Tensor with the hidden axis in front of `ndim` dimensions, so that inputs broadcast."""
     if type(x) is not BatchedArray:
         return x
     if x.axis is None or x.ndim == ndim:
@@ -90,26 +90,26 @@ def front(x: BatchInput, ndim: int) -> Any:
 
 
 def aligned(x: BatchInput, ndim: int) -> Any:
-    """As `front`, with a 1 in front of what all examples share."""
+    """Return an input as `front` does, with a dimension of 1 in front if all examples share it."""
     if type(x) is not BatchedArray or x.axis is not None:
         return front(x, ndim)
     return ops.reshape(x.value, ((1,) * (1 + ndim - x.ndim) + x.shape))
 
 
 def spread(x: BatchInput, size: int) -> Tensor:
-    """An input as a Tensor with the hidden axis, also where it is the same for all examples."""
+    """Return an input as a Tensor with the hidden axis, also if it is the same for all examples."""
     if is_batched(x):
         return x.value  # type: ignore[no-any-return]
     return ops.broadcast_to(x.value, (size, *x.shape))
 
 
 def size_of(xs: Sequence[Any]) -> int:
-    """The number of examples."""
+    """Return the number of examples."""
     return next(int(x.axis.size) for x in xs if is_batched(x))
 
 
 def normal_axis(axis: object, ndim: int) -> int:
-    """An axis of one example, non-negative.
+    """Return an axis of one example as a non-negative number.
 
     Raises:
         AxisError: there is no such axis.
@@ -122,7 +122,7 @@ def normal_axis(axis: object, ndim: int) -> int:
 
 
 def from_end(axis: int | Sequence[int] | None, ndim: int) -> Any:
-    """An axis, or several, counted from the end: there the hidden axis moves nothing. None is all of them."""
+    """Return an axis, or several, counted from the end, where the hidden axis shifts none. None is all of them."""
     if axis is None:
         return tuple(range(-ndim, 0))
     if isinstance(axis, tuple | list):
@@ -131,7 +131,7 @@ def from_end(axis: int | Sequence[int] | None, ndim: int) -> Any:
 
 
 def dimensions(xs: Sequence[Any]) -> int:
-    """The most dimensions that an input has."""
+    """Return the largest number of dimensions of the inputs."""
     return max([int(x.ndim) for x in xs if type(x) is BatchedArray])
 
 
@@ -139,13 +139,13 @@ def dimensions(xs: Sequence[Any]) -> int:
 
 
 def elementwise(call: Call, *xs: Any) -> Any:
-    """Inputs that broadcast against each other, or one of which the op asks no dimensions."""
+    """Batch an op of inputs that broadcast, or of one whose dimensions do not matter."""
     ndim = dimensions(xs)
     return call(*[front(x, ndim) for x in xs])
 
 
 def stacks(*cores: int) -> BatchRule:
-    """Ops on the last dimensions of each input, so many, and on stacks of them that broadcast."""
+    """Return a rule for ops on the last dimensions of each input, so many, and on stacks of these that broadcast."""
 
     def rule(call: Call, *xs: Any) -> Any:
         pairs = list(zip(xs, cores * len(xs) if call.op.sequence else cores, strict=False))
@@ -160,7 +160,7 @@ def stacks(*cores: int) -> BatchRule:
 
 
 def along(call: Call, *xs: Any) -> Any:
-    """Ops along an `axis`, or along `axes`, of inputs that broadcast; None is all of them."""
+    """Batch an op along an `axis`, or along `axes`, of inputs that broadcast; None is all of them."""
     ndim = dimensions(xs)
     name = "axes" if "axes" in call.params else "axis"
     axis = call.params[name]
@@ -170,14 +170,14 @@ def along(call: Call, *xs: Any) -> Any:
 
 
 def apart(call: Call, *xs: Any) -> Any:
-    """Ops on stacks that do not broadcast, along an `axis` of the first input if they have one."""
+    """Batch an op on stacks that do not broadcast, along an `axis` of the first input if it has one."""
     size = size_of(xs)
     axis = {"axis": from_end(call.params["axis"], xs[0].ndim)} if "axis" in call.params else {}
     return call(*[spread(x, size) if type(x) is BatchedArray else x for x in xs], **axis)
 
 
 def along_one(call: Call, x: BatchInput) -> Any:
-    """Ops along one axis; without one, of all elements in order."""
+    """Batch an op along one axis; without one, of all elements in order."""
     if call.params["axis"] is not None:
         return along(call, x)
     size = x.axis.size
@@ -186,14 +186,14 @@ def along_one(call: Call, x: BatchInput) -> Any:
 
 
 def running(call: Call, x: BatchInput) -> Any:
-    """Ops along one axis, which only an array of one dimension may leave out."""
+    """Batch an op along one axis, which only an array of one dimension may leave out."""
     if call.params["axis"] is None and x.ndim != 1:
         raise ValueError(f"{call.op.name}: axis must be given for an array of {x.ndim} dimensions")
     return along_one(call, x)
 
 
 def merged(call: Call, *xs: Any) -> Any:
-    """Ops whose inputs have examples of their own along their first dimension: more of them."""
+    """Batch an op whose inputs have examples of their own along their first dimension, by merging the two."""
     size = size_of(xs)
     own = next(x.shape[0] for x in xs if type(x) is BatchedArray and x.ndim)
     out = call(*[ops.reshape(spread(x, size), (size * own, *x.shape[1:])) for x in xs])
@@ -201,7 +201,7 @@ def merged(call: Call, *xs: Any) -> Any:
 
 
 def with_one_kernel(call: Call, x: BatchInput, w: Any) -> Any:
-    """Convolutions: examples of examples with one kernel, else what the default kernel is made of."""
+    """Batch a convolution: with one kernel for all examples by merging, else by the ops of the default kernel."""
     if is_batched(w):
         return composed(call, x, w)
     size, own = x.axis.size, x.shape[0]
@@ -210,19 +210,19 @@ def with_one_kernel(call: Call, x: BatchInput, w: Any) -> Any:
 
 
 def with_shared(call: Call, x: BatchInput, *shared: Any) -> Any:
-    """Ops along `axis` with further inputs that all examples share; else what the default kernel is made of."""
+    """Batch an op along `axis` whose further inputs all examples share; else by the ops of the default kernel."""
     if any([is_batched(other) for other in shared]):
         return composed(call, x, *shared)
     return call(x.value, *[front(other, 0) for other in shared], axis=from_end(call.params["axis"], x.ndim))
 
 
 def beside(call: Call, x: BatchInput) -> Any:
-    """Ops that ask of an array only where it is."""
+    """Batch an op that needs only the device of an array."""
     return x.backend.shared(call(x.value))
 
 
 def composed(call: Call, *xs: Any) -> Any:
-    """By the default kernel, which is made of other ops; where that decides by values, one by one."""
+    """Batch an op by its default kernel, which is made of other ops; if that decides by values, one by one."""
     backend: Any = next(x.backend for x in xs if type(x) is BatchedArray)
     params = {k: v for k, v in call.params.items() if v is not inspect.Parameter.empty}
     positional = [params.pop(name) for name in call.op.parameters.positional_only]
@@ -234,7 +234,7 @@ def composed(call: Call, *xs: Any) -> Any:
 
 
 def one_by_one(call: Call, *xs: Any) -> Any:
-    """A loop over the examples."""
+    """Batch an op by a loop over the examples."""
     size = size_of(xs)
     if size == 0:
         raise BatchError(f"vmap over 0 examples: {call.op.name} has no batch rule, and no example shows its result")

@@ -27,8 +27,8 @@ from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import Tensor, own_slots, read, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.replay import paused as replay_paused
-from tape_core.modes.replay import resumed as replay_resumed
+from tape_core.modes.replay import pause as pause_replay
+from tape_core.modes.replay import resume as resume_replay
 from tape_core.typing import ArrayLike, Cotangent, Namespace, PyTree, Raw, Record, Slot, Slots, Tangent
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ForwardAccumulator(recording.InBlock):
         return self
 
     def jvp(self, primals: PyTree, unconnected_gradients: str = "none") -> Any:
-        """The tangent of each of `primals`: what was given to the accumulator, or computed from it inside the context.
+        """Return the tangents of `primals`: values that the accumulator was given, or computed from these inside it.
 
         Args:
             primals: a Tensor or Variable, or any pytree of them.
@@ -187,14 +187,14 @@ class ForwardAccumulator(recording.InBlock):
             _put(parts[plan.k], self._key, tangents[plan.k])
             return
         active = ACTIVE.get()
-        replay = replay_paused()
+        replay = pause_replay()
         try:
             ACTIVE.set(recording.recorders_around(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
         finally:
             ACTIVE.set(active)
-            replay_resumed(replay)
+            resume_replay(replay)
         slots = record.out_slots(rec)
         if type(slots) is list:  # several results, whose parts follow
             self._pushed_parts = tangent, slots
@@ -240,39 +240,39 @@ def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
 
 
 def push(plan: Plan, rec: Record) -> Any:
-    """The tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
+    """Return the tangent of an op's result, or a tuple of them, for a record whose slots are tangents.
 
-    A result that has no derivative has None.
+    It is None for a result that has no derivative.
     """
     if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
         return found
     plan = plan.recorded
     out = record.out(rec)
     if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
-        return _transposed(plan, rec, out)
+        return _push_by_transpose(plan, rec, out)
     if not plan.backend.dtype(out.dtype).inexact:
         return None
     if plan.op.form == "linear":
-        found = _applied(plan, rec)
+        found = _push_linear(plan, rec)
     elif plan.op.multilinear:
-        found = _in_turn(plan, rec)
+        found = _push_multilinear(plan, rec)
     elif plan.op.elementwise and not _needs_transpose(plan, rec, out):
-        found = _elementwise(plan, rec)
+        found = _push_elementwise(plan, rec)
     else:
-        return _transposed(plan, rec, out)
-    return _transposed(plan, rec, out) if found is None else _like(found, out, plan)
+        return _push_by_transpose(plan, rec, out)
+    return _push_by_transpose(plan, rec, out) if found is None else _like(found, out, plan)
 
 
 def _like(tangent: Tensor, out: Raw, plan: Plan) -> Tensor:
-    """A tangent in the result's shape and dtype."""
+    """Return a tangent in the result's shape and dtype."""
     dtype, shape = plan.backend.dtype(out.dtype), tuple(out.shape)
     if tangent.dtype is not dtype:
         tangent = ops.astype(tangent, dtype)
     return tangent if tangent.shape == shape else ops.broadcast_to(tangent, shape)
 
 
-def _applied(plan: Plan, rec: Record) -> Any:
-    """A linear op of the tangents; None where the record does not have what that takes."""
+def _push_linear(plan: Plan, rec: Record) -> Any:
+    """Return a linear op of the tangents; None if the record lacks an input that the op needs."""
     op = plan.op
     xp, lift = lifting(plan.backend)
     inputs: list[Any]
@@ -296,16 +296,16 @@ def _applied(plan: Plan, rec: Record) -> Any:
                 inputs.append(lift(array, record.slots(rec, k)))
             else:
                 return None
-    return _called(plan, rec, inputs)
+    return _call_again(plan, rec, inputs)
 
 
-def _called(plan: Plan, rec: Record, inputs: list[Any]) -> Any:
-    """The op of other inputs, with the parameters of the record."""
+def _call_again(plan: Plan, rec: Record, inputs: list[Any]) -> Any:
+    """Call the op with other inputs, and the parameters of the record."""
     return plan.op.function(*inputs, *record.params(rec), **record.kwargs(rec))
 
 
-def _in_turn(plan: Plan, rec: Record) -> Any:
-    """The sum of a multilinear op's values, each with a tangent in place of its input; None as above."""
+def _push_multilinear(plan: Plan, rec: Record) -> Any:
+    """Return the sum of a multilinear op's values, each with one tangent in place of its input; None as above."""
     _, lift = lifting(plan.backend)
     sequence = plan.op.sequence
     if sequence:
@@ -322,20 +322,20 @@ def _in_turn(plan: Plan, rec: Record) -> Any:
         if any([array is None for j, array in enumerate(arrays) if j != k]):
             return None
         inputs = [tangent if j == k else lift(array, slots[j]) for j, array in enumerate(arrays)]
-        term = _called(plan, rec, [inputs] if sequence else inputs)
+        term = _call_again(plan, rec, [inputs] if sequence else inputs)
         total = term if total is None else total + term
     return total
 
 
 def _needs_transpose(plan: Plan, rec: Record, out: Raw) -> bool:
-    """Whether a rule may not be its own transpose: the op is not linear over the complex numbers, as `real`."""
+    """Return whether a rule may differ from its transpose: `real`, say, is not linear over the complex numbers."""
     dtypes = [record.slot(rec, rule.k).dtype for rule in plan.rules]
     if not any([dtype.kind == "complex floating" for dtype in dtypes]):
         return False
     return any([rule.kind == VJP for rule in plan.rules]) or plan.backend.dtype(out.dtype).kind != "complex floating"
 
 
-def _elementwise(plan: Plan, rec: Record) -> Any:
+def _push_elementwise(plan: Plan, rec: Record) -> Any:
     xp, lift = lifting(plan.backend)
     out = record.out(rec)
     shape = tuple(out.shape)
@@ -358,13 +358,13 @@ def _elementwise(plan: Plan, rec: Record) -> Any:
 
 
 def _widening(plan: Plan, xp: Namespace, out: Raw) -> Any:
-    """What gives float32 for what is narrow, where the result is."""
+    """Return a function that converts narrow dtypes to float32 if the result has one, else None."""
     narrow = plan.backend.narrow
     return widening(plan.backend, xp) if narrow and plan.op.widens and plan.backend.dtype(out.dtype) in narrow else None
 
 
-def _transposed(plan: Plan, rec: Record, out: Raw) -> Any:
-    """By the transpose of the VJP, found by a tape on its cotangent."""
+def _push_by_transpose(plan: Plan, rec: Record, out: Raw) -> Any:
+    """Return the transpose of the VJP, of the tangents: a tape on the cotangent of the VJP finds it."""
     from tape_core.engine.cotangents import conj
     from tape_core.engine.tape import GradientTape
 
@@ -373,7 +373,7 @@ def _transposed(plan: Plan, rec: Record, out: Raw) -> Any:
     outs = [lift(o, {}) for o in out] if several else [lift(out, {})]
     flowing = [o.dtype.inexact for o in outs]
     wide = _widening(plan, xp, out[0] if several else out)
-    # The rule is linear in the cotangent, so at any one; a library's own derivative of its rule may need one beside 0.
+    # The rule is linear in the cotangent, so any one will do; a library's own derivative of it may need one but 0.
     seeds = [(xp.ones_like if plan.op.foreign else xp.zeros_like)(o) for o in outs]
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
     sequence = plan.op.sequence
@@ -414,10 +414,10 @@ def _transposed(plan: Plan, rec: Record, out: Raw) -> Any:
 def by_elements(
     pulled: Callable[[list[Any]], list[Cotangent]], seeds: list[Any], flowing: list[bool], tangents: list[Any]
 ) -> list[Any]:
-    """The transpose of a function of cotangents that no tape can follow, as it computes with NumPy: from its values.
+    """Return the transpose of a function of cotangents that no tape can follow, as one that computes with NumPy.
 
-    It is linear over the real numbers: each element of the result has as its tangent what the function makes of a
-    cotangent of 1 for it, times the tangents; for an imaginary part, of one of i.
+    The function is linear over the real numbers. So the tangent of an element of the result is the product of the
+    tangents with the function's value for a cotangent of 1 at that element, and of i for an imaginary part.
     """
 
     def paired(k: int, seed: Any) -> Any:

@@ -1,4 +1,9 @@
-"""A function as one op: what it gave is recorded with a rule of its own, which is a function as well."""
+"""A function as one op: its results are recorded with a rule of their own, which is a function, too.
+
+vmaps make it hard: a function may be inside vmaps that a tape around it knows nothing of, and read values of them. Its
+derivative is computed where it is asked for, at a level below the hidden axes of those vmaps, and each value that goes
+from one level to the other gains or loses these axes.
+"""
 
 from __future__ import annotations
 
@@ -29,29 +34,29 @@ Axes = tuple[Axis, ...]
 
 
 @contextmanager
-def asked_below(inner: Axes) -> Iterator[None]:
-    """A context of a derivative that is asked for below these hidden axes, of vmaps that the function is in."""
+def derivative_below(inner: Axes) -> Iterator[None]:
+    """Enter the computation of a derivative below these hidden axes, those of vmaps around the function."""
     with setting(INNER_AXES, inner):
         yield
 
 
 def axes_inside() -> Axes:
-    """The hidden axes, outermost first, of the vmaps that the function is in, and what asks for its derivative is not.
+    """Return the hidden axes, outermost first, of vmaps around the function but not around the call for its derivative.
 
-    A derivative is of all examples of these. They say where it is asked for by themselves, and not by their level: a
-    derivative is a function as well, which runs again for the next one, and then other axes may be open below them.
+    The derivative is one of all examples of these. They are identified by themselves and not by their level: the
+    derivative is a function, too, which runs again for the next order, and then other axes may be open below them.
     """
     return INNER_AXES.get()
 
 
 def _level_below(inner: Axes) -> int:
-    """The level right below hidden axes; without them the uppermost."""
+    """Return the level right below hidden axes; without any the uppermost."""
     axes = OPEN_AXES.get()
     return axes.index(inner[0]) if inner else len(axes)
 
 
 def below(tensor: Tensor, inner: Axes) -> Tensor:
-    """A Tensor as it is below hidden axes: there it is of all examples."""
+    """Return a Tensor below hidden axes, where it has all examples."""
     level = _level_below(inner)
     tensor = placed(tensor)
     while tensor.backend.level > level:
@@ -59,8 +64,8 @@ def below(tensor: Tensor, inner: Axes) -> Tensor:
     return tensor
 
 
-def lowered(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
-    """A result and its cotangent, as they are below hidden axes."""
+def lower_cotangent(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """Return a result and its cotangent below hidden axes."""
     out, axes = placed(out), OPEN_AXES.get()
     for k in range(len(axes), _level_below(inner), -1):
         own = lifted(g, _backend_in(axes[k - 1], g))._array
@@ -75,11 +80,11 @@ def lowered(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     return out, g if g.backend.height > out.backend.height else lifted(g, out.backend)
 
 
-def everywhere(tensor: Tensor, inner: Axes) -> Tensor:
-    """A Tensor with all these hidden axes.
+def with_all_axes(tensor: Tensor, inner: Axes) -> Tensor:
+    """Return a Tensor with all these hidden axes.
 
-    What a derivative is taken at has them, so that its cotangent is one for each example, as those of results are: the
-    cotangent of one step is that of the result of the step before.
+    The arguments of a derivative have them, so that their cotangents are one for each example, as those of results: the
+    cotangent of the argument of one step of a loop is that of the result of the step before.
     """
     tensor = placed(tensor)
     for axis in inner:
@@ -97,27 +102,27 @@ def _with_axis(tensor: Tensor, axis: Axis) -> Tensor:
     return wrap(BatchedArray(_with_axis(array.value, axis), array.backend, array.axis), tensor.backend)
 
 
-def lowered_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
-    """A value that is in its place and its tangent, as they are below hidden axes."""
+def lower_tangent(x: Tensor, t: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
+    """Return a value, which is on its level, and its tangent below hidden axes."""
     level = _level_below(inner)
     while x.backend.level > level:
         array, axis = x._array, OPEN_AXES.get()[x.backend.level - 1]
-        x, t = array.value, _shared(t, axis) if array.axis is None else _shown(t, axis)
+        x, t = array.value, _shared(t, axis) if array.axis is None else _with_axis_shown(t, axis)
     return x, _lower(t, level)
 
 
-def raised(derivative: Tangent, x: Tensor, inner: Axes) -> Any:
-    """A derivative that is as :func:`below` gives a value, as one of the value, which is in its place."""
+def raise_derivative(derivative: Tangent, x: Tensor, inner: Axes) -> Any:
+    """Return a derivative, of a value as :func:`below` returns it, for the value itself: the inverse of that."""
     if derivative is None or x.backend.level <= _level_below(inner):
         return derivative
-    found = raised(derivative, x._array.value, inner)
+    found = raise_derivative(derivative, x._array.value, inner)
     if x._array.axis is not None:
         return _above(found, x._array.axis)
     return found if found.backend.level > x.backend.level else lifted(found, x.backend)
 
 
 class FunctionCall:
-    """What a call gave, and the functions that map cotangents of it to those of its inputs, and tangents forward.
+    """The results of a call, and functions that map cotangents of them to those of the inputs, and tangents forward.
 
     Attributes:
         inner: the hidden axes of the vmaps between this call and the function, outermost first.
@@ -142,11 +147,11 @@ class FunctionCall:
         self.push = push
 
     def cotangents(self, g: Cotangent, out: Raw, watched: list[bool]) -> list[Any]:
-        """Those of the inputs that are watched, raw where `g` is."""
+        """Return the cotangents of the inputs that are watched; they are raw if `g` is."""
         if isinstance(g, IndexedSlices):
             return self._of_slices(g, out, watched)
         gs, outs = _listed(g), _listed(out)
-        with asked_below(self.inner):
+        with derivative_below(self.inner):
             if any([isinstance(one, Tensor) for one in gs]):
                 return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
             outs = [wrap(one, self.backend) for one in outs]
@@ -154,7 +159,7 @@ class FunctionCall:
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
 
     def _of_slices(self, g: IndexedSlices, out: Raw, watched: list[bool]) -> list[Any]:
-        """The same for the cotangent of a gather, which stays one where the function takes it."""
+        """Return the same for the cotangent of a gather, which stays IndexedSlices if the function takes them."""
         recorded = isinstance(g.values, Tensor)
         values = g.values._array if recorded else g.values
         if not getattr(self.pull, "takes_slices", False) or type(values) is BatchedArray or self.inner:
@@ -178,59 +183,60 @@ def _listed(values: Raw) -> list[Any]:
 
 
 class _FunctionOp(Op):
-    """An op that no registry has: what it computes is different in each call."""
+    """The op of such calls. It is in no registry, since each call computes something else."""
 
     takes_slices = True
     of_functions = True
     widens = False  # its rule is a user's function, which gets cotangents in the dtype of its results
 
     def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
-        """One kernel for all: the values are there."""
+        """Return a kernel that only returns the results, which the call has already."""
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
         return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
 
     def push(self, plan: Plan, rec: Record) -> Any:
-        """By the call's own function, where it has one."""
+        """Push tangents by the call's own function, if it has one."""
         call: FunctionCall = record.kwargs(rec)["call"]
         if call.push is None:
             return NotImplemented
         _, lift = lifting(plan.backend)
         slots = record.out_slots(rec)
         outs = _listed(lift(record.out(rec), tuple(slots) if type(slots) is list else slots))
-        with asked_below(call.inner):
+        with derivative_below(call.inner):
             found = tuple(call.push(list(record.slot(rec, 0)), outs))
         return found if len(outs) > 1 else found[0]
 
 
 def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
-    """Inside vmap: the tapes outside see all examples as one call."""
+    """Return the results inside vmap, so that the tapes outside see one call for all examples."""
     backend = call.backend
     assert isinstance(backend, Batched)
     axis = OPEN_AXES.get()[backend.level - 1]
 
     def above(values: Sequence[Any], like: Sequence[BatchedArray]) -> list[Any]:
-        """Values of below as they are in the vmap: those with the hidden axis where the array has it."""
+        """Return values from below in the vmap, with the hidden axis if the array beside has it."""
         return [None if v is None else _above(v, a.axis) for v, a in zip(values, like, strict=True)]
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-        with _again(axis):
+        with _reopened(axis):
             each = [
-                None if g is None else _of_one_example(g, axis) if o.axis is None else _above(g, o.axis)
+                None if g is None else _give_to_first_example(g, axis) if o.axis is None else _above(g, o.axis)
                 for g, o in zip(gs, call.outs, strict=True)
             ]
             found = call.pull(each, watched, above(outs, call.outs))
             pairs = zip(found, arrays, strict=True)
-            return [None if d is None else _below(d, axis, shared=a.axis is None) for d, a in pairs]
+            return [None if d is None else _cotangent_below(d, axis, shared=a.axis is None) for d, a in pairs]
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
         if any([t is not None and _varies(t, axis) for t in ts]):
             # Of an accumulator in the vmap, which has no use for a derivative of all examples: it asks for that above.
             return [None] * len(call.outs)
-        with _again(axis):
+        with _reopened(axis):
             found = zip(call.push(above(ts, arrays), above(outs, call.outs)), call.outs, strict=True)
             return [
-                None if t is None else _shared(t, axis) if out.axis is None else _shown(t, axis) for t, out in found
+                None if t is None else _shared(t, axis) if out.axis is None else _with_axis_shown(t, axis)
+                for t, out in found
             ]
 
     inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
@@ -244,29 +250,30 @@ def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall
 
 
 def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | None]:
-    """The derivatives of a function of what all examples of a vmap share: one outside, for what asks in that vmap.
+    """Return the derivatives, outside a vmap, of a function whose inputs and results all its examples share.
 
-    Where the vmap has ended, the hidden axis is there again: the function may read examples, not for what it gives.
+    If the vmap has ended when one is called, the hidden axis is opened again: the function may read examples, though
+    its results do not depend on them.
     """
 
     def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
         if axis in OPEN_AXES.get():
             return pull(gs, watched, outs)
-        with _again(axis):
-            return [None if d is None else _below(d, axis, shared=True) for d in pull(gs, watched, outs)]
+        with _reopened(axis):
+            return [None if d is None else _cotangent_below(d, axis, shared=True) for d in pull(gs, watched, outs)]
 
     def pushed(ts: list[Any], outs: list[Tensor]) -> Sequence[Any]:
         assert push is not None
         if axis in OPEN_AXES.get():
             return push(ts, outs)
-        with _again(axis):
+        with _reopened(axis):
             return [None if t is None else lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
 
     return pulled, pushed if push else None
 
 
 def _backend_in(axis: Axis, beside: Tensor) -> Backend:
-    """The backend of what has a hidden axis that is open, on that of another Tensor."""
+    """Return the backend of Tensors with a hidden axis that is open, on the library of another Tensor."""
     backend = beside.backend
     while backend.level:
         backend = backend.base
@@ -275,12 +282,12 @@ def _backend_in(axis: Axis, beside: Tensor) -> Backend:
     return backend
 
 
-# A derivative may vary over vmaps above the one whose examples are hidden or shown: a tangent in one that is opened in
-# there. What is done with a dimension of the examples is done below those then, where it is the dimension after theirs.
+# A derivative may vary over vmaps above the one whose examples are hidden or shown: such as a tangent in a vmap that is
+# opened inside the function. Then the examples' dimension is moved below those, where it is the one after theirs.
 
 
 def _above(value: Tensor, axis: Axis | None) -> Tensor:
-    """A Tensor as it is in a vmap, of whose examples it has one along dimension 0, or the same for all."""
+    """Return a Tensor in a vmap: the examples are along its dimension 0, or it is the same for all."""
     if axis is None:
         return value
     level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
@@ -295,19 +302,19 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
     return wrap(BatchedArray(lifted(value, backend.base), backend, axis), backend)
 
 
-def _shown(value: Tensor, axis: Axis) -> Tensor:
-    """A Tensor in a vmap as it is below that: with the examples along dimension 0."""
+def _with_axis_shown(value: Tensor, axis: Axis) -> Tensor:
+    """Return a Tensor of a vmap below it, with the examples along dimension 0."""
     level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
     if value.backend.level <= level:
         return spread(lifted(value, _backend_in(axis, value))._array, axis.size)
     array = value._array
-    below = _shown(array.value, axis)
+    below = _with_axis_shown(array.value, axis)
     below = below if array.axis is None else _moved(below, 0, 1)
     return wrap(BatchedArray(lifted(below, array.backend.base), array.backend, array.axis), value.backend)
 
 
 def _varies(value: Tensor, axis: Axis) -> bool:
-    """Whether a Tensor has a hidden axis."""
+    """Return whether a Tensor has a hidden axis."""
     array = value._array
     while type(array) is BatchedArray:
         if array.axis is axis:
@@ -317,10 +324,10 @@ def _varies(value: Tensor, axis: Axis) -> bool:
 
 
 def _shared(value: Tensor, axis: Axis) -> Tensor:
-    """A Tensor in a vmap that is the same for all its examples, as it is below that.
+    """Return a Tensor of a vmap below it, where it is the same for all examples.
 
     Raises:
-        BatchError: it is another one for each.
+        BatchError: the examples have different ones.
     """
     level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
     if value.backend.level < level:
@@ -335,7 +342,6 @@ def _shared(value: Tensor, axis: Axis) -> Tensor:
 
 
 def _moved(value: Tensor, source: int, destination: int) -> Tensor:
-    """With a dimension at another place."""
     return ops.moveaxis(value, source, destination)
 
 
@@ -343,16 +349,16 @@ def _total(value: Tensor) -> Tensor:
     return ops.sum(value, axis=0)
 
 
-def _of_one_example(g: Tensor, axis: Axis) -> Tensor:
-    """The cotangent of what all examples share as one for each of them, of which the first has it all."""
+def _give_to_first_example(g: Tensor, axis: Axis) -> Tensor:
+    """Return the cotangent of a shared value as one for each example: the first has it all, the others zeros."""
     if axis.size == 0:
         return g
     none = ops.zeros_like(wrap(g._array, g.backend))[None]
     return _above(ops.concat([g[None], *[none] * (axis.size - 1)]), axis)
 
 
-def _below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
-    """A cotangent of what is below a vmap, for one of what it is in there: summed over examples that share it."""
+def _cotangent_below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
+    """Return a cotangent in a vmap below it, summed over the examples if they share the value."""
     d = placed(dense(d))
     backend = _backend_in(axis, d)
     own = lifted(d, backend)._array
@@ -362,15 +368,15 @@ def _below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
 
 
 def _lower(tensor: Tensor, level: int) -> Tensor:
-    """A Tensor that all examples of the vmaps above a level share, as it is there."""
+    """Return a Tensor at a level, if all examples of the vmaps above share it; else as far below as they do."""
     while tensor.backend.level > level and tensor._array.axis is None:
         tensor = tensor._array.value
     return tensor
 
 
 @contextmanager
-def _again(axis: Axis) -> Iterator[None]:
-    """A context in which a hidden axis is there again, also when its vmap has ended: for what a function has kept."""
+def _reopened(axis: Axis) -> Iterator[None]:
+    """Enter a context in which a hidden axis is open, also if its vmap has ended: functions keep values of it."""
     if axis in OPEN_AXES.get():
         yield
         return
@@ -387,7 +393,7 @@ def _values(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
 
 
 def function_call(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
-    """The results of a function."""
+    """Return the results of a function."""
 
 
 FUNCTION_CALL = _FunctionOp(
@@ -399,14 +405,14 @@ FUNCTION_CALL = _FunctionOp(
 )
 
 
-def recorded_as_one(
+def record_as_one(
     inputs: Sequence[Tensor],
     outs: Sequence[Tensor],
     pull: Pull,
     push: Push | None = None,
     name: str = "function_call",
 ) -> list[Tensor]:
-    """`outs` as new Tensors that depend on `inputs`, and on nothing else.
+    """Return `outs` as new Tensors that depend on `inputs`, and on nothing else.
 
     Args:
         inputs: Tensors, at least one.
@@ -425,13 +431,13 @@ def recorded_as_one(
     return _recorded(inputs, outs, pull, push, name, ())
 
 
-plan.record_as_one = recorded_as_one
+plan.record_as_one = record_as_one
 
 
 def _recorded(
     inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, push: Push | None, name: str, inner: Axes
 ) -> list[Tensor]:
-    """As :func:`recorded_as_one`, of Tensors in their places, which are all examples of the vmaps of these axes."""
+    """Record a call of Tensors that are on their levels, with all examples of the vmaps of these axes."""
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
     given = [lifted(t, backend) for t in inputs]
     call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name, inner)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def jacobian(
     tape: GradientTape, target: PyTree, sources: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
-    """See :meth:`GradientTape.jacobian`."""
+    """Compute :meth:`GradientTape.jacobian`."""
     check_unconnected(unconnected_gradients)
     _check_chunk(chunk)
     targets, target_structure = pytree.flatten(target)
@@ -54,7 +54,7 @@ def jacobian(
 def batch_jacobian(
     tape: GradientTape, target: PyTree, source: PyTree, unconnected_gradients: str, chunk: int | None, *, loop: bool
 ) -> Any:
-    """See :meth:`GradientTape.batch_jacobian`."""
+    """Compute :meth:`GradientTape.batch_jacobian`."""
     check_unconnected(unconnected_gradients)
     _check_chunk(chunk)
     for name, value in (("target", target), ("source", source)):
@@ -94,14 +94,14 @@ def _identity(target: Tensor, n: int) -> Tensor:
 
 
 def _basis(target: Tensor) -> Callable[[int, int], Tensor]:
-    """Cotangents that pick the elements from `start` to `stop`."""
+    """Return a function of `start` and `stop` that returns cotangents which pick these elements."""
     n = math.prod(target.shape)
     identity = _identity(target, n)
     return lambda start, stop: ops.reshape(identity[start:stop], (stop - start, *target.shape))
 
 
 def _basis_of_examples(target: Tensor) -> Callable[[int, int], Tensor]:
-    """Cotangents that pick the elements from `start` to `stop` of each example."""
+    """Return a function of `start` and `stop` that returns cotangents which pick these elements of each example."""
     shape = target.shape[1:]
     identity = _identity(target, math.prod(shape))
 
@@ -122,7 +122,7 @@ def _rows(
     loop: bool,
     last: bool,
 ) -> list[Any]:
-    """For each source its gradients for `n` cotangents, along dimension 0; None where the target does not reach it."""
+    """Return for each source its gradients for `n` cotangents, along dimension 0; None if no path leads to it."""
     parts: list[list[Any]] = []
     step = max(n if chunk is None else chunk, 1)
     starts = range(0, n, step) or [0]

@@ -1,12 +1,12 @@
-"""Results of kernels that are taken again: what `checkpoint` with a policy keeps.
+"""Replay: results of kernels that are kept in one run of a function and returned in the next, for `checkpoint`.
 
-An op whose results a policy keeps gets a kernel that asks here first. It notes what it gives, in order, and when the
-same function runs again gives that, in place of computing it. This is done on the arrays of the library itself: all
-that stands above, tapes, accumulators and batches, sees the ops as ever.
+The kernels of ops that a policy names are intercepted. They keep their results, in order, and when the same function
+runs again return them instead of computing. This happens on the arrays of the library itself, so that everything above,
+tapes, accumulators and batches, sees the ops as ever.
 
-In a compiled function the branches and bodies of cond, while_loop and scan are programs of their own, of which nothing
-can be kept outside, or are laid out where something records, which need not be so in both runs: there they are computed
-again.
+In a compiled function the branches and bodies of cond, while_loop and scan are programs of their own, from which
+nothing can be kept outside; or they are unrolled where something records, which may differ between the two runs. There
+results are computed again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Compute = Callable[[], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Kept:
-    """What the kernels of some ops on some backends gave in one run of a function."""
+class KeptResults:
+    """The results of the kernels of some ops on some backends in one run of a function."""
 
     __slots__ = ("backends", "calls", "names")
 
@@ -40,73 +40,73 @@ class Kept:
         self.calls: list[tuple[Any, Any]] = []
         for op in ops:
             for backend in backends:
-                op.intercept(backend, _asking)
+                op.intercept(backend, _replayable)
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
-        """A context in which the kernels' results are noted."""
-        with _as(_Noting(self)):
+    def recording(self) -> Iterator[None]:
+        """Enter a run in which the kernels' results are kept."""
+        with _as(_Recording(self)):
             yield
 
     @contextmanager
-    def given(self) -> Iterator[None]:
-        """A context in which they are given again, in the order in which they were noted.
+    def replaying(self) -> Iterator[None]:
+        """Enter a run in which the kernels return the kept results, in the same order.
 
         Raises:
-            RuntimeError: the kernels are not called as they were.
+            RuntimeError: the kernels are not called as in the first run.
         """
-        giving = _Giving(self)
+        giving = _Replaying(self)
         with _as(giving):
             yield
         if giving.next != len(self.calls):
-            raise different(f"it called {giving.next} ops whose results are kept, and {len(self.calls)} before")
+            raise replay_error(f"it called {giving.next} ops whose results are kept, and {len(self.calls)} before")
 
 
 class Session:
-    """A run of a function whose kernels ask. It may be inside another, which is asked for what this one computes."""
+    """A run of a function whose kernels are intercepted. A run around it serves the results that this one computes."""
 
     __slots__ = ("around", "kept", "next")
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: KeptResults) -> None:
         self.kept = kept
         self.around: Session | None = REPLAY.get()
         self.next = 0
 
-    def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
+    def result_of(self, call: tuple[str, Any], compute: Compute) -> Any:
         raise NotImplementedError
 
 
-class _Noting(Session):
-    def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
+class _Recording(Session):
+    def result_of(self, call: tuple[str, Any], compute: Compute) -> Any:
         pair = compute()
         self.kept.calls.append((call, pair))
         return pair
 
 
-class _Giving(Session):
-    def answer(self, call: tuple[str, Any], compute: Compute) -> Any:
+class _Replaying(Session):
+    def result_of(self, call: tuple[str, Any], compute: Compute) -> Any:
         if self.next >= len(self.kept.calls):
-            raise different(f"it called {_shown(call)} once more")
+            raise replay_error(f"it called {_shown(call)} once more")
         noted, pair = self.kept.calls[self.next]
         if noted != call:
-            raise different(f"it called {_shown(call)}, where it had called {_shown(noted)}")
+            raise replay_error(f"it called {_shown(call)}, where it had called {_shown(noted)}")
         self.next += 1
         return pair
 
 
-def _concerned(session: Session | None, name: str, backend: Backend) -> Session | None:
+def _session_for(session: Session | None, name: str, backend: Backend) -> Session | None:
     while session is not None and not (name in session.kept.names and backend in session.kept.backends):
         session = session.around
     return session
 
 
-def _ask(session: Session | None, backend: Backend, call: tuple[str, Any], compute: Compute) -> Any:
-    """A result, and what the kernel keeps for rules with it."""
-    session = _concerned(session, call[0], backend)
+def _compute_or_replay(session: Session | None, backend: Backend, call: tuple[str, Any], compute: Compute) -> Any:
+    """Return a result and the residuals that the kernel leaves for rules."""
+    session = _session_for(session, call[0], backend)
     if session is None:
         return compute()
     around = session.around
-    return session.answer(call, lambda: _ask(around, backend, call, compute))
+    return session.result_of(call, lambda: _compute_or_replay(around, backend, call, compute))
 
 
 @contextmanager
@@ -115,24 +115,27 @@ def _as(what: Session) -> Iterator[None]:
         yield
 
 
-def paused() -> Any:
-    """Compute everything from here on, until :func:`resumed` gets what this returns: for what was not there before."""
+def pause() -> Any:
+    """Compute everything from here on, until :func:`resume` is called with the token that this returns.
+
+    Tangents, for one, are computed in the second run alone.
+    """
     return None if REPLAY.get() is None else REPLAY.set(None)
 
 
-def resumed(token: Token[Session | None] | None) -> None:
-    """Go on."""
+def resume(token: Token[Session | None] | None) -> None:
+    """Keep and return results again."""
     if token is not None:
         REPLAY.reset(token)
 
 
-def is_at_work() -> bool:
-    """Whether results are noted or given here."""
+def is_replaying() -> bool:
+    """Return whether results are kept or returned here."""
     return REPLAY.get() is not None
 
 
-def computed_again(run: F) -> F:
-    """A function that runs branches or steps of a loop, and in a compiled function keeps nothing of them."""
+def recompute_in_traces(run: F) -> F:
+    """Make a function that runs branches or steps of a loop keep no results of them in a trace."""
 
     @wraps(run)
     def runs(*args: Any) -> Any:
@@ -144,22 +147,22 @@ def computed_again(run: F) -> F:
     return runs  # type: ignore[return-value]
 
 
-def _asking(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
-    """Return kernels that ask the session of their context, if there is one, before they compute."""
+def _replayable(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
+    """Return kernels that keep their results, or return kept ones, in a session of their context."""
     kernel, keeping = kernels
     name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
         session = REPLAY.get()
-        if session is None or _concerned(session, name, backend) is None:
+        if session is None or _session_for(session, name, backend) is None:
             return kernel(*args, **kwargs)
-        return _ask(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))[0]
+        return _compute_or_replay(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))[0]
 
     def asking_keeping(*args: Any, **kwargs: Any) -> Any:
         session = REPLAY.get()
         if session is None:
             return keeping(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
-        return _ask(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))
+        return _compute_or_replay(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))
 
     def both(*args: Any, **kwargs: Any) -> Any:
         return (kernel(*args, **kwargs), ()) if keeping is None else keeping(*args, **kwargs)
@@ -176,8 +179,8 @@ def _shown(call: tuple[str, Any]) -> str:
     return f"{name} of {', '.join([str(tuple(spec[0])) for spec in specs if type(spec) is tuple]) or 'other inputs'}"
 
 
-def different(how: str) -> RuntimeError:
-    """The error for a function that, run again, does not do what it did."""
+def replay_error(how: str) -> RuntimeError:
+    """Return the error for a function that, run again, does not do what it did."""
     return ReplayError(
         f"checkpoint: the function did something else when it was run again: {how}; it must do the same whenever it "
         f"is called"

@@ -25,7 +25,7 @@ Axes = Any
 def vmap(
     f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """The function that calls `f` on each example at once: in the body a Tensor is one example.
+    """Return a function that calls `f` on all examples at once: in its body a Tensor is one example.
 
     >>> import tape_core as tc
     >>> w = tc.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -115,7 +115,7 @@ def _run(
 
 @contextmanager
 def new_axis(size: int) -> Iterator[Axis]:
-    """A context in which Tensors may carry one more hidden axis."""
+    """Enter a context in which Tensors may have one more hidden axis."""
     axis = Axis(size)
     with setting(OPEN_AXES, (*OPEN_AXES.get(), axis)):
         try:
@@ -125,7 +125,7 @@ def new_axis(size: int) -> Iterator[Axis]:
 
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
-    """The backend of Tensors with this hidden axis and those around it."""
+    """Return the backend of Tensors with this hidden axis and those around it."""
     stage = current()
     backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
     for _ in range(OPEN_AXES.get().index(axis) + 1):
@@ -134,14 +134,14 @@ def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
 
 
 def batch(tensor: Tensor, axis: Axis) -> Tensor:
-    """A Tensor of all examples, along dimension 0, as one example."""
+    """Return a Tensor of all examples, along dimension 0, as one example."""
     backend = _backend_for(tensor, axis)
     assert isinstance(backend, Batched)
     return wrap(BatchedArray(lifted(tensor, backend.base), backend, axis), backend)
 
 
 def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
-    """All examples of a result, along dimension `place`."""
+    """Return all examples of a result, along dimension `place`."""
     from tape_core.modes.batching import normal_axis, spread
 
     if result is None:
@@ -167,7 +167,7 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 
 
 def _argument(structure: pytree.Structure, k: int) -> str:
-    """What messages call a leaf of `(args, kwargs)`."""
+    """Return the name of a leaf of `(args, kwargs)` for messages."""
     name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
     return f"argument {name}{rest}"
 

@@ -1,4 +1,4 @@
-"""Which elements of a result depend on which of `x`: index sets carried along while a function runs.
+"""Detection of sparsity: which elements of a result depend on which of `x`, by index sets carried along with values.
 
 A `Detector` is a recorder, as tapes are, and has the sets of each result from those of its inputs. What an op does with
 them follows from its declaration:
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from tape_core.engine.op import BatchRule
 
 TRIANGLE = 1 << 22
-"""Above so many pairs, an element of a running sum depends on the whole line."""
+"""Pairs of an element of a running sum and one before it; above, each is taken to depend on the whole line."""
 
 NESTED = 4
-"""So deep functions with gradients of their own are looked into, in those of others."""
+"""Depth to which functions with gradients of their own are looked into, inside those of others."""
 
 
 def detect(f: Callable[..., Any], x: Tensor) -> tuple[Any, IndexSets]:
-    """The result of `f`, a Tensor, and its index sets in `x`."""
+    """Return the result of `f`, a Tensor, and its index sets in `x`."""
     with Detector(math.prod(x.shape)) as detector:
         detector.know(x, identity(tuple(x.shape)))
         out = f(x)
@@ -82,12 +82,12 @@ class Detector(recording.Recorder):
         retire(self._key)
 
     def know(self, tensor: Tensor, sets: IndexSets) -> None:
-        """Give a value sets."""
+        """Give a value its sets."""
         sets.array = tensor._array
         own_slots(tensor)[self._key] = sets
 
     def sets_of(self, tensor: Tensor) -> IndexSets:
-        """Those of a result."""
+        """Return the sets of a result."""
         found: Any = tensor._slots.get(self._key)
         return empty(tuple(tensor.shape), self.members) if found is None else found
 
@@ -119,7 +119,7 @@ def _put(slots: Slots, key: int, sets: IndexSets | None) -> None:
 
 @contextmanager
 def _only(recorders: tuple[Any, ...]) -> Iterator[None]:
-    """A context in which nothing else records."""
+    """Enter a context in which only these record."""
     with setting(ACTIVE, recorders):
         yield
 
@@ -156,7 +156,7 @@ class _Call:
     # -- the ways, the cheapest first
 
     def outs(self) -> list[IndexSets | None]:
-        """For each result its sets; None for one that has no derivative."""
+        """Return for each result its sets; None for one that has no derivative."""
         op, backend = self.op, self.plan.backend
         inexact = [backend.dtype(result.dtype).inexact for result in self.results]
         rule = batching.batch_rule(op)
@@ -197,7 +197,7 @@ class _Call:
         return [s for s in self.sets if s is not None]
 
     def _given(self) -> list[IndexSets]:
-        """The sets of each input that is an array, those of constants empty."""
+        """Return the sets of each input that is an array; those of constants are empty."""
         found = []
         for sets, shape in zip(self.sets, self.shapes, strict=True):
             if sets is not None:
@@ -215,7 +215,7 @@ class _Call:
     # -- by places
 
     def _moved(self) -> Any:
-        """A linear op each of whose results is an element of an input, or 0: it moves places as it does elements."""
+        """Return the sets of a linear op that moves elements, or puts 0: it moves their places in the same way."""
         op, backend = self.op, self.plan.backend
         kernel = op.bindings[backend][0]
         sizes = [0 if s is None else s.numbers.size for s in self.sets]
@@ -245,7 +245,7 @@ class _Call:
         return [IndexSets(flat[each], table) for each in places]
 
     def _moved_back(self) -> Any:
-        """A linear op that adds up: its transpose takes each element of an input from one place of the result."""
+        """Return the sets of a linear op that adds up: its transpose takes each element of an input from one place."""
         if len(self.results) > 1:
             return None
         (result,), xp = self.results, self.plan.backend.xp
@@ -274,10 +274,10 @@ class _Call:
         return self._united(parts, shape)
 
     def _selection(self, run: Callable[[Any], Any], size: int, shapes: Sequence[Any]) -> list[Any] | None:
-        """Where each result of a linear function comes from, from 1 on, and 0 for one that is 0.
+        """Return the place, from 1 on, from which each result of a linear function comes, and 0 for one that is 0.
 
-        None where a result is anything else. It is asked for places and then for random numbers: other linear functions
-        give what those would only with a probability of 2**-40.
+        It is None if a result is anything else. The function is called with places and then with random numbers: other
+        linear functions give the same picks of both only with a probability of 2**-40.
         """
         places = np.arange(size + 1)
         numbers = np.random.default_rng(size).integers(1, 1 << 40, size + 1)
@@ -313,7 +313,7 @@ class _Call:
         return (axes,) if isinstance(axes, int) else axes
 
     def _along(self) -> Any:
-        """Each line along the axes is a world of its own."""
+        """Return the sets if each line along the axes depends on itself alone."""
         given = self._given()
         ndim = max([s.ndim for s in given])
         axes = self._axes(ndim)
@@ -338,7 +338,7 @@ class _Call:
         return found
 
     def _running(self) -> Any:
-        """Each element depends on itself and on those before it."""
+        """Return the sets if each element depends on itself and on those before it."""
         (sets,) = self._live()
         axis = self.call.params["axis"]
         axis = 0 if axis is None else axis % sets.ndim
@@ -358,7 +358,7 @@ class _Call:
         return found.with_numbers(numbers)
 
     def _on_stacks(self, cores: Sequence[int]) -> Any:
-        """Each matrix of a stack is a world of its own."""
+        """Return the sets if each matrix of a stack depends on itself alone."""
         given = self._given()
         pairs = list(zip(given, tuple(cores) * len(given) if self.op.sequence else cores, strict=False))
         parts = [
@@ -378,7 +378,7 @@ class _Call:
     # -- by other ops
 
     def _composed(self) -> Any:
-        """By the default kernel, which is made of other ops."""
+        """Return the sets that come out of the default kernel, which is made of other ops."""
         op, backend, key = self.op, self.plan.backend, self.detector._key
         if op.name in self.detector._kernels:
             return None
@@ -404,7 +404,7 @@ class _Call:
         return [self.detector.sets_of(o) for o in outs]
 
     def _by_rule(self) -> Any:
-        """By the derivative rule: the sets of an input's cotangent in that of the result are the transpose."""
+        """Return the transpose of the sets of an input's cotangent in that of the result, by the derivative rule."""
         op, plan = self.op, self.plan
         deep = self.detector._busy.count(op.name) > (0 if op.name in registry else NESTED)
         if deep or any([rule.kind == UNWRITTEN for rule in plan.rules]):

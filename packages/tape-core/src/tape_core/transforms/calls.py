@@ -12,7 +12,7 @@ from tape_core.engine.commit import held_for_a_while
 from tape_core.engine.recording import new_key, retire
 from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.function_op import Pull, Push, recorded_as_one
+from tape_core.modes.function_op import Pull, Push, record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
 from tape_core.staging import current
@@ -91,7 +91,7 @@ class Results:
         return [self.leaves[k] for k in self.flowing]
 
     def recorded(self, name: str, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Any:
-        """The result as one of `inputs`, and of nothing else; see :func:`recorded_as_one`."""
+        """The result as one of `inputs`, and of nothing else; see :func:`record_as_one`."""
         leaves = list(self.leaves)
         if inputs and self.flowing:
             like = inputs[0].backend
@@ -101,7 +101,7 @@ class Results:
                         f"{name}: the result is on backend {out.backend.name!r}, the arguments on {like.name!r}; "
                         f"convert it with tape_core.asarray(..., backend={like.root.name!r})"
                     )
-            found = recorded_as_one(inputs, self.differentiable, pull, push, name)
+            found = record_as_one(inputs, self.differentiable, pull, push, name)
             for k, tensor in zip(self.flowing, found, strict=True):
                 leaves[k] = tensor
         return pytree.unflatten(self.structure, leaves)

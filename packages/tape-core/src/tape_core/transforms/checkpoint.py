@@ -15,7 +15,7 @@ from tape_core.engine.cuts import cuts_of
 from tape_core.engine.op import Op, registry
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
-from tape_core.modes.replay import Kept, different
+from tape_core.modes.replay import KeptResults, replay_error
 from tape_core.ops.data_types import stop_gradient
 from tape_core.transforms.calls import Arguments, Results, name_of, standing_for
 from tape_core.transforms.closures import closure_of, taken_over
@@ -62,8 +62,8 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
             return f(*args, **kwargs)  # nothing keeps anything
         arguments = Arguments(args)
         bits = random.get_state()
-        kept = Kept(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
-        with closure_of(name, assigns=True) as closure, kept.noting() if kept else nullcontext():
+        kept = KeptResults(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
+        with closure_of(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
             out = f(*arguments.replaced([stop_gradient(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
             taken_over([leaf for leaf in results.leaves if leaf is not None])
@@ -76,13 +76,13 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
             with (
                 random.replayed(bits),
                 standing_for(variables, values[n:]),
-                kept.given() if kept else nullcontext(),
+                kept.replaying() if kept else nullcontext(),
             ):
                 out = f(*arguments.replaced(values[:n]), **kwargs)
             try:
                 return results.matching(out, "its result")
             except (TypeError, ValueError) as error:
-                raise different(str(error)) from None
+                raise replay_error(str(error)) from None
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
             return linear_transpose(again, inputs, gs, watched, closure, axes_inside())

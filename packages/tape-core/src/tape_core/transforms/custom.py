@@ -19,7 +19,7 @@ from tape_core.engine.levels import BatchedArray, lifted, placed
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
-from tape_core.modes.function_op import Axes, Pull, below, lowered, raised
+from tape_core.modes.function_op import Axes, Pull, below, lower_cotangent, raise_derivative
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack
@@ -264,7 +264,7 @@ def linear_transpose(
     with known_where_shared(around.shared if around else (), tape._key):
         with tape:
             outs = f(fresh)
-        used = [lowered(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
+        used = [lower_cotangent(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
         # The tape conjugates, a transpose does not.
         found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
     for cuts in around.cuts if around else ():
@@ -272,7 +272,10 @@ def linear_transpose(
     if tape._cuts.differentiated:  # a derivative that is constant has the derivative 0, and is connected
         found = [_zeros(x) if d is None else d for d, x in zip(found, wanted, strict=True)]
     each = iter([None if d is None else conj(dense(d)) for d in found])
-    return [raised(next(each), t, inner) if w else None for t, w in zip([*fresh, *found_around], watched, strict=True)]
+    return [
+        raise_derivative(next(each), t, inner) if w else None
+        for t, w in zip([*fresh, *found_around], watched, strict=True)
+    ]
 
 
 def apart(tensor: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
 from tape_core.engine.tensor import SCALARS, Tensor, read
-from tape_core.modes.function_op import recorded_as_one
+from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.transforms import solvers
@@ -244,7 +244,7 @@ def _implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linea
 
         return _solved(tangent, [*outs, *inputs, *[ts[k] for k in moving]], outs, linear)
 
-    return recorded_as_one(inputs, zs, pull, push, name)
+    return record_as_one(inputs, zs, pull, push, name)
 
 
 def _solved(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:

@@ -20,8 +20,16 @@ from tape_core.engine.levels import placed
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.forward import ForwardAccumulator
-from tape_core.modes.function_op import Axes, axes_inside, below, everywhere, lowered_tangent, raised, recorded_as_one
-from tape_core.modes.replay import computed_again, is_at_work
+from tape_core.modes.function_op import (
+    Axes,
+    axes_inside,
+    below,
+    lower_tangent,
+    raise_derivative,
+    record_as_one,
+    with_all_axes,
+)
+from tape_core.modes.replay import is_replaying, recompute_in_traces
 from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
@@ -42,7 +50,7 @@ LAID_OUT = 128
 # -- as they are
 
 
-@computed_again
+@recompute_in_traces
 def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     if (stage := current()) is not None and isinstance(predicate, Tensor):
         found = stage.cond(predicate, branches, operands)
@@ -51,7 +59,7 @@ def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> 
     return branches[0 if bool(predicate) else 1](operands)
 
 
-@computed_again
+@recompute_in_traces
 def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
     if (stage := current()) is not None:
         found = stage.while_loop(test, step, carry, keep)
@@ -65,7 +73,7 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
     return carry, [], _stacked(saved, first, reverse=False) if keep else []
 
 
-@computed_again
+@recompute_in_traces
 def _run_scan(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
@@ -76,7 +84,7 @@ def _run_scan(
     return _run_steps(step, carry, xs, length, reverse, keep)
 
 
-@computed_again
+@recompute_in_traces
 def _run_steps(
     step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
@@ -198,7 +206,7 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
 
     steps = UNROLLED_STEPS.get() * length
     # In a checkpoint that keeps results it is recorded in the second run: what it gives is to be the same in the first.
-    if steps <= LAID_OUT and (is_recorded() or (is_at_work() and current() is not None)):
+    if steps <= LAID_OUT and (is_recorded() or (is_replaying() and current() is not None)):
         with setting(UNROLLED_STEPS, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys
@@ -376,7 +384,7 @@ class _Again:
         if self.inputs and flowing:
             self.around.cuts = cuts_of(self.inputs)
             outs = list(outs)
-            found = recorded_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
+            found = record_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
             for k, tensor in zip(flowing, found, strict=True):
                 outs[k] = tensor
         return outs
@@ -392,7 +400,7 @@ class _Again:
         self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes
     ) -> Tensors:
         """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
-        at = [*[everywhere(arguments[k], inner) for k in self.places], *self.read]
+        at = [*[with_all_axes(arguments[k], inner) for k in self.places], *self.read]
         return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner)
 
     def filled(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
@@ -404,7 +412,7 @@ class _Again:
         """The tangents of the results, for tangents of the inputs or None, and the results; None for what has none."""
         at = [apart(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
         known = zip([*at, *map(placed, self.around.tensors)], ts, strict=True)
-        pairs = [lowered_tangent(x, t, inner) for x, t in known if t is not None]
+        pairs = [lower_tangent(x, t, inner) for x, t in known if t is not None]
         accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
         accumulator._cuts = Cuts()
         with known_where_shared(self.around.shared, accumulator._key):
@@ -414,7 +422,7 @@ class _Again:
             found = accumulator.jvp([below(out, inner) for out in outs])
         for cuts in self.around.cuts:
             cuts.merge(accumulator._cuts)
-        return [raised(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
+        return [raise_derivative(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 
 class _Draws(Recorder):
