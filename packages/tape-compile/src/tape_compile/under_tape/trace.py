@@ -21,7 +21,7 @@ from tape_compile.methods import WeakMethod
 from tape_compile.results import check_result, static_result
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.under_tape.partition import parted
+from tape_compile.under_tape.partition import split
 
 INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
 
@@ -337,7 +337,7 @@ class Joint:
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
-        (forward, self.effects), backward = parted(program, self.size, sizes, self.options)
+        (forward, self.effects), backward = split(program, self.size, sizes, self.options)
         self.source = Source(forward, self.name)
         for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):
             derivative.needed = needed
