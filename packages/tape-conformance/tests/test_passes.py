@@ -1,14 +1,19 @@
-"""Passes of compiled functions: one that changes a result is found by the samples of some op."""
+"""Checks of compiled functions catch faults: of passes, one by one, and of a compiler that traces too often."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from tape_compile import passes
 from tape_compile.program import Instruction, Program, Ref
 from tape_conformance import check_backend
+from tape_conformance.samples import AS_SAMPLED, Case, Replaced
+from tape_core.staging import guard
 
 SAMPLES = {
     "constant_folding": "add/compiled/2x3,2x3",
@@ -21,32 +26,95 @@ SAMPLES = {
     "fusion": "add/compiled/2x3,2x3",
     "scalars_to_arrays": "tanh/compiled/2x3",
     "in_place": "inv/compiled/3x3",
+    "inline_kernels": "to_device/compiled/2,cpu,cpu",
 }
-"""What each pass has something to do in. (For broadcasts that takes several ops: tape-numpy tests it.)"""
+"""A sample in which each pass finds something to do."""
+
+NEED_SEVERAL_OPS = {"batch_slices", "merge_scatters", "hoist_broadcasts", "schedule_updates"}
+"""Passes that find nothing in a single op: packages/tape-compile/tests/passes has programs for them."""
+
+
+def negate_first_result(program: Program) -> Program:
+    first = program.outputs[0]
+    new = max(program.specs) + 1
+    program.specs[new] = program.specs[first]
+    negated = Instruction("negative", operator.neg, (Ref(first),), {}, new, None)
+    return program.replace([*program.instructions, negated], [new, *program.outputs[1:]])
 
 
 def wrong_where_it_changes(transform: Callable[[Program], Program]) -> Callable[[Program], Program]:
-    """The pass, but where it does something the first result has the other sign."""
+    """Return the pass with a fault: where it changes a program, the first result has the other sign."""
 
     def run(program: Program) -> Program:
         found = transform(program)
         if found.instructions == program.instructions and found.outputs == program.outputs:
             return found
-        first = found.outputs[0]
-        new = max(found.specs) + 1
-        found.specs[new] = found.specs[first]
-        turned = Instruction("negative", operator.neg, (Ref(first),), {}, new, None)
-        return found.replace([*found.instructions, turned], [new, *found.outputs[1:]])
+        return negate_first_result(found)
 
     return run
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, transform: Callable[[Program], Program]) -> None:
+    monkeypatch.setitem(passes.PASSES, name, passes.PASSES[name]._replace(transform=transform))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_pass_that_changes_a_result_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_backend("numpy", only=SAMPLES[name]).ok
     given = passes.PASSES[name]
-    given = passes.PASSES[name]
-    monkeypatch.setitem(passes.PASSES, name, given._replace(transform=wrong_where_it_changes(given.transform)))
+    plant(monkeypatch, name, wrong_where_it_changes(given.transform))
     (result,) = check_backend("numpy", only=SAMPLES[name]).results
     assert result.outcome == "failed"
     assert ("is wrong" if given.stage == "rounding" else "has other bits") in result.detail
+
+
+def test_every_pass_has_a_sample() -> None:
+    assert set(passes.PASSES) == set(SAMPLES) | NEED_SEVERAL_OPS
+
+
+def test_a_pass_that_is_wrong_for_jacobians_is_caught_by_compiled_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = passes.PASSES["dce"].transform
+
+    def wrong_for_jacobians(program: Program) -> Program:
+        found = given(program)
+        given_ndim = max([len(found.specs[k].shape) for k in found.inputs], default=0)
+        is_jacobian = any([len(found.specs[k].shape) > given_ndim for k in found.outputs])
+        return negate_first_result(found) if is_jacobian else found
+
+    plant(monkeypatch, "dce", wrong_for_jacobians)
+    report = check_backend("numpy", only=["sin/compiled/2x3", "sin/compiled-derivatives/x/2x3"])
+    (failed,) = report.failed
+    assert failed.id == "sin/compiled-derivatives/x/2x3"
+    assert "a compiled jacrev" in failed.detail
+
+
+def test_a_pass_that_writes_to_an_argument_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = passes.PASSES["in_place"].transform
+
+    def negative_in_place(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.negative(x, out=x)
+
+    def overwrites_an_argument(program: Program) -> Program:
+        found = given(program)
+        new = max(found.specs) + 1
+        found.specs[new] = found.specs[found.inputs[0]]
+        last = Instruction("negative", negative_in_place, (Ref(found.inputs[0]),), {}, new, None)
+        return found.replace([*found.instructions, last], list(found.outputs))
+
+    plant(monkeypatch, "in_place", overwrites_an_argument)
+    (result,) = check_backend("numpy", only="tanh/compiled/2x3").results
+    assert result.outcome == "failed"
+
+
+def test_a_function_that_is_traced_in_each_call_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = itertools.count()
+    call = Case.call
+
+    def guarded(self: Case, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:
+        guard(lambda: next(count))  # never the same twice
+        return call(self, replaced)
+
+    monkeypatch.setattr(Case, "call", guarded)
+    (result,) = check_backend("numpy", only="tanh/compiled/2x3").results
+    assert result.outcome == "failed"
+    assert "the number of traces" in result.detail

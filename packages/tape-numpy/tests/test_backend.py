@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import run_python
 from tape_core.backends import ArrayAPIBackend
 from tape_numpy import allocator
 from tape_numpy.backend import NumPyBackend
@@ -200,13 +198,12 @@ faults()
 print(faults())
 """
     # With thresholds of its own in the environment glibc hands memory back, unless they are set again.
-    environment = os.environ | {
+    environment = {
         "TAPE_NUMPY_ALLOCATOR": setting,
         "MALLOC_MMAP_THRESHOLD_": "131072",
         "MALLOC_TRIM_THRESHOLD_": "131072",
     }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    faults = int(done.stdout)
+    faults = int(run_python("-c", code, environment=environment))
     assert faults < 20 if setting == "keep" else faults > 20
 
 
@@ -216,3 +213,12 @@ def test_tile_takes_a_number_as_numpy_does() -> None:
     weights = tc.arange(6.0, dtype=x.dtype)
     assert tc.grad(lambda x: tc.sum(tc.tile(x, twice) * weights))(x).tolist() == [3.0, 5.0, 7.0]
     assert tc.vmap(lambda x: tc.tile(x, twice))(tc.stack([x, x])).shape == (2, 6)
+
+
+@pytest.mark.parametrize("call", [tc.tile, np.tile], ids=["ours", "numpy"])
+def test_tile_takes_tensors_of_integers_and_no_others(call: Any) -> None:
+    x = tc.asarray(np.arange(2.0), backend="numpy")
+    for repetitions in (2, np.int64(2), tc.asarray(2), tc.asarray([2]), [tc.asarray(2)]):
+        assert call(x, repetitions).tolist() == [0.0, 1.0, 0.0, 1.0]
+    with pytest.raises(TypeError, match="integer"):
+        call(x, tc.asarray([2.0]))

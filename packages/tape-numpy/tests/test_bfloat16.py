@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from support import run_python
 from tape_conformance.samples import Case, draw_cases
 from tape_core.extend import registry
 
@@ -520,9 +519,7 @@ def test_one_function_for_both_dtypes() -> None:
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return run_python("-c", code).strip()
 
 
 def test_without_ml_dtypes() -> None:

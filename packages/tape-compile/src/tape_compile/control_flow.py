@@ -1,14 +1,15 @@
 """Branches and loops inside a compiled function: one instruction each, whose function runs programs of its own.
 
-The functions that users give are traced on their own (`SubTrace`), with what they find around them as further inputs.
-They get and give Tensors that may be batched, by a vmap around: the instruction has the arrays underneath.
+The functions that users pass to `cond`, `while_loop` and `scan` are traced on their own (`SubTrace`); values of the
+trace around that they use are captured as further inputs. Their arguments and results are Tensors that may be batched,
+by a vmap around: the instruction has the arrays underneath.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
@@ -23,36 +24,44 @@ from tape_compile.refusals import refuses
 from tape_compile.tracer.trace import Trace
 from tape_compile.tracer.traced_array import TRACED
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.tracer.variable_state import Held
+from tape_compile.tracer.variable_state import VariableState
+
+if TYPE_CHECKING:
+    from tape_core.backends import Backend
+    from tape_core.random import Generator
 
 Tensors = list[Any]
+Test = Callable[[Tensors], Any]
+Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]
 Layers = tuple[tuple[Any, Any], ...]
-"""The backends of vmaps that a Tensor is on, the innermost first, and in each its hidden axis or None."""
+"""The vmaps that a Tensor is in, the innermost first: the backend of each, and the hidden axis there or None."""
 
 
 class FlowTrace(Trace):
-    """A trace that records branches and loops as instructions: the kind that functions are traced by."""
+    """A trace that records branches and loops as instructions: the one with which functions are traced."""
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
         return trace_cond(self, predicate, branches, operands)
 
-    def while_loop(self, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+    def while_loop(self, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
         """Add a loop that runs while a test holds; None where it must be traced through instead."""
         return trace_while(self, test, step, carry, keep)
 
     def scan(
-        self, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+        self, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
     ) -> tuple[Any, Any, Any] | None:
         """Add a loop over the elements of arrays; None where it must be traced through instead."""
         return trace_scan(self, step, carry, xs, length, reverse, keep)
 
 
 class SubTrace(FlowTrace):
-    """A run of a function that is called in a compiled function: `captured` are its inputs after those it is given.
+    """The trace of a branch, test or step inside a compiled function; `captured` are its inputs after the arguments.
 
     Attributes:
-        draws: whether it draws random numbers.
+        parent: the trace around.
+        draws: whether random numbers are drawn.
+        seeded: generators that are made.
     """
 
     parent: Trace
@@ -61,21 +70,21 @@ class SubTrace(FlowTrace):
         super().__init__(parent.name, fallback=parent.fallback, parent=parent)
         self.guards = parent.guards
         self.draws = False
-        self.seeded: list[Any] = []  # generators that it makes
-        self._rewound: dict[int, tuple[Any, Any]] = {}
+        self.seeded: list[Any] = []
+        self._rewound: dict[int, tuple[Any, Any]] = {}  # generators that are drawn from, and their states before
 
     def read(self, variable: Variable | HostNumber) -> Any:
-        """A Variable is what it is around, in an input of its own: it may be another in each step."""
-        if id(variable) not in self.held:
+        """Read a Variable, as a captured input: a loop's step may find another value each time."""
+        if id(variable) not in self.variable_states:
             now = own = self.parent.read(variable)
             if type(now) in TRACED:
                 own = self.input(now.value, now.backend)
                 self.captured[self, own.id] = now
-            self.held[id(variable)] = Held(variable, own, own)
+            self.variable_states[id(variable)] = VariableState(variable, own, own)
         return super().read(variable)
 
     def write(self, variable: Variable | HostNumber, array: Any) -> None:
-        """A Variable that is made is made around."""
+        """Assign to a Variable; one that is being made is made in the trace around."""
         if not self.holds(variable):
             self.parent.write(variable, value_of(array))
         else:
@@ -83,12 +92,16 @@ class SubTrace(FlowTrace):
             super().write(variable, self._capture(array) if outer else array)
 
     def holds(self, variable: Variable | HostNumber) -> bool:
-        """Whether a Variable is there, and not being made."""
-        return id(variable) in self.held or self.parent.holds(variable)
+        """Whether a Variable exists, and is not just being made."""
+        return id(variable) in self.variable_states or self.parent.holds(variable)
 
-    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> Any:
-        """What may run more often than it is called."""
-        if name not in _OF_DRAWS and not isinstance(fn, Flow):
+    def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> Any:
+        """Add a call with an effect.
+
+        Raises:
+            TracingError: it is neither a draw nor a branch or loop: nobody knows how often it would run.
+        """
+        if name not in _DRAWING_EFFECTS and not isinstance(fn, Flow):
             raise TracingError(
                 f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which it is not known "
                 f"how often it runs: call it outside"
@@ -96,11 +109,11 @@ class SubTrace(FlowTrace):
         return super().effect(name, fn, args, backend)
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
-        """A Tensor from around is the outermost trace's matter."""
+        """Tell the outermost trace of a Tensor from around the function."""
         self.parent.on_outer_tensor(tensor)
 
-    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> None:
-        """What gives nothing is noted; it does not run now, since it may not be needed.
+    def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> None:
+        """Add an effect without a result; it does not run now, for the branch may not be taken.
 
         Raises:
             TracingError: a derivative is wanted, for which the branch or step would run once more.
@@ -112,17 +125,17 @@ class SubTrace(FlowTrace):
             )
         inputs: list[int] = []
         refs = tuple([self._split(arg, inputs)[1] for arg in args])
-        self._noted(name, fn, refs, {}, (), backend, inputs, effect=True)
+        self._append_instruction(name, fn, refs, {}, (), backend, inputs, effect=True)
 
-    def on_new_generator(self, generator: Any) -> None:
-        """A generator is made, so it draws the same in each run."""
+    def on_new_generator(self, generator: Generator) -> None:
+        """A generator is made: it draws the same numbers in each run."""
         self.seeded.append(generator)
 
-    def on_draw(self, generator: Any) -> None:
-        """Random numbers are drawn: by a run that is no call.
+    def on_draw(self, generator: Generator) -> None:
+        """Random numbers are drawn, by a run that is none of the user's: `running` rewinds the generator.
 
         Raises:
-            TracingError: a derivative would have to draw them again, and this generator is not seen to.
+            TracingError: a derivative would have to draw them again, for which this generator is not rewound.
         """
         from tape_core import random
 
@@ -137,7 +150,7 @@ class SubTrace(FlowTrace):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A context that is noted here, after which random numbers go on from where they were."""
+        """A context that is traced here, after which random numbers go on as if it had not been."""
         from tape_core import random
 
         seeded = random.global_rng()
@@ -152,43 +165,48 @@ class SubTrace(FlowTrace):
 
     @property
     def assigned(self) -> list[Variable]:
-        """The Variables that hold something else than at first.
+        """The Variables to which is assigned.
 
         Raises:
             TracingError: one was made in this call, so that it is no input.
         """
-        found = [held for held in self.held.values() if held.written]
+        found = [held for held in self.variable_states.values() if held.written]
         if any([type(held.first) not in TRACED for held in found]):
             raise TracingError(f"{self.name} is compiled, and a branch or a loop makes a Variable and assigns to it")
         return [held.variable for held in found]
 
-    def finished(self, results: Sequence[Any], variables: Sequence[Variable]) -> Program:
-        """The program; its outputs are the results, and what Variables hold then."""
+    def finish(self, results: Sequence[Any], variables: Sequence[Variable]) -> Program:
+        """Close the trace; the outputs of the program are the results, and the values of Variables then."""
         if not self.draws:
-            self.instructions = [i for i in self.instructions if i.name not in _OF_STATES]
+            self.instructions = [i for i in self.instructions if i.name not in _STATE_EFFECTS]
         outputs = [*results, *map(self.read, variables)]
         program = self.program(outputs)
         del program.outputs[len(outputs) :]
-        program.owned = {}  # the next step may need them
+        program.owned = {}  # the next step may need its inputs
         self.open = False
         return program
 
 
-_OF_STATES = frozenset({"note_state_of_step", "set_state_of_step", "note_random_state", "set_random_state"})
-_OF_DRAWS = _OF_STATES | {"random_bits", "seed_generator"}
+_STATE_EFFECTS = frozenset({"note_state_of_step", "set_state_of_step", "note_random_state", "set_random_state"})
+_DRAWING_EFFECTS = _STATE_EFFECTS | {"random_bits", "seed_generator"}
 
 
 class Part:
-    """A function inside a compiled function, as a program.
+    """A branch, test or step inside a compiled function, as a program.
 
     Attributes:
-        captured: what it uses of what is around it: its last inputs.
-        variables: Variables whose values are its last results.
+        name: for the source.
+        traced, program: the program before and after passes.
+        source: the program as Python.
+        captured: the values of the trace around that are its last inputs.
+        variables: the Variables whose values are its last results.
+        results: the specs of all results.
+        effect: whether it has instructions with effects; refuses: whether it may raise because of values.
     """
 
     def __init__(self, trace: SubTrace, name: str, results: Sequence[Any], variables: Sequence[Variable]) -> None:
         self.name = name
-        self.traced = program = trace.finished(results, variables)
+        self.traced = program = trace.finish(results, variables)
         self.captured = list(trace.captured.values())
         self.variables = list(variables)
         self._places = {name: k for k, name in enumerate(trace.captured)}
@@ -200,8 +218,8 @@ class Part:
         self.refuses = refuses(self.program)
 
     def place(self, variable: Variable) -> int | None:
-        """Which of `captured` a Variable is."""
-        held = self._trace.held.get(id(variable))
+        """The place of a Variable's value among `captured`."""
+        held = self._trace.variable_states.get(id(variable))
         return None if held is None else self._places[self._trace, held.first.id]
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
@@ -209,13 +227,15 @@ class Part:
 
 
 class Flow:
-    """What an instruction calls: a function of parts, of settings, and of the arguments.
+    """The function of an instruction that is a branch or a loop.
 
-    Each part has some of the last arguments to itself. What it gives ends with the values of those Variables that the
-    last part has.
+    Its last arguments are the captured values of each part, in order; its last results are the values of the Variables
+    to which the last part assigns.
 
     Attributes:
-        run: the function: of the parts, of how many arguments each has to itself, of the settings, of the arguments.
+        run: a function of `control_flow_runtime`: of the parts' code, of how many values each has captured, of
+            settings, and of the arguments. parts: the branches, or the test and the step. settings: all arguments of
+            `run` between the code and the arguments.
     """
 
     def __init__(self, run: Callable[..., Any], parts: Sequence[Part], settings: tuple[Any, ...] = ()) -> None:
@@ -229,8 +249,9 @@ class Flow:
         found: tuple[Any, ...] = self.run(self._runs, *self.settings, *args)
         return found
 
-    def noted(self, trace: Trace, args: Sequence[Any], backends: Sequence[Any]) -> list[Any]:
-        """Call it, as an instruction of the trace: arrays of these backends. Variables are assigned."""
+    # Tracing continues with the results of a real call, so a branch runs for the values of the first call.
+    def add_to(self, trace: Trace, args: Sequence[Any], backends: Sequence[Any]) -> list[Any]:
+        """Add the instruction to a trace, and assign to Variables; returns traced arrays of these backends."""
         variables = self.parts[-1].variables
         for variable in variables:
             check_assignable(variable)
@@ -274,7 +295,7 @@ def _base(tensor: Tensor) -> Tensor:
 
 
 def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
-    """A Tensor on the layers of an array underneath."""
+    """A Tensor of an array, wrapped in these layers."""
     tensor = wrap(array, backend)
     for above, axis in reversed(layers):
         tensor = wrap(BatchedArray(tensor, above, axis), above)
@@ -282,7 +303,7 @@ def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
 
 
 def _both(a: Layers, b: Layers) -> Layers:
-    """The layers of what is batched where one of two is."""
+    """The layers of a Tensor that is batched wherever one of two is."""
     if len(a) < len(b):
         a, b = b, a
     above = len(a) - len(b)
@@ -290,25 +311,25 @@ def _both(a: Layers, b: Layers) -> Layers:
     return (*a[:above], *both)
 
 
-def _widened(tensor: Tensor, layers: Layers) -> Tensor:
-    """A Tensor with the hidden axes of these layers, which are its own or more."""
+def _widen(tensor: Tensor, layers: Layers) -> Tensor:
+    """A Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
     if not layers:
         return tensor
     (backend, axis), below = layers[0], layers[1:]
     array = lifted(tensor, backend)._array
     value = array.value if axis is None or array.axis is not None else spread(array, axis.size)
-    return wrap(BatchedArray(_widened(value, below), backend, axis), backend)
+    return wrap(BatchedArray(_widen(value, below), backend, axis), backend)
 
 
 def _traced(
     trace: Trace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
 ) -> tuple[SubTrace, Tensors] | None:
-    """A run of a function on these arrays, with their backends and layers, and its results.
+    """A trace of a function of these arrays, with their backends and layers, and its results.
 
-    It is None where tracing goes on to no purpose, since the function is to run as it is.
+    None where the compiled function is given up, so that tracing goes on to no purpose.
     """
     sub = SubTrace(trace)
-    # No warnings from a branch that may not be needed.
+    # No warnings from a branch that may not be taken.
     with sub.running(), given[0][1].quiet() if given else nullcontext():
         outs = function([_on(sub.input(value, backend), backend, layers) for value, backend, layers in given])
     if sub.failed is not None:
@@ -323,12 +344,12 @@ def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]
 
 
 def _backends(tensors: Tensors) -> list[Any]:
-    """Those underneath, which trace."""
+    """The tracing backends of the arrays underneath."""
     return [tracing_backend(_base(t).backend.library) for t in tensors]
 
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
-    """The values of Tensors, the backends they are traced on, and their layers."""
+    """The values of Tensors, their tracing backends, and their layers."""
     taken_over(tensors)
     return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
 
@@ -337,7 +358,8 @@ def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
 
 
 def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
-    """A branch as an instruction."""
+    """Add a branch to a trace; None where the compiled function is given up."""
+    # Both branches must give equally batched results: they are traced again until they do.
     wide: list[Layers] = []
     while True:
         runs = []
@@ -354,12 +376,15 @@ def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operand
     parts = [_part(sub, name, outs, variables) for name, (sub, outs) in zip(names, runs, strict=True)]
     outs = runs[0][1]
     given = [_base(predicate)._array, *[_base(t)._array for t in operands]]
-    arrays = Flow(cond, parts).noted(trace, given, _backends(outs))
+    arrays = Flow(cond, parts).add_to(trace, given, _backends(outs))
     return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
 
 
-def trace_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
-    """A loop as an instruction: what is carried, nothing, and what each step was given.
+def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+    """Add a loop with a test to a trace; None where the compiled function is given up.
+
+    Returns:
+        The carry, no results, and with `keep` the carries that the steps were given, along a new axis.
 
     Raises:
         TracingError: the test assigns to a Variable.
@@ -371,7 +396,7 @@ def trace_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) 
 
     if trace.failed is not None:
         return None
-    loop = _fixed(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
+    loop = _trace_step(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
     run = None if loop is None else _traced(trace, tested, _arguments(loop[1]))
     if loop is None or run is None:
         return None
@@ -390,9 +415,13 @@ def trace_while(trace: Trace, test: Any, step: Any, carry: Tensors, keep: bool) 
 
 
 def trace_scan(
-    trace: Trace, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+    trace: Trace, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Any, Any, Any] | None:
-    """A loop over elements as an instruction: what is carried, results, and what each step was given."""
+    """Add a loop over elements to a trace; None where the compiled function is given up.
+
+    Returns:
+        The carry, the results, and with `keep` the carries that the steps were given, along a new axis.
+    """
     if trace.failed is not None:
         return None
     n = len(carry)
@@ -408,7 +437,7 @@ def trace_scan(
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
         elements.append((first, backend, layers))
-    loop = _fixed(trace, "scan_step", flat, carry, elements)
+    loop = _trace_step(trace, "scan_step", flat, carry, elements)
     if loop is None:
         return None
     part, carry, outs = loop
@@ -420,12 +449,12 @@ def trace_scan(
     return _loop_results(trace, flow, carry, xs, outs, keep)
 
 
-def _fixed(
+def _trace_step(
     trace: Trace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
 ) -> tuple[Part, Tensors, Tensors] | None:
-    """The part of a step, what is carried into the first one, and what a step gives.
+    """A loop's step as a part, the carry before the first step, and a step's results.
 
-    What is carried is batched if it is so after a step.
+    The carry has to be batched before a step if it is so after one: so it is widened until both agree.
     """
     while True:
         wide = [_layers(t) for t in carry]
@@ -436,16 +465,16 @@ def _fixed(
         layers = [_layers(t) for t in outs[: len(carry)]]
         if layers == wide:
             return _part(sub, name, outs, sub.assigned), carry, outs
-        carry = [_widened(t, _both(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
+        carry = [_widen(t, _both(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
 
 
 def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:
-    """The function with its first results as wide as that, at least."""
+    """The function with these layers for its first results, at least."""
 
     def run(values: Tensors) -> Tensors:
         outs = function(values)
         n = len(wide)
-        return [*[_widened(t, _both(_layers(t), w)) for t, w in zip(outs, wide, strict=False)], *outs[n:]]
+        return [*[_widen(t, _both(_layers(t), w)) for t, w in zip(outs, wide, strict=False)], *outs[n:]]
 
     return run
 
@@ -455,18 +484,18 @@ def _loop_results(
 ) -> tuple[Tensors, Tensors, Tensors]:
     n, m = len(carry), len(outs)
     like = [*outs, *outs[:n]] if keep else outs
-    arrays = flow.noted(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
+    arrays = flow.add_to(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
     if keep and flow.run is while_loop:
-        trace.is_of_any_length([array.id for array in arrays[m:]])
+        trace.mark_unknown_length([array.id for array in arrays[m:]])
     found = [_on(array, array.backend, _layers(t)) for array, t in zip(arrays, like, strict=True)]
     return found[:n], found[n:m], found[m:]
 
 
 def _kernels(tensors: Tensors, *names: str) -> list[Any]:
-    """Functions of the library that the arrays are of.
+    """Functions of the library of some arrays, by name; None for each where there are no arrays.
 
     Raises:
-        TracingError: they are of several.
+        TracingError: the arrays are of several libraries.
     """
     libraries = {backend.library.name: backend.library for backend in _backends(tensors)}
     if len(libraries) > 1:

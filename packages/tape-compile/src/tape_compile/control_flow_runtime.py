@@ -1,12 +1,17 @@
-"""How branches and loops run, given functions for their parts; exported files have these too."""
+"""The functions that run branches and loops, given the code of their parts. Exported files contain them, too."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+Arrays = list[Any]
+Run = Callable[[Arrays], Sequence[Any]]
+"""The code of a part: of a list of arrays, which it may empty."""
 
-def cond(parts: Any, sizes: Any, predicate: Any, *args: Any) -> Any:
-    """A branch."""
+
+def cond(parts: Sequence[Run], sizes: Sequence[int], predicate: Any, *args: Any) -> Sequence[Any]:
+    """Run one of two parts; `sizes` says how many of the last arguments each has captured."""
     n = len(args) - sum(sizes)
     given, captured = args[:n], args[n:]
     if predicate:
@@ -15,9 +20,25 @@ def cond(parts: Any, sizes: Any, predicate: Any, *args: Any) -> Any:
 
 
 def while_loop(
-    parts: Any, sizes: Any, depths: Any, keep: Any, assigned: Any, stack: Any, zeros: Any, *args: Any
-) -> Any:
-    """A loop that ends when its first part says so; the second is a step."""
+    parts: Sequence[Run],
+    sizes: Sequence[int],
+    depths: Sequence[int],
+    keep: bool,
+    assigned: Sequence[tuple[int, int | None]],
+    stack: Callable[..., Any],
+    zeros: Callable[..., Any],
+    *args: Any,
+) -> Sequence[Any]:
+    """Run a step, the second part, while a test, the first one, holds.
+
+    Args:
+        parts, sizes: the test and the step, and how many of the last arguments each has captured.
+        depths: for each result of a step the axis along which those of all steps are stacked.
+        keep: whether the carries that the steps were given are results, too.
+        assigned: of each Variable to which the step assigns its place among what the step has captured, and the test.
+        stack, zeros: functions of the array library.
+        *args: the carry, and what is captured.
+    """
     test, step = parts
     n = len(args) - sum(sizes)
     carry = like = list(args[:n])
@@ -38,10 +59,36 @@ def while_loop(
 
 
 def scan(
-    parts: Any, sizes: Any, n: Any, axes: Any, specs: Any, depths: Any, length: Any, reverse: Any, keep: Any,
-    assigned: Any, unstack: Any, stack: Any, zeros: Any, *args: Any,
-) -> Any:  # fmt: skip
-    """A loop over elements."""
+    parts: Sequence[Run],
+    sizes: Sequence[int],
+    n: int,
+    axes: Sequence[int],
+    specs: Sequence[tuple[Any, Any]],
+    depths: Sequence[int],
+    length: int,
+    reverse: bool,
+    keep: bool,
+    assigned: Sequence[int],
+    unstack: Callable[..., Any],
+    stack: Callable[..., Any],
+    zeros: Callable[..., Any],
+    *args: Any,
+) -> Sequence[Any]:
+    """Run a step for each element of arrays.
+
+    Args:
+        parts, sizes: the step, and how many of the last arguments it has captured.
+        n: the length of the carry.
+        axes: for each array the axis of its elements.
+        specs: shape and dtype of a step's results after the carry.
+        depths: for each result of a step the axis along which those of all steps are stacked.
+        length: the number of steps where there are no arrays.
+        reverse: whether the last element comes first.
+        keep: whether the carries that the steps were given are results, too.
+        assigned: of each Variable to which the step assigns its place among what is captured.
+        unstack, stack, zeros: functions of the array library.
+        *args: the carry, the arrays, and what is captured.
+    """
     at = len(args) - sizes[0]
     carry, captured = list(args[:n]), list(args[at:])
     starts = [(tuple(a.shape), a.dtype) for a in carry]
@@ -66,8 +113,14 @@ def scan(
     return (*carry, *ys, *kept, *[captured[place] for place in assigned])
 
 
-def stacked(rows: Any, specs: Any, depths: Any, stack: Any, zeros: Any) -> Any:
-    """Columns of arrays, each along a new axis at a depth; without rows arrays without elements."""
+def stacked(
+    rows: Sequence[Sequence[Any]],
+    specs: Sequence[tuple[Any, Any]],
+    depths: Sequence[int],
+    stack: Callable[..., Any],
+    zeros: Callable[..., Any],
+) -> Arrays:
+    """Each column of arrays stacked along a new axis; without rows arrays without elements, made by their specs."""
     if rows:
         columns = [list(column) for column in zip(*rows, strict=True)]
         return [stack(column, axis=depth) for column, depth in zip(columns, depths, strict=True)]

@@ -35,6 +35,8 @@ def gradients(
     `run` may compute the observed results in place of the op.
     """
     values = {leaf.k: at.get(leaf.k, leaf.value) for leaf in case.leaves}
+    # `at` may hold traced or batched Tensors, or Tensors that an outer tape watches: second derivatives, vmap and
+    # compiled functions all come through here.
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
         observed = case.observed(case.call({**at, **values})) if run is None else tuple(run({**at, **values}))
@@ -76,6 +78,7 @@ def _gradient_of_loss(
 
 def finite_difference(f: Callable[[Replaced], float], case: Case, directions: Directions) -> float:
     """Return the derivative of a real function of the leaves along `directions`, by central differences."""
+    # Central differences: the error is of order h**2, where that of (f(x + h) - f(x)) / h would be of order h.
     h = FINITE_DIFFERENCE_STEP
     above, below = (f(case.perturbed(directions, step)) for step in (h, -h))
     return (above - below) / (2 * h)

@@ -29,10 +29,12 @@ class Target:
     Attributes:
         spec: a name, perhaps with a device, or a Backend: as the caller gave it.
         selection: the backend and the device that `spec` selects.
+        compilers: the names of compilers whose code is compared with eager calls, beside Tape's own.
     """
 
     spec: str | Backend
     selection: Selection
+    compilers: tuple[str, ...] = ()
 
     @property
     def backend(self) -> Backend:
@@ -96,6 +98,7 @@ def expect_close(found: ArrayLike, expected: ArrayLike, what: str, rtol: float, 
     """
     found, expected = np.asarray(found), np.asarray(expected)
     expect_equal(found.shape, expected.shape, f"the shape of {what}")
+    # Infinities and NaN must be in the same places; assert_allclose sees to that.
     finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected
     scale = max(1.0, float(np.abs(finite.astype(complex)).max())) if finite.size else 1.0
     try:

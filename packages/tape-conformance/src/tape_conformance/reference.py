@@ -45,7 +45,7 @@ def results(case: Case, replaced: Mapping[int, NDArray[Any]] = NO_ARRAYS) -> lis
     """Return the expected observed results as NumPy arrays, for the case's inputs with some replaced."""
     function = functions().get(case.op.name)
     values = [replaced.get(k, v) for k, v in enumerate(case.values)]
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # special values are part of the game
         if function is None:
             out = _call_on_plain_numpy(case, [_to_plain_argument(v) for v in values])
         else:

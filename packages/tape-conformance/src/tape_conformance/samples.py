@@ -43,6 +43,7 @@ class Case:
     leaves: tuple[Leaf, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen.
         object.__setattr__(self, "leaves", tuple(self._leaves()))
 
     @property
@@ -108,6 +109,8 @@ class Case:
         The loss of a case is the real inner product of the results with the weights, so that the weights are its
         cotangents. NumPy computes it, since an op under test must not compute what it is tested with.
         """
+        # Always the same weights: each check of a case differentiates the same loss. Random ones, since with weights of
+        # 1 the gradient of a softmax, for one, is 0.
         rng = np.random.default_rng(2)
         found: list[NDArray[Any] | None] = []
         for out in self.observed(self.call()):
@@ -153,6 +156,7 @@ class Cases:
 
 def draw_cases(op: Op) -> Cases:
     """Draw the samples of an op on the selected backend."""
+    # A generator that fails half-way has yielded some samples: these are checked, and `samples` reports the error.
     found: list[Sample] = []
     error = None
     try:

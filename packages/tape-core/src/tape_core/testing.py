@@ -240,7 +240,7 @@ def numerical_jacobian(f: Function, args: Sequence[Any], *, eps: float | None = 
     columns = []
     for part in parts:
         step = _STEPS[_width(part.leaf)] if eps is None else eps
-        for k in range(part.start, part.stop):
+        for k in range(part.start, part.stop):  # one column for each number, from f at both sides of it
             ends = []
             for sign in (1, -1):
                 moved = [x + sign * step * (j == k) for j, x in enumerate(numbers)]
@@ -303,6 +303,7 @@ def _compare(
             if not abs(a - b) <= atol + rtol * abs(b):
                 wrong.append((abs(a - b), f"  d {rows[j]} / d {columns[k]}: {a:.9g}, by differences {b:.9g}"))
     if wrong:
+        # The largest differences first; NaN before all.
         wrong.sort(key=lambda entry: -entry[0] if entry[0] == entry[0] else float("-inf"))
         more = [f"  and {len(wrong) - _MAX_REPORTED} more"] if len(wrong) > _MAX_REPORTED else []
         total = len(rows) * len(columns)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 import threading
 from collections import OrderedDict
 
 import pytest
 from pluggy import PluginValidationError
+from support import run_python
 from tape_core.backends import (
     Backend,
     BackendError,
@@ -107,7 +107,7 @@ assert discovery.info("numpy").name == "numpy"
 assert "numpy" not in sys.modules
 assert discovery.load("numpy").name == "numpy"
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)
 
 
 # -- names

@@ -4,11 +4,10 @@ Each test is a program of its own, so that one that hangs is noticed, and so tha
 """
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from support import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 
@@ -51,12 +50,7 @@ expected = large(x).numpy()
 def run(program: str, seconds: int = 120) -> str:
     """What a program prints."""
     source = textwrap.dedent(_PRELUDE) + textwrap.dedent(program)
-    environment = os.environ | {"TAPE_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=seconds, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python("-c", source, environment={"TAPE_NUM_THREADS": "2"}, timeout=seconds)
 
 
 def test_a_child_forked_after_a_compiled_call_with_threads_computes_the_same():

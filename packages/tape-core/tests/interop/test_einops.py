@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import run_python
 
 einops = pytest.importorskip("einops")
 
@@ -59,13 +57,9 @@ def test_a_variable_is_watched() -> None:
 @pytest.mark.parametrize("imports", ["import einops, tape_core as tc", "import tape_core as tc; import einops"])
 def test_either_may_be_imported_first(imports: str) -> None:
     program = f"{imports}; print(einops.rearrange(tc.ones((2, 3)), 'a b -> b a').shape)"
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ}
-    )
-    assert run.stdout == "(3, 2)\n", run.stderr
+    assert run_python("-c", program) == "(3, 2)\n"
 
 
 def test_nothing_is_imported_where_einops_is_not() -> None:
     program = "import sys, tape_core; print('einops' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "False\n"
+    assert run_python("-c", program) == "False\n"

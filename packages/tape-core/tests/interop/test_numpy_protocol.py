@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import overrides
-from support import STRICT
+from support import STRICT, run_python
 
 RNG = np.random.default_rng(0)
 A, B = RNG.uniform(0.2, 0.9, (2, 3, 3))
@@ -518,4 +516,4 @@ def test_nothing_is_imported_before_numpy_asks() -> None:
         "import numpy as np; np.sin(t)\n"
         "assert 'tape_core.interop.numpy_protocol' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)

@@ -12,6 +12,7 @@ import pytest
 import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import assert_agrees
 
 FAST = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
@@ -31,13 +32,8 @@ def values(shape: Any, dtype: str, low: float = -4, high: float = 4) -> Any:
 
 def agrees(found: tc.Tensor, expected: Any, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> None:
     """Same values, shape and dtype; and inputs as they were."""
-    expected = np.asarray(expected)
-    assert isinstance(found, tc.Tensor)
+    assert_agrees(found, expected)
     assert found.backend.name == "numpy"
-    assert found.shape == expected.shape
-    assert str(found.dtype) == str(expected.dtype)
-    rtol = 1e-5 if str(expected.dtype) in ("float32", "complex64") else 1e-12
-    np.testing.assert_allclose(found.numpy(), expected, rtol=rtol, atol=rtol)
     for a, b in zip(before, after, strict=True):
         assert np.array_equal(a, b), "an input was changed"
 

@@ -9,17 +9,11 @@ import pytest
 import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import assert_agrees
 
 FAST = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 NORMS = st.sampled_from(["backward", "ortho", "forward"])
 LENGTHS = st.integers(1, 6)
-
-
-def agrees(found: tc.Tensor, expected: Any) -> None:
-    assert found.shape == expected.shape
-    assert str(found.dtype) == str(expected.dtype)
-    rtol = 1e-5 if str(expected.dtype) in ("float32", "complex64") else 1e-12
-    np.testing.assert_allclose(found.numpy(), expected, rtol=rtol, atol=rtol)
 
 
 def spectrum(data: st.DataObject, shape: tuple[int, ...], dtype: str) -> Any:
@@ -43,7 +37,7 @@ def test_one_axis(name: str, dtypes: tuple[str, ...], data: st.DataObject, rows:
     x = spectrum(data, (rows, columns), data.draw(st.sampled_from(dtypes)))
     before = x.copy()
     expected = getattr(np.fft, name)(x, n=n, axis=axis, norm=norm)
-    agrees(getattr(tc.fft, name)(tc.asarray(x), n=n, axis=axis, norm=norm), expected)
+    assert_agrees(getattr(tc.fft, name)(tc.asarray(x), n=n, axis=axis, norm=norm), expected)
     assert np.array_equal(x, before), "the input was changed"
 
 
@@ -62,18 +56,18 @@ def test_several_axes(name: str, dtypes: tuple[str, ...], data: st.DataObject, n
     s = None if axes is None else data.draw(st.one_of(st.none(), st.tuples(LENGTHS, LENGTHS)))
     x = spectrum(data, shape, data.draw(st.sampled_from(dtypes)))
     expected = getattr(np.fft, name)(x, s=s, axes=axes, norm=norm)
-    agrees(getattr(tc.fft, name)(tc.asarray(x), s=s, axes=axes, norm=norm), expected)
+    assert_agrees(getattr(tc.fft, name)(tc.asarray(x), s=s, axes=axes, norm=norm), expected)
 
 
 @FAST
 @given(n=st.integers(1, 9), d=st.floats(0.25, 4))
 def test_frequencies(n: int, d: float) -> None:
-    agrees(tc.fft.fftfreq(n, d=d, dtype="float64"), np.fft.fftfreq(n, d))
-    agrees(tc.fft.rfftfreq(n, d=d, dtype="float64"), np.fft.rfftfreq(n, d))
+    assert_agrees(tc.fft.fftfreq(n, d=d, dtype="float64"), np.fft.fftfreq(n, d))
+    assert_agrees(tc.fft.rfftfreq(n, d=d, dtype="float64"), np.fft.rfftfreq(n, d))
     assert tc.fft.fftfreq(n).dtype is tc.float32
     x = tc.fft.fftfreq(n, d=d, dtype="float64")
-    agrees(tc.fft.fftshift(x), np.fft.fftshift(x.numpy()))
-    agrees(tc.fft.ifftshift(tc.fft.fftshift(x)), x.numpy())
+    assert_agrees(tc.fft.fftshift(x), np.fft.fftshift(x.numpy()))
+    assert_agrees(tc.fft.ifftshift(tc.fft.fftshift(x)), x.numpy())
 
 
 def test_the_gradient_of_the_power_spectrum_is_parsevals() -> None:

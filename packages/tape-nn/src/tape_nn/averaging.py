@@ -95,6 +95,7 @@ class ExponentialMovingAverage:
         if not self._averages:
             raise RuntimeError("averaged: there are no averages before the first update()")
         variables = [variable for variable, _ in self._averages.values()]
+        # No copies: an assignment replaces the array of a Variable, and never writes to it.
         own = [wrap(variable._array, variable.backend) for variable in variables]
         try:
             assign_together(variables, [average.value for _, average in self._averages.values()])

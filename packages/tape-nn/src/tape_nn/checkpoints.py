@@ -289,10 +289,12 @@ def _from_bytes(entry: Mapping[str, Any]) -> Raw:
     dtype = _DTYPES[entry["dtype"]]
     stored = np.dtype({"bfloat16": "uint16", "bool": "uint8"}.get(dtype, dtype))
     shape = tuple(entry["shape"])
+    # A shape that does not fit the bytes would read beyond them, or leave some out.
     if len(entry["data"]) != math.prod(shape) * stored.itemsize:
         raise ValueError(f"{len(entry['data'])} bytes for shape {shape}")
     array = np.frombuffer(entry["data"], dtype=stored.newbyteorder("<")).astype(stored, copy=False).reshape(shape)
     if dtype == "bool":
+        # NumPy takes any byte for a bool, and computes nonsense with those other than 0 and 1.
         if array.size and array.max() > 1:
             raise ValueError("a truth value is neither 0 nor 1")
         return array.view(np.bool_)

@@ -159,6 +159,7 @@ def sparse_categorical_crossentropy(
     labels = y_true if ignored is None else tc.where(ignored, 0, y_true)
     _check_classes(name, labels, classes)
     if from_logits and not label_smoothing:
+        # One op for both, which makes no one-hot array of the size of the predictions.
         loss = tc.cross_entropy(y_pred, labels, axis=axis)
     else:
         truth = tc.one_hot(labels, classes, dtype=y_pred.dtype, axis=axis)
@@ -257,6 +258,7 @@ def kl_divergence(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
     >>> [round(x, 4) for x in kl_divergence([[0.0, 1.0]], [[0.5, 0.5]]).tolist()]
     [0.6931]
     """
+    # Clipped, since 0 * log(0) is 0 in the definition and NaN in arithmetic.
     y_true, y_pred = (tc.clip(y, EPSILON, 1.0) for y in _tensors_of_one_shape("kl_divergence", y_true, y_pred))
     return tc.sum(y_true * tc.log(y_true / y_pred), axis=-1)
 
@@ -327,6 +329,7 @@ class Loss:
         if counts is None:
             return total / max(losses.size, 1)
         divisor = tc.sum(counts)
+        # Without an example that counts, the loss is 0 and not NaN.
         return total / tc.where(divisor == 0, 1.0, divisor)
 
     def _example_counts(self, y_true: ArrayLike, losses: Tensor) -> Tensor | None:
@@ -434,6 +437,7 @@ def _tensors_of_one_shape(name: str, y_true: ArrayLike, y_pred: ArrayLike) -> tu
 
 def _hinge_of_each(name: str, y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
     y_true, y_pred = _tensors_of_one_shape(name, y_true, y_pred)
+    # 0 and 1 become -1 and 1, if the whole batch consists of them, as in Keras; without branching on a value.
     y_true = tc.where(tc.all((y_true == 0) | (y_true == 1)), 2 * y_true - 1, y_true)
     return tc.relu(1 - y_true * y_pred)
 

@@ -71,6 +71,7 @@ class Metric:
         Raises:
             ValueError: the shapes do not go together.
         """
+        # Inside a tape's block, what a metric computes is not recorded.
         y_pred = tc.stop_gradient(y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred))
         if not isinstance(y_true, Tensor):
             y_true = tc.asarray(y_true, backend=y_pred.backend, device=y_pred.device)
@@ -135,6 +136,7 @@ class Mean(Metric):
     @stateful(Metric._holders)
     def update(self, values: ArrayLike, sample_weight: ArrayLike | None = None) -> None:  # type: ignore[override]
         """Add numbers."""
+        # The numbers of a step of `fit`, one for each batch: no array is made of them.
         if isinstance(values, float) and isinstance(sample_weight, int | float):
             self._accumulate(values * sample_weight, sample_weight)
             return
@@ -227,6 +229,7 @@ class SparseTopKCategoricalAccuracy(Metric):
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return True for each example whose class is among the `k` largest."""
+        # A class is among the k largest if fewer than k predictions are larger. This sorts nothing, and ties count.
         labels = tc.astype(_check_class_numbers(self.name, y_true, y_pred), tc.int64)
         known = (labels >= 0) & (labels < y_pred.shape[-1]) & tc.all(tc.isfinite(y_pred), axis=-1)
         of_class = tc.take_along_axis(y_pred, tc.expand_dims(tc.where(known, labels, 0), axis=-1), axis=-1)

@@ -104,6 +104,7 @@ class Module:
         Raises:
             ValueError: a layer has not made its Variables yet, or two have one name.
         """
+        # No copies: an assignment to a Variable replaces its array, and never writes to it.
         return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
@@ -139,6 +140,7 @@ class Module:
                 new.append((variable, value))
         if problems:
             raise ValueError(f"load_state_dict: the state does not fit {self!r}:\n  " + "\n  ".join(problems))
+        # Conversions may fail: all of them come before the first assignment.
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)
 

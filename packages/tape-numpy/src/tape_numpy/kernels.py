@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -32,10 +32,8 @@ _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce
 _minimum: Any = np.minimum.reduce
 
-WIDE = np.dtype(np.int64)
+INT64 = np.dtype(np.int64)
 FLOATS: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-SHORT: Final = TRANSPOSE_MAX_CLASSES
-FEW: Final = CACHED_ONES_MAX_LENGTH
 
 
 def _gather(params: Raw, indices: Raw) -> Raw:
@@ -76,12 +74,12 @@ def _log_softmax(x: Raw, *, axis: int = -1) -> Raw:
 
 def _cross_entropy(logits: Raw, labels: Raw, *, axis: int = -1) -> Raw:
     labels = np.asarray(labels)
-    if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not WIDE:
+    if axis not in (-1, logits.ndim - 1) or labels.shape != logits.shape[:-1] or labels.dtype is not INT64:
         check_labels(logits, labels, axis, labels.dtype.kind in "iu")
-        return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(WIDE))
+        return _cross_entropy(np.moveaxis(logits, axis, -1), labels.astype(INT64))
     n = logits.shape[-1]
     if labels.size:
-        checked_labels(labels, n)
+        labels_in_range(labels, n)
     if logits.ndim == 2 and n <= TRANSPOSE_MAX_CLASSES:  # transposed: reductions go along long lines
         shifted = logits.T.copy()
         shifted -= _maximum(shifted, axis=0)
@@ -91,7 +89,7 @@ def _cross_entropy(logits: Raw, labels: Raw, *, axis: int = -1) -> Raw:
     return np.log(_sum(np.exp(shifted), axis=-1)) - shifted[_key_of_labels(labels)]
 
 
-def checked_labels(labels: Raw, n: int) -> Raw:
+def labels_in_range(labels: Raw, n: int) -> Raw:
     """Return the labels, int64, if all are from 0 to n - 1.
 
     Raises:
@@ -105,7 +103,7 @@ def checked_labels(labels: Raw, n: int) -> Raw:
 
 
 # Compiled code keeps a call that may refuse its arguments, though its result be unused.
-checked_labels.refuses = True  # type: ignore[attr-defined]
+labels_in_range.refuses = True  # type: ignore[attr-defined]
 
 
 def _cross_entropy_vjp(cotangent: Raw, logits: Raw, labels: Raw, *, axis: int = -1) -> Raw:
@@ -159,6 +157,13 @@ def _broadcast_to(x: Raw, shape: tuple[int, ...]) -> Raw:
     out = np.empty(shape, x.dtype)
     out[...] = x
     return out
+
+
+def _tile(x: Raw, repetitions: SupportsIndex | Iterable[SupportsIndex]) -> Raw:
+    # np.tile dispatches on `repetitions`, too: with a Tensor there it would call Tape, which calls this, without end.
+    if isinstance(repetitions, Iterable) and getattr(repetitions, "shape", None) != ():
+        return np.tile(x, tuple(map(operator.index, repetitions)))
+    return np.tile(x, operator.index(repetitions))  # type: ignore[arg-type]
 
 
 def _ones_like(x: Raw, **kwargs: Any) -> Raw:
@@ -232,7 +237,7 @@ def line_sums(x: Raw) -> Raw:
 
 
 @cache
-def lines_are_alike() -> bool:
+def line_sums_are_reproducible() -> bool:
     """Whether `line_sums` keeps its promise with this BLAS: tried once, on random rows."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
@@ -246,7 +251,7 @@ def lines_are_alike() -> bool:
 
 
 @cache
-def extrema_are_alike() -> bool:
+def extrema_take_numbers() -> bool:
     """Whether np.maximum and np.minimum of an array and a number have the bits of those of two arrays.
 
     For -0.0 and NaN this depends on the vector instructions; it is tried once. Compiled code uses two arrays.
@@ -286,7 +291,7 @@ def is_identity(x: object) -> bool:
 
 
 @cache
-def adds_to_zero() -> bool:
+def diagonal_matmul_is_exact() -> bool:
     """Whether `diagonal_matmul` keeps its promise with this BLAS: tried once, on random matrices."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
@@ -373,6 +378,7 @@ KERNELS: dict[str, Kernel] = {
     "ones_like": _ones_like,
     "isdtype": _isdtype,
     "sum": _sum,
+    "tile": _tile,
     "mean": _mean,
     "max": _max,
     "min": _min,

@@ -1,5 +1,7 @@
-"""tf.config: which devices there are, from `tape_tf.ops`."""
+"""tf.config: devices, and eager execution of tf.functions, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 
+# The functions are exported by the chapters in `tape_tf.ops` and set as attributes here by `tape_tf.names.publish`.
+# This answers for every other name.
 __getattr__ = absent("config")

@@ -16,7 +16,7 @@ from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
 from tape_tf.errors import InvalidArgumentError
-from tape_tf.lookup import provide
+from tape_tf.function_lookup import provide
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, PyTree, ShapeLike, TensorLike
 from tape_tf.variable import Variable

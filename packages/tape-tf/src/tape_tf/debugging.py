@@ -1,5 +1,7 @@
-"""tf.debugging: checks of values, from `tape_tf.ops`."""
+"""tf.debugging: assertions on values, shapes and dtypes, from `tape_tf.ops`."""
 
 from tape_tf.names import absent
 
+# The functions are exported by the chapters in `tape_tf.ops` and set as attributes here by `tape_tf.names.publish`.
+# This answers for every other name.
 __getattr__ = absent("debugging")

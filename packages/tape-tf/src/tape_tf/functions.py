@@ -1,4 +1,4 @@
-"""Declaring functions of TensorFlow by functions of tape_core: `op`, the one place that converts, calls and wraps."""
+"""`op`, the decorator that declares a function of TensorFlow: it converts arguments, calls the body, wraps results."""
 
 from __future__ import annotations
 

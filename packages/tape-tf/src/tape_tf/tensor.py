@@ -15,7 +15,7 @@ import tape_core as tc
 from tape_core.support import report_leave
 
 from tape_tf import dtypes
-from tape_tf.lookup import provided
+from tape_tf.function_lookup import provided
 from tape_tf.shapes import TensorShape
 from tape_tf.tracing import symbol
 from tape_tf.typing import IndexLike, NumPyArray, ShapeLike, TensorLike

@@ -1,4 +1,4 @@
-"""The façade's dealings with the trace of a function: what it reports to it, and what it asks."""
+"""The façade's questions and reports to the trace of the function that is being compiled, if there is one."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import tape_core as tc
 
 from tape_tf.errors import InvalidArgumentError
-from tape_tf.lookup import provided
+from tape_tf.function_lookup import provided
 from tape_tf.tensor import IndexedSlices, Tensor, Value, missing_attribute, numpy_repr, wrap_tensor
 from tape_tf.tracing import symbol
 from tape_tf.typing import DTypeLike, IndexLike, ShapeLike, TensorLike

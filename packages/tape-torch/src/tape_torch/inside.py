@@ -1,4 +1,4 @@
-"""Which library differentiates the function that runs: torch.autograd inside of `call`, a tape inside of `as_torch`.
+"""The library that differentiates the function that runs: torch.autograd inside of `call`, a tape inside of `as_torch`.
 
 A value that one library computes from the other's in there would lose its gradient silently, so that is refused.
 """

@@ -1,4 +1,4 @@
-"""A trace that has become code: what it takes from arguments and Variables, and what it makes of its results."""
+"""The executable of a trace: it passes arrays of arguments and Variables to code, and makes Tensors of the results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tape_core.support import pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
-from tape_compile.cache import on_end
+from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
-from tape_compile.donation import give_away
+from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
-from tape_compile.program import Program
-from tape_compile.results import returned, static_result
+from tape_compile.program import Program, Raw
+from tape_compile.results import restored_leaf, static_result
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
@@ -37,27 +37,41 @@ DONATED = "overwrites an argument that is donated to it"
 
 
 class Compiled:
-    """What one trace became: it runs for the leaves of arguments that have the trace's signature."""
+    """The executable of one trace; it is called with the leaves of arguments whose cache key is the trace's.
 
-    age = 0  # in the order of traces
-    recent = False  # whether it was used of late
+    Attributes:
+        traced, program: the program before and after all passes.
+        effects: how many instructions each pass left.
+        source: the program as Python; run: that, or what another compiler made of the program.
+        kinds: of each argument `STATIC`, `TENSOR` or `SLICES`.
+        variables: those that are read, whose values are inputs after the arguments.
+        assigned: those that get new values, which are outputs after the results.
+        changed: the places of Tensors among the arguments to which the function assigns.
+        donated: the places of those that it may overwrite.
+        trainable, guards: what must be as it was for the trace to fit.
+        outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
+        age, recent: of the cache.
+    """
+
+    age = 0
+    recent = False
 
     def __init__(
         self,
         name: str,
         trace: Trace,
         signature: Signature,
-        changed: dict[int, Any],
-        result: Any,
+        changed: dict[int, Raw],
+        result: object,
         options: dict[str, bool],
         how: str | None,
     ) -> None:
         self.kinds = signature.kinds
         self.donated = list(trace.donated)
-        held = [h for h in trace.held.values() if h.first is not None]
+        held = [h for h in trace.variable_states.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
-        # What is assigned, and when all of it is: at once.
+        # Attributes that get new values, by object and name, for one `map(setattr, ...)`: no signal comes between.
         places = [(v._holder, v._held_as) for v in self.assigned]
         leaves_of = [v for v in self.assigned if v._holder is v and v.backend is not None]
         self.objects = [*[holder for holder, _ in places], *leaves_of]
@@ -65,13 +79,13 @@ class Compiled:
         self.new_leaves = len(leaves_of)
         self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
-        # Most training steps return nothing: then optree need not be imported.
+        # Most training steps return nothing: then optree, which takes a while to import, is not needed.
         leaves: list[Any] = [None]
         self.structure: Any = None
         if result is not None:
             leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
-        self.outs: list[tuple[Any, ...]] = []  # how to make each leaf of the result
+        self.outs: list[tuple[Any, ...]] = []
         for leaf in leaves:
             if isinstance(leaf, Tensor) and not isinstance(leaf, Variable):
                 self.outs.append((TENSOR, leaf.backend.library))
@@ -82,7 +96,7 @@ class Compiled:
             else:
                 self.outs.append((STATIC, static_result(leaf)))
         self.name = name
-        self.changed = list(changed)  # Tensors among the arguments that the function assigns to
+        self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
         compiler: Compiler | None = None if how is None else compilers.load(how)
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
@@ -91,8 +105,9 @@ class Compiled:
         self.run = self._compiled(name, how, compiler, trace)
         self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
         self.backend: Any = self.program.backend or _ANY
-        self.plain = all(kind == TENSOR for kind in self.kinds)
-        self.simple = all(out[0] == TENSOR for out in self.outs)
+        # The common cases, for short loops in each call.
+        self.only_tensors = all(kind == TENSOR for kind in self.kinds)
+        self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
 
     def _compiled(self, name: str, how: str | None, compiler: Compiler | None, trace: Trace) -> Run:
         """Return the function that runs the program: Python code, or a compiler's.
@@ -104,7 +119,7 @@ class Compiled:
         found = {
             EFFECTS: sorted({instruction.name for instruction in program.instructions if instruction.effect}),
             NUMBERS: sorted({v.name for v in self.variables if v.backend is None}),
-            BRANCHES: sorted(_deciding(program)),
+            BRANCHES: sorted(_branches(program)),
         }
         examples = [trace.values[k] for k in program.inputs]
         if compiler is None:
@@ -172,25 +187,25 @@ class Compiled:
         outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
         return exported(program, name, inputs, outputs, beside)
 
-    def given_by_callers(self, values: list[Any], forget: Callable[[], None]) -> None:
-        """Keep none of these alive, which are arguments of each call; `forget` is called when one of them is gone."""
+    def release(self, values: list[Any], forget: Callable[[], None]) -> None:
+        """Keep no argument of the traced call alive; `forget` is called at the end of one that every call needs."""
         variables = {id(value) for value in values if isinstance(value, Variable)}
         if variables:
             self.variables = [proxy(v) if id(v) in variables else v for v in self.variables]
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
-        self._gone = on_end([value for value in values if type(value) is not Tensor], forget)
+        self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
-        """Whether what it depends on is still so."""
+        """Whether guards hold, and Variables are trainable as they were."""
         for variable, trainable in self.trainable:
             if variable.trainable is not trainable:
                 return False
         return not self.guards or all(get() == value for get, value in self.guards)
 
     def __call__(self, leaves: list[Any]) -> Any:
-        if self.plain:
+        if self.only_tensors:
             arrays = [leaf._array for leaf in leaves]
         else:
             arrays = []
@@ -201,13 +216,12 @@ class Compiled:
                     arrays += [leaf.values._array, leaf.indices._array]
         arrays += [variable._raw for variable in self.variables]
         if self.changed:
-            check_apart(self.name, leaves, self.changed)
+            check_no_alias(self.name, leaves, self.changed)
         if self.donated:
-            check_apart(self.name, leaves, self.donated, DONATED)
-            give_away(self.name, leaves, self.donated)
-        # What is infinite or NaN in a backward pass, tapes do not warn of either.
+            check_no_alias(self.name, leaves, self.donated, DONATED)
+            invalidate_donated(self.name, leaves, self.donated)
         try:
-            with self.quiet():
+            with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either
                 found = self.run(arrays)
         except Exception as error:  # noqa: BLE001 - it is raised again
             fail(error)
@@ -217,16 +231,18 @@ class Compiled:
             self._commit(found, ())
         return self.result(found)
 
-    def _commit(self, found: tuple[Any, ...], changed: Sequence[Any]) -> None:
-        """Let Variables and Tensors have their new values, all at once, as `tape_core.engine.commit` does."""
+    def _commit(self, found: tuple[Raw, ...], changed: Sequence[Tensor]) -> None:
+        """Assign the new values of Variables and Tensors, all at once, as `tape_core.engine.commit` does."""
         objects, names = self.objects, self.attributes
         at = len(found) - len(self.assigned)
-        if len(objects) == 2 and self.new_leaves and not changed:  # one Variable is whole in any case
+        if len(objects) == 2 and self.new_leaves and not changed:  # a single Variable: nobody sees half of the values
             slots: dict[int, int] = {}
             objects[0]._raw = found[at]
             objects[0]._slots = slots
             return
-        before = list(map(getattr, objects, names))  # what is freed may run code of others: not before the end
+        before = list(
+            map(getattr, objects, names)
+        )  # the end of an old value may run others' code, which waits until all are assigned
         values = [*found[at:], *[{} for _ in range(self.new_leaves)]]
         if changed:
             objects = [*objects, *changed, *changed]
@@ -235,9 +251,9 @@ class Compiled:
         any(map(setattr, objects, names, values))
         del before
 
-    def result(self, found: tuple[Any, ...]) -> Any:
-        """What the function returns, of raw arrays."""
-        if self.simple:
+    def result(self, found: tuple[Raw, ...]) -> Any:
+        """The function's result, made of raw arrays."""
+        if self.returns_only_tensors:
             tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
             return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
         made: list[Any] = []
@@ -251,15 +267,15 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(returned(out[1]))
+                made.append(restored_leaf(out[1]))
         return pytree.unflatten(self.structure, made)
 
 
-def check_apart(name: str, leaves: list[Any], changed: Iterable[int], what: str = _CHANGED) -> None:
-    """Raise where a Tensor that the function assigns to, or overwrites, is given to it twice.
+def check_no_alias(name: str, leaves: list[Any], changed: Iterable[int], what: str = _CHANGED) -> None:
+    """Refuse a Tensor that the function assigns to, or overwrites, and that is two of its arguments.
 
     Raises:
-        ValueError: naming what to do.
+        ValueError: with advice.
     """
     for k in changed:
         if sum([leaf is leaves[k] for leaf in leaves]) > 1:
@@ -269,14 +285,14 @@ def check_apart(name: str, leaves: list[Any], changed: Iterable[int], what: str 
             )
 
 
-def _deciding(program: Program) -> set[str]:
-    """The instructions, also those inside loops, that decide by values in each call."""
+def _branches(program: Program) -> set[str]:
+    """The names of branches and loops, also inside loops, that decide by values in each call."""
     found: set[str] = set()
     if not any([getattr(fn, "parts", None) for fn in program.functions]):
         return found
     for instruction in program.instructions:
         if parts := getattr(instruction.fn, "parts", None):
-            found.update({instruction.name} - {"scan"}, *[_deciding(part.traced) for part in parts])
+            found.update({instruction.name} - {"scan"}, *[_branches(part.traced) for part in parts])
     return found
 
 

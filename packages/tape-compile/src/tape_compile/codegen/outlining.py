@@ -1,7 +1,7 @@
-"""Outlining: a stretch of calls that comes again and again, as the turns of a loop of Python's do, is written once.
+"""Outlining: a stretch of calls that is repeated, as the turns of a Python loop are, becomes a function of its own.
 
-It becomes a function of its own in the source, which changes nothing of what is computed, or in which order: Python
-compiles less, and what runs again is in the cache.
+It is the inverse of inlining. The same is computed in the same order; Python compiles less, and code that runs again is
+in the processor's cache.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from itertools import chain
 from typing import Any, cast
 
 from tape_compile import thresholds
-from tape_compile.program import Instruction, Program, Ref, Spec, literal_key
+from tape_compile.program import Argument, Instruction, Program, Ref, Spec, literal_key
 
 Stretch = tuple[int, int]
-"""From which instruction on, up to which."""
+"""The indices of its first instruction, and of the first one behind it."""
 
 
-def outlined(program: Program) -> tuple[Program, list[Program]]:
-    """A program in which stretches that are alike are calls, whose `fn` are programs; and these programs."""
+def outline(program: Program) -> tuple[Program, list[Program]]:
+    """A program in which equal stretches are calls, whose `fn` are programs; and these programs."""
     instructions = program.instructions
     if len(instructions) <= thresholds.OUTLINE_MIN_PROGRAM or program.largest >= thresholds.OUTLINE_MAX_ELEMENTS:
         return program, []
     codes, numbers = _codes(instructions)
-    groups: dict[Any, list[tuple[int, Shape]]] = {}
-    for (start, stop), at in _alike(codes):
+    groups: dict[Any, list[tuple[int, DataFlow]]] = {}
+    for (start, stop), at in _repeats(codes):
         end = at + stop - start
-        shape = Shape(instructions[at:end], [numbers[k] for k in range(at, end) if k in numbers])
+        shape = DataFlow(instructions[at:end], [numbers[k] for k in range(at, end) if k in numbers])
         groups.setdefault((start, stop, *shape.uses), []).append((at, shape))
     totals = Counter(chain.from_iterable([instruction.inputs for instruction in instructions]))
     totals.update(program.outputs)
-    calls: dict[int, tuple[int, Instruction]] = {}  # by where a stretch starts
+    calls: dict[int, tuple[int, Instruction]] = {}  # by the start of a stretch its end, and the call
     made: list[Program] = []
     for (start, stop, *_), found in groups.items():
         if len(found) > 1:
-            body, called = _called(program, stop - start, found, totals)
+            body, called = _as_function(program, stop - start, found, totals)
             made.append(body)
             for (at, _), call in zip(found, called, strict=True):
                 calls[at] = at + stop - start, call
@@ -49,14 +49,14 @@ def outlined(program: Program) -> tuple[Program, list[Program]]:
     return program.replace(kept), made
 
 
-class Shape:
-    """How the instructions of a stretch depend on each other.
+class DataFlow:
+    """The dependencies between the instructions of a stretch.
 
     Attributes:
-        given: the values from elsewhere, in the order in which they are needed.
-        made: the values that it makes, in order.
-        uses: for each argument the place in `made`, or -1 - the place in `given`.
-        numbers: the whole numbers among the arguments.
+        given: the values from elsewhere, in the order of their first uses.
+        made: the results, in order.
+        uses: for each argument its place in `made`, or -1 minus its place in `given`: equal for stretches of one form.
+        numbers: the integers among the arguments, which may differ between stretches.
     """
 
     def __init__(self, instructions: Sequence[Instruction], numbers: Iterable[list[int]]) -> None:
@@ -79,9 +79,9 @@ class Shape:
 
 
 def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[int]]]:
-    """A number for each instruction; those of the same one do the same, from the same line, with other values.
+    """A code for each instruction, equal for calls of one function from one line that differ in their values alone.
 
-    Whole numbers among the arguments, as in `x[3]`, may differ, too: they come beside, by the places of instructions.
+    Integers among the arguments, as in `x[3]`, may differ, too: they are returned beside, by instruction.
     """
     known: dict[Any, int] = {}
     codes: list[int] = []
@@ -94,7 +94,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
             kinds = tuple(map(type, args))
             if kinds.count(Ref) < len(kinds):
                 found: list[int] = []
-                kinds = tuple([Ref if type(arg) is Ref else _without(arg, found) for arg in args])
+                kinds = tuple([Ref if type(arg) is Ref else _key_without_integers(arg, found) for arg in args])
                 if found:
                     numbers[at] = found
             key = instruction.fn, id(instruction.place), kinds
@@ -102,40 +102,49 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
                 key = key, *[(name, literal_key(value)) for name, value in instruction.kwargs.items()]
         try:
             codes.append(known.setdefault(key, at))
-        except TypeError:  # it cannot be told what is the same
+        except TypeError:  # an argument without a hash: it is equal to none
             codes.append(at)
     return codes, numbers
 
 
-def _without(value: Any, found: list[int]) -> Any:
-    """As `literal_key`, but for whole numbers, which are noted."""
+def _key_without_integers(value: Any, found: list[int]) -> Any:
+    """The `literal_key` of an argument with `int` for each integer; these are appended to `found`."""
     kind = type(value)
     if kind is int:
         found.append(value)
         return int
     if kind is tuple or kind is list:
-        return kind, *[_without(part, found) for part in value]
+        return kind, *[_key_without_integers(part, found) for part in value]
     if kind is slice:
-        return kind, _without(value.start, found), _without(value.stop, found), _without(value.step, found)
+        return (
+            kind,
+            _key_without_integers(value.start, found),
+            _key_without_integers(value.stop, found),
+            _key_without_integers(value.step, found),
+        )
     return literal_key(value)
 
 
-def _with(value: Any, numbers: Iterator[Any]) -> Any:
-    """An argument with these in the place of its whole numbers."""
+def _with_integers(value: Any, numbers: Iterator[Argument]) -> Any:
+    """An argument with others in the place of its integers."""
     kind = type(value)
     if kind is int:
         return next(numbers)
     if kind is tuple or kind is list:
-        return kind([_with(part, numbers) for part in value])
+        return kind([_with_integers(part, numbers) for part in value])
     if kind is slice:
-        return slice(_with(value.start, numbers), _with(value.stop, numbers), _with(value.step, numbers))
+        return slice(
+            _with_integers(value.start, numbers),
+            _with_integers(value.stop, numbers),
+            _with_integers(value.step, numbers),
+        )
     return value
 
 
-def _alike(codes: list[int]) -> list[tuple[Stretch, int]]:
-    """Stretches of the same codes: the first of each kind, and where each begins; none has a part of another in it."""
+def _repeats(codes: list[int]) -> list[tuple[Stretch, int]]:
+    """Equal stretches of codes that do not overlap: for each the first one that is equal, and its own start."""
     least = thresholds.OUTLINE_MIN_STRETCH
-    first: dict[tuple[int, ...], int] = {}  # by how it begins
+    first: dict[tuple[int, ...], int] = {}  # by the codes with which a stretch begins, its first occurrence
     kinds: dict[tuple[int, ...], Stretch] = {}
     found: list[tuple[Stretch, int]] = []
     taken = bytearray(len(codes))
@@ -143,7 +152,7 @@ def _alike(codes: list[int]) -> list[tuple[Stretch, int]]:
     while at + least <= len(codes):
         begin = tuple(codes[at : at + least])
         start, stop = kinds.get(begin) or (first.setdefault(begin, at), 0)
-        if not stop and start + least <= at:  # the first that is like an earlier one: as far as both go
+        if not stop and start + least <= at:  # the first repetition: the stretch is as long as both agree
             stop = start + least
             while stop < at and at + stop - start < len(codes) and codes[stop] == codes[at + stop - start]:
                 stop += 1
@@ -161,12 +170,12 @@ def _alike(codes: list[int]) -> list[tuple[Stretch, int]]:
     return found
 
 
-def _called(
-    program: Program, length: int, found: list[tuple[int, Shape]], totals: Counter[int]
+def _as_function(
+    program: Program, length: int, found: list[tuple[int, DataFlow]], totals: Counter[int]
 ) -> tuple[Program, list[Instruction]]:
-    """A program for stretches that are alike, and calls of it in their places."""
+    """A program for equal stretches, and calls of it in their places."""
     (start, shape), shapes = found[0], [other for _, other in found]
-    # A constant that all are given is one in the function, and a number, too.
+    # A constant that is the same argument in all stretches is one of the function, and so is an integer.
     fixed = {
         k for k, *others in zip(*[s.given for s in shapes], strict=True) if k in program.constants and {*others} == {k}
     }
@@ -178,7 +187,7 @@ def _called(
     names = {n: largest + at for at, n in enumerate(differ, 1)}
     numbers = iter([Ref(names[n]) if n in names else number for n, number in enumerate(shape.numbers)])
     body = program.replace(
-        [_numbered(instruction, numbers) for instruction in program.instructions[start : start + length]],
+        [_replace_integers(instruction, numbers) for instruction in program.instructions[start : start + length]],
         [shape.made[n] for n in needed],
         {k: program.constants[k] for k in fixed},
     )
@@ -195,7 +204,7 @@ def _called(
     return body, calls
 
 
-def _numbered(instruction: Instruction, numbers: Iterator[Any]) -> Instruction:
-    """A call with these in the place of its whole numbers."""
-    args = tuple([arg if type(arg) is Ref else _with(arg, numbers) for arg in instruction.args])
+def _replace_integers(instruction: Instruction, numbers: Iterator[Argument]) -> Instruction:
+    """A call with others in the place of its integers."""
+    args = tuple([arg if type(arg) is Ref else _with_integers(arg, numbers) for arg in instruction.args])
     return Instruction(instruction.name, instruction.fn, args, instruction.kwargs, instruction.out, instruction.place)

@@ -1,7 +1,10 @@
-"""A program as one Python function: a line for each instruction, grouped by the user's lines.
+"""A program as one Python function: a line for each instruction, below a comment with the user's line.
 
-What runs is compiled from a syntax tree, so that no text has to be read as it was meant. The text is made of the same
-tree by `ast.unparse` where somebody looks at it.
+A call whose result is used once stands in the expression that uses it, so that the array is freed as in the user's own
+code. Large arrays are deleted after their last use.
+
+The function is compiled from a syntax tree, not from text, which could be read otherwise than it was meant. The text,
+for those who look at it, is made of the same tree by `ast.unparse`.
 """
 
 from __future__ import annotations
@@ -15,16 +18,16 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain, count
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, EllipsisType
 from typing import Any, TypeVar
 
 from tape_core.support import Lines, generated, identifier, one_line
 
 from tape_compile import printing as _printing  # noqa: F401 - gives programs their text
 from tape_compile import thresholds
-from tape_compile.codegen.outlining import outlined
+from tape_compile.codegen.outlining import outline
 from tape_compile.failures import SOURCE
-from tape_compile.program import IfExclusive, Instruction, Place, Program, Ref, source_line
+from tape_compile.program import Argument, IfExclusive, Instruction, Place, Program, Ref, source_line
 from tape_compile.tracer.traced_array import Method
 
 N = TypeVar("N", bound=ast.AST)
@@ -42,25 +45,31 @@ _COMPARED: dict[Any, ast.cmpop] = {
 _PREFIX: dict[Any, ast.unaryop] = {
     operator.neg: ast.USub(), operator.pos: ast.UAdd(), operator.invert: ast.Invert(),
 }  # fmt: skip
-_BUILTINS = frozenset({"abs", "slice"})  # of Python's, which the source calls by these names
+_BUILTINS = frozenset({"abs", "slice"})  # Python's own functions that the source calls
 _LOAD, _STORE, _DEL, _MINUS, _IS_NOT = ast.Load(), ast.Store(), ast.Del(), ast.USub(), ast.IsNot()
-_TAKEN = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
+_RESERVED = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 
 _files = count()
 
+Constant = bool | int | float | str | EllipsisType | None
+
 Expression = tuple[ast.expr, list[Any], int]
-"""A call in the source, the nodes that it is made of, and how wide it is about."""
+"""A call in the source, the nodes that it is made of, and about how many characters it has."""
 
 
 class Source:
-    """The function that a program becomes.
+    """A program as Python source, and compiled.
+
+    Args:
+        program: the program.
+        name: the name of the function, if the source has no other use for that.
+        parameters: names for the program's inputs, each of which is a parameter then.
 
     Attributes:
-        name: what it is called in the source.
-        functions: its name and those of functions that it calls, for what comes again and again.
-        names: what the source refers to.
-        run: the function: it takes the list of the program's inputs and empties it, and returns a tuple. With names for
-            the inputs it takes each of them.
+        name: of the function in the source.
+        functions: its name and those of outlined functions, which it calls.
+        names: the objects that the source refers to, by name: its globals.
+        run: the function: it takes the list of the program's inputs, which it empties, and returns a tuple.
     """
 
     def __init__(self, program: Program, name: str, parameters: list[str] | None = None) -> None:
@@ -70,7 +79,7 @@ class Source:
         names = self._names = _Names(self.names, {*_BUILTINS, *(parameters or ())}, alone=parameters is not None)
         self.name = name if parameters is not None else names.free(name)
         names.taken.add(self.name)
-        whole, made = outlined(program)
+        whole, made = outline(program)
         self.functions = {self.name}
         self._programs: list[tuple[Program, str, list[str] | None, bool]] = []
         for part in made:
@@ -84,8 +93,8 @@ class Source:
             self.tree(), self.name, file, self.names, Lines(self, "joined")
         )
 
-    def _made(self, *, is_marked: bool = False, is_shown: bool = False) -> list[_Function]:
-        """The functions, those first that others call; it is the same each time."""
+    def _write(self, *, is_marked: bool = False, is_shown: bool = False) -> list[_Function]:
+        """The functions, outlined ones first; equal ones each time."""
         found: list[_Function] = []
         line = 1
         for program, name, parameters, is_part in self._programs:
@@ -96,41 +105,41 @@ class Source:
         return found
 
     def tree(self, *, is_marked: bool = False) -> ast.Module:
-        """What is compiled. In one that is marked, columns are the places of instructions in their program."""
-        return ast.Module([function.node for function in self._made(is_marked=is_marked)], [])
+        """The syntax tree. In one that `is_marked`, columns are the indices of instructions in their program."""
+        return ast.Module([function.node for function in self._write(is_marked=is_marked)], [])
 
     def program_of(self, function: str) -> Program | None:
-        """What one of the functions in the source was made of."""
+        """The program of one of the functions in the source."""
         return next((program for program, name, _, _ in self._programs if name == function), None)
 
     @property
     def text(self) -> str:
-        """The source of the function."""
-        return self._made(is_shown=True)[-1].text
+        """The source of the function, without those that it calls."""
+        return self._write(is_shown=True)[-1].text
 
     @property
     def parts(self) -> list[str]:
-        """The sources of functions that it calls, for what comes again and again."""
-        return [function.text for function in self._made(is_shown=True)[:-1]]
+        """The sources of outlined functions."""
+        return [function.text for function in self._write(is_shown=True)[:-1]]
 
     @property
     def joined(self) -> str:
-        """The source with that of its parts."""
-        return "\n".join([function.text for function in self._made(is_shown=True)])
+        """The source of the function, after those of outlined ones."""
+        return "\n".join([function.text for function in self._write(is_shown=True)])
 
     @property
     def whole(self) -> str:
-        """The source, after that of the branches and loops in it."""
+        """The source, after those of the branches and loops in it."""
         parts = [part for instruction in self.program.instructions for part in getattr(instruction.fn, "parts", ())]
         return "\n".join([*[part.source.whole for part in parts], self.joined])
 
 
 class _Names:
-    """The names of what has no literal, functions above all.
+    """Names in the source for objects without a literal, functions above all.
 
     Args:
-        names: where they are found; taken: what others have.
-        alone: whether the source stands in a file, in which what else is there uses the names of Python.
+        names: the globals, to which they are added; taken: names that are none.
+        alone: whether the source is written to a file, where other code uses Python's builtins by their names.
     """
 
     def __init__(self, names: dict[str, Any], taken: set[str], *, alone: bool) -> None:
@@ -140,8 +149,8 @@ class _Names:
         self._named: dict[int, str] = {}  # by what the name is of
         self._keep: list[Any] = []
 
-    def of(self, thing: Any, wanted: str) -> str:
-        """Of a function or of something else; if it has none yet, like the one that is wanted."""
+    def of(self, thing: object, wanted: str) -> str:
+        """The name of an object, or a new one like the one that is wanted."""
         name = self._named.get(id(thing))
         if name is None:
             name = self.free(wanted)
@@ -149,16 +158,16 @@ class _Names:
             self.names[name] = thing
         return name
 
-    def give(self, thing: Any, name: str) -> None:
-        """Let something have a name."""
+    def give(self, thing: object, name: str) -> None:
+        """Let an object have a name."""
         self._named[id(thing)] = name
-        self._keep.append(thing)
+        self._keep.append(thing)  # `_named` has its id
         self.taken.add(name)
 
     def free(self, wanted: str) -> str:
-        """A name that nothing has."""
+        """A name that is not taken."""
         wanted = identifier(wanted.strip("_"), "f")
-        if _TAKEN.fullmatch(wanted):
+        if _RESERVED.fullmatch(wanted):
             wanted = f"{wanted}_"
         name, n = wanted, 2
         while name in self.names or name in self.taken or (self.alone and hasattr(builtins, name)):
@@ -167,7 +176,15 @@ class _Names:
 
 
 class _Function:
-    """One function. One that is a part of another one gives a single result as it is.
+    """One function of the source.
+
+    Args:
+        program: its program.
+        name: its name; parameters: those of its parameters, None for one list of arrays.
+        names: for objects that it refers to.
+        is_part: whether it is outlined: a single result is returned without a tuple then.
+        first: its first line.
+        is_marked: whether columns are the indices of instructions; is_shown: whether the text is wanted.
 
     Attributes:
         node: its definition, with the lines that it has in the text.
@@ -191,9 +208,10 @@ class _Function:
         self._is_part = is_part
         self._is_marked = is_marked
         self._is_shown = is_shown
-        self._at = 0  # the place of the instruction that is written
+        self._at = 0  # the index of the instruction that is being written
         self.names = names
-        self._waiting: dict[int, tuple[Expression, list[int]]] = {}  # of values that are used once, in order
+        # Results that are used once, as expressions, in order, each with the values that it is the last to use.
+        self._waiting: dict[int, tuple[Expression, list[int]]] = {}
         recycles = len(program.instructions) > thresholds.RECYCLE_NAMES_MIN_PROGRAM
         self._free: list[str] | None = [] if recycles else None  # names to be used again
         self._sizes: dict[int, int] = {}  # by specs, of which many values share one
@@ -201,10 +219,10 @@ class _Function:
         self._parameters = parameters
         for k, given in zip(program.inputs, parameters or [f"x{k}" for k in program.inputs], strict=True):
             self._values[k] = given
-        self._nodes: list[Any] = []  # what is made and has no place yet
+        self._nodes: list[Any] = []  # nodes that have no line yet
         self._loads: dict[int, ast.expr] = {}  # names of values
         self._functions: dict[int, ast.Name] = {}
-        self._width = 0  # of the expression that is being made
+        self._width = 0  # characters of the expression that is being made
         self._lines: list[str] = []
         self._body: list[ast.stmt] = []
         self.line = first
@@ -228,7 +246,7 @@ class _Function:
         if inputs and self._parameters is None:
             self._assign(self._tuple([self._stored(name) for name in inputs], _STORE), self._named("arrays"))
             self._call_alone(self._calling(self._attribute(self._named("arrays"), "clear"), []))
-            self._tell_numbers()
+            self._comment_on_constants()
         place: Place | None = None
         for at, instruction in enumerate(program.instructions):
             if instruction.place is not place and instruction.place is not None:
@@ -241,13 +259,14 @@ class _Function:
                 self._flush()
                 self._hand_over(instruction, dying)
                 continue
-            once = counts.get(out) == 1 and not instruction.effect  # several results have no count together
+            # Out of order, nested in a later line, is only what nobody can tell from in order.
+            once = counts.get(out) == 1 and not instruction.effect
             if instruction.kwargs:
-                targets = [given for given in instruction.kwargs.values() if _is_own(given)]
+                targets = [given for given in instruction.kwargs.values() if _is_if_exclusive(given)]
                 if targets:
-                    # Before the call, which holds its arguments itself, and with no later view of them.
+                    # The references are counted before the call, which adds some, and after lines that make views.
                     self._flush()
-                    self._assign(self._stored("own"), self._owned(targets[0]))
+                    self._assign(self._stored("own"), self._if_exclusive(targets[0]))
                     once = False
             if waiting and not waiting.keys().isdisjoint(instruction.inputs):
                 if huge and instruction.fn is operator.mul and self._may_be_swapped(instruction.args[1]):
@@ -262,7 +281,7 @@ class _Function:
                 self._flush()
             self._write(out, made, dying)
             if out not in counts and (unused := [k for k in instruction.outputs if k not in counts]):
-                self._del(self._let_go(unused))
+                self._del(self._free_names(unused))
         self._flush()
         if self._is_part and len(program.outputs) == 1:
             result = self._named(values[program.outputs[0]])
@@ -271,7 +290,7 @@ class _Function:
         self._add(ast.Return(result))
 
     def _add(self, statement: ast.stmt) -> None:
-        """The next line; all that was made and has no place yet is in it."""
+        """Append a line, of a statement with all nodes that have no line yet."""
         line = self.line = self.line + 1
         nodes = self._nodes
         nodes.append(statement)
@@ -282,19 +301,19 @@ class _Function:
         else:
             for node in nodes:
                 node.lineno = line
-                node.col_offset = -1  # it is not known, and of no use
+                node.col_offset = -1  # errors are located by lines alone
         self._nodes = []
         self._body.append(statement)
         if self._is_shown:
             self._lines.append(f"    {ast.unparse(statement)}")
 
-    def _comment(self, told: Callable[[], str]) -> None:
+    def _comment(self, text: Callable[[], str]) -> None:
         self.line += 1
         if self._is_shown:
-            self._lines.append(f"    # {told()}")
+            self._lines.append(f"    # {text()}")
 
-    def _tell_numbers(self) -> None:
-        """A line for readers: which numbers constants are."""
+    def _comment_on_constants(self) -> None:
+        """Append a comment with the values of constants of shape ()."""
         program = self.program
         found = [k for k, value in program.constants.items() if program.specs[k].shape == () and hasattr(value, "item")]
         if found:
@@ -307,8 +326,8 @@ class _Function:
         self._add(ast.Expr(call))
 
     def _write(self, out: Any, made: Expression, dying: list[int]) -> None:
-        """A line for what `out` numbers; what nothing needs after it is let go of."""
-        gone = self._let_go(dying) if dying else []
+        """Append a line that assigns to results, and one that deletes large arrays that nothing needs after it."""
+        gone = self._free_names(dying) if dying else []
         value, self._nodes, _ = made
         target = self._target(out)
         if target is None:
@@ -316,15 +335,15 @@ class _Function:
         else:
             self._assign(target, value)
         if gone:
-            given = {self._values[k] for k in instruction_outputs(out)}  # names that are in use again
+            given = {self._values[k] for k in out_numbers(out)}  # names that the line has used again
             self._del([name for name in gone if name not in given])
 
     def _del(self, names: list[str]) -> None:
         if names:
             self._add(ast.Delete([_nowhere(ast.Name(name, _DEL)) for name in names]))
 
-    def _let_go(self, dying: Iterable[int]) -> list[str]:
-        """The names of those values that are large; where names are used again, these are free now."""
+    def _free_names(self, dying: Iterable[int]) -> list[str]:
+        """Free the names of values where names are used again, and return those of large ones, to be deleted."""
         values, free = self._values, self._free
         least = thresholds.DELETE_MIN_ELEMENTS if free is None else thresholds.DELETE_MIN_ELEMENTS_RECYCLED
         if free is not None:
@@ -339,12 +358,10 @@ class _Function:
             size = self._sizes[id(spec)] = spec.size
         return size >= least
 
-    def _may_be_swapped(self, factor: Any) -> bool:
-        """Whether the second factor of a product needs a name, without which NumPy may swap the two.
-
-        It computes in the memory of large temporaries, and makes those the first factor. The last bits of complex
-        products depend on the order where the processor multiplies and adds in one instruction.
-        """
+    def _may_be_swapped(self, factor: Argument) -> bool:
+        """Whether the second factor of a product needs a name, without which NumPy may swap the two."""
+        # NumPy computes `a * temporary` in the memory of a large temporary, as `temporary *= a`. The last bits of a
+        # complex product depend on the order of the factors where processors multiply and add in one instruction.
         if (
             type(factor) is not Ref
             or factor.id not in self._waiting
@@ -354,7 +371,11 @@ class _Function:
         return "complex" in str(self.program.specs[factor.id].dtype)
 
     def _nested(self, instruction: Instruction, dying: list[int]) -> tuple[Expression, list[int]]:
-        """A call as an expression, with those in it that wait and are evaluated last before it, in their order."""
+        """A call as an expression, with waiting ones as its operands where the order of evaluation stays the same.
+
+        Python evaluates operands from left to right, so these must be the last that wait, in the order of the
+        arguments.
+        """
         waiting = self._waiting
         used = [k for k in instruction.inputs if k in waiting]
         if len(used) == 1:
@@ -379,7 +400,7 @@ class _Function:
         return made, dying
 
     def _flush(self, until: int | None = None) -> None:
-        """Lines for what waits; only up to one of them."""
+        """Append lines for expressions that wait: for all, or for those up to one."""
         waiting = self._waiting
         while waiting and (until is None or until in waiting):
             k = next(iter(waiting))
@@ -387,11 +408,14 @@ class _Function:
             self._write(k, made, dying)
 
     def _hand_over(self, instruction: Instruction, dying: list[int]) -> None:
-        """Lines that give arrays away: what nothing needs afterwards may be updated in place."""
+        """Append lines that pass arrays to an effect in a list that it empties, so that nobody else refers to them.
+
+        It may update them in place then.
+        """
         given = ast.List([self._argument(arg) for arg in instruction.args], _LOAD)
         self._assign(self._stored("given"), self._made(given))
         self._del([self._values[k] for k in dying])
-        self._let_go(dying)
+        self._free_names(dying)
         function = self._named(self.names.of(instruction.fn, instruction.name))
         call = self._calling(self._attribute(function, "take_over"), [self._named("given")])
         target = self._target(instruction.out)
@@ -407,14 +431,14 @@ class _Function:
             return self._stored(name)
         if out is None:
             return self._stored("_")
-        if not instruction_outputs(out):
+        if not out_numbers(out):
             return None
         return self._tuple([self._target(part) or self._stored("_") for part in out], _STORE)
 
     # -- expressions
 
     def _made(self, node: N, width: int = 0) -> N:
-        """A node that gets its line when it is known."""
+        """A node that gets its line with the statement that it is in."""
         self._nodes.append(node)
         self._width += width
         return node
@@ -435,10 +459,9 @@ class _Function:
     def _calling(self, function: ast.expr, args: list[ast.expr], keywords: Iterable[ast.keyword] = ()) -> ast.expr:
         return self._made(ast.Call(function, args, [*keywords]), 2 * len(args) + 2)
 
-    def _constant(self, value: Any) -> ast.expr:
-        """A literal; those of negative numbers are a sign and a number, in trees as in text."""
-        kind = type(value)
-        if (kind is int and value < 0) or (kind is float and math.copysign(1, value) < 0):
+    def _constant(self, value: Constant) -> ast.expr:
+        """A literal; that of a negative number is a sign and a number, in the tree as when text is read."""
+        if (type(value) is int and value < 0) or (type(value) is float and math.copysign(1, value) < 0):
             return self._made(ast.UnaryOp(_MINUS, self._constant(-value)))
         self._width += len(repr(value))
         return _nowhere(ast.Constant(value))
@@ -487,25 +510,25 @@ class _Function:
         given = [self._argument(arg) for arg in args]
         return ast.Call(function, given, [self._keyword(*item) for item in kwargs.items()] if kwargs else [])
 
-    def _keyword(self, name: str, value: Any) -> ast.keyword:
+    def _keyword(self, name: str, value: Argument) -> ast.keyword:
         self._width += len(name) + 3
         given = self._argument(value)
-        if name == "in_place" and _is_own(value):
+        if name == "in_place" and _is_if_exclusive(value):
             given = self._made(ast.Compare(given, [_IS_NOT], [self._constant(None)]))
         if identifier(name, "") != name:
             return self._made(ast.keyword(None, self._made(ast.Dict([self._constant(name)], [given]))))
         return self._made(ast.keyword(name, given))
 
-    def _owned(self, target: Any) -> ast.expr:
-        """What a call may overwrite: an array if nobody else holds it, which is looked up in each run."""
+    def _if_exclusive(self, target: Any) -> ast.expr:
+        """An array that a call may overwrite, if nobody else refers to it, else None."""
         if type(target) is tuple:
-            return self._tuple([self._owned(part) for part in target])
-        if type(target) is not IfExclusive:  # a value of the program's own, or nothing
+            return self._tuple([self._if_exclusive(part) for part in target])
+        if type(target) is not IfExclusive:  # a value that nobody else can refer to, or None
             return self._argument(target)
         name = self._values[target.id]
         self.names.names["is_exclusive"] = self.program.backend.is_exclusive  # type: ignore[union-attr]
-        asked = [self._named(name), self._constant(target.references)]
-        test = self._calling(self._named("is_exclusive"), asked)
+        arguments = [self._named(name), self._constant(target.references)]
+        test = self._calling(self._named("is_exclusive"), arguments)
         return self._made(ast.IfExp(test, self._named(name), self._constant(None)))
 
     def _key(self, key: Any) -> ast.expr:
@@ -534,7 +557,7 @@ class _Function:
             return known
         if kind is bool or kind is int or kind is str or value is None or value is ...:
             return self._constant(value)
-        if _is_own(value):
+        if _is_if_exclusive(value):
             return self._named("own")
         if kind is float and math.isfinite(value):
             return self._constant(value)
@@ -550,13 +573,13 @@ class _Function:
 
 
 def _nowhere(node: N) -> N:
-    """A name or a literal, which cannot fail: its place is that of what it is in, and it may be in several."""
+    """A name or a literal, which cannot fail: it needs no place of its own, and may be in several expressions."""
     place: Any = node  # not all kinds of nodes have one
     place.lineno = place.col_offset = -1
     return node
 
 
-_ANY: Any = ast.parse("def f(): pass").body[0]  # it has the fields that this version of Python wants
+_ANY: Any = ast.parse("def f(): pass").body[0]  # it has the fields of this version of Python
 
 
 def _definition(name: str, inputs: list[str], body: list[ast.stmt], line: int) -> ast.FunctionDef:
@@ -567,24 +590,24 @@ def _definition(name: str, inputs: list[str], body: list[ast.stmt], line: int) -
     return ast.FunctionDef(**fields, lineno=line, col_offset=0)
 
 
-def _is_own(value: Any) -> bool:
-    """Whether an argument, or a part of it, is what only a run can tell."""
+def _is_if_exclusive(value: Any) -> bool:
+    """Whether an argument, or a part of it, is an array that may be overwritten if nobody else refers to it."""
     return type(value) is IfExclusive or (type(value) is tuple and any([type(part) is IfExclusive for part in value]))
 
 
-def instruction_outputs(out: Any) -> list[int]:
-    """The numbers in the nested tuples of what an instruction gives."""
+def out_numbers(out: Any) -> list[int]:
+    """The numbers in the nested tuples of results."""
     if type(out) is int:
         return [out]
-    return [] if out is None else [k for part in out for k in instruction_outputs(part)]
+    return [] if out is None else [k for part in out for k in out_numbers(part)]
 
 
 class Uses:
-    """Where the values of a program are used.
+    """The uses of a program's values.
 
     Attributes:
-        counts: how often each is, by all instructions; 0 for constants and results.
-        ends: by the place of an instruction the values that none after it needs; not constants, nor results.
+        counts: by value the number of its uses as an argument; 0 for constants and results.
+        ends: by the index of an instruction the values that it is the last to use; no constants, no results.
     """
 
     def __init__(self, program: Program) -> None:

@@ -1,4 +1,4 @@
-"""A compiled function as a file that stands alone: it needs the array library, and nothing of Tape."""
+"""Export: a compiled function as a Python file that needs the array library, and nothing of Tape."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from tape_core import __version__
 from tape_core.backends import backend_of_type
 from tape_core.support import one_line, write_whole
 
-from tape_compile import passes
+from tape_compile import passes, thresholds
 from tape_compile.codegen.source import Source
 from tape_compile.control_flow import Flow
 from tape_compile.export.linker import ExportError, Linker
 from tape_compile.failures import SOURCE
-from tape_compile.program import Program
+from tape_compile.program import Program, Raw
 
 _ARRAYS = "constants_beside"
 _MODULES = ("base64", "functools", "numpy", "operator", "os", "torch", "types")
-_SMALL = 64  # elements of a constant that stays in the file
 
 _HEAD = """{summary}
 
@@ -34,16 +33,17 @@ Written by tape_core {version} from a compiled function.
 def exported(
     program: Program, name: str, inputs: list[tuple[str, str]], outputs: list[str], beside: dict[str, Any] | None = None
 ) -> str:
-    """The file.
+    """The text of the file.
 
     Args:
-        program: what the function computes.
-        name: what it is called.
-        inputs: for each input a name and what it is; outputs: what each result is.
-        beside: where large constants are put, which the file then finds beside it; None to have them in it.
+        program: the program of the function.
+        name: of the function.
+        inputs: for each input a name and a description; outputs: a description of each result.
+        beside: a dict to which large constants are added, which the file loads from a file beside it; None to write all
+            constants into the file.
 
     Raises:
-        ValueError: it has something that no such file can have.
+        ExportError: the function has an effect, or calls something of which there is no source.
     """
     effects = sorted({instruction.name for instruction in program.instructions if instruction.effect})
     if effects:
@@ -68,7 +68,7 @@ def exported(
     described = [f"{p}: {what}" for p, (_, what) in zip(parameters, inputs, strict=True)]
     told = [one_line(f"What {name} computes."), "", "Args:", *[f"    {one_line(line)}" for line in described], ""]
     told += ["Returns:", one_line(f"    a tuple: {', '.join(outputs) or 'nothing'}.")]
-    # What is in each of these is one statement, and nothing else.
+    # Each text in these is one statement, which `_check` makes sure of.
     groups = [
         [f"import {module}" for module in sorted(linker.imports)],
         [f"{_ARRAYS} = numpy.load(os.path.splitext(os.path.abspath(__file__))[0] + '.npz')"] if beside else [],
@@ -91,10 +91,10 @@ def exported(
 
 
 def _refuse_narrow(program: Program, name: str) -> None:
-    """Refuse a dtype that the backend only stores: what computes with it in float32 is Tape's, and not in the file.
+    """Refuse a dtype that the library only stores: computing with it, in float32, is Tape's code.
 
     Raises:
-        ValueError: the program has a value of one.
+        ExportError: the program has a value of one.
     """
     backend = program.backend
     if backend is None or not backend.narrow:
@@ -109,18 +109,20 @@ def _refuse_narrow(program: Program, name: str) -> None:
 
 
 def _docstring(text: str) -> str:
-    """A docstring as Python reads it again: what could end it is escaped."""
+    """A docstring of this text as source; quotes in it that could end it are escaped."""
     module = ast.Module([ast.Expr(ast.Constant(text))], [])
     return ast.unparse(module)
 
 
 def _check(text: str, statements: list[str], source: Source, function: str) -> None:
-    """Read the file as Python does: it has a docstring, these statements and the functions of the source.
+    """Check that Python reads a docstring, these statements and the functions of the source in the file, and no more.
+
+    Names and texts come from users, so a fault in escaping them could put other code in the file.
 
     Raises:
-        RuntimeError: something else came out of names or constants, which is Tape's fault.
+        RuntimeError: it reads something else.
     """
-    compile(text, function, "exec")  # as a whole it has errors that parts of it do not have
+    compile(text, function, "exec")  # some errors are found in a whole file only
     found = ast.parse(text).body[1:]
     functions = [*source.tree().body]
     bodies = found[len(found) - len(functions) :]
@@ -139,7 +141,7 @@ def _check(text: str, statements: list[str], source: Source, function: str) -> N
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement of the file gives to something."""
+    """The names that a statement of the file binds."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -151,7 +153,7 @@ def _bound(node: ast.stmt) -> list[str]:
 def _names(
     program: Program, source: Source, linker: Linker, beside: dict[str, Any] | None
 ) -> Iterator[tuple[str, str]]:
-    """What the source of a program refers to: its names there, and Python source for each."""
+    """The names to which the source of a program refers, each with an expression for its object."""
     for own, thing in source.names.items():
         if own in source.functions or own in ("__name__", "__builtins__", SOURCE):
             continue
@@ -165,13 +167,13 @@ def _names(
 
 
 def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
-    """A branch or a loop: the function that runs it, given the functions of its parts."""
+    """An expression for the function of a branch or a loop, with the code of its parts."""
     linker.imports.add("functools")
     made = []
     for part in flow.parts:
-        program, _ = passes.run(part.traced, {}, frozenset({"fusion"}))
+        program, _ = passes.run(part.traced, {}, frozenset({"fusion"}))  # a fused function has no source of its own
         source = Source(program, part.name)
-        # A function that makes it, so that its names are its own.
+        # It is made inside another function, so that its names, such as c1, are its own.
         names = list(_names(program, source, linker, beside))
         maker = linker.free(f"make_{source.name}")
         body = source.joined.replace("\n", "\n    ").rstrip()
@@ -183,15 +185,16 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
     return f"functools.partial({linker.expression(flow.run, flow.__name__)}, [{', '.join(made)}]{settings})"
 
 
-def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
+def _constant(value: Raw, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
+    """An expression for a constant array."""
     assert program.backend is not None
-    owner = backend_of_type(type(value))  # a parameter may be an array of NumPy's on another backend
+    owner = backend_of_type(type(value))  # on another backend a parameter may be an array of NumPy
     if owner is None:
         raise ExportError(f"{value!r} is no array")
     if owner is not program.backend.library and isinstance(value, Integral):
         return repr(int(value))
     array = owner.numpy(value)
-    if beside is not None and array.size > _SMALL:
+    if beside is not None and array.size > thresholds.EXPORT_INLINE_MAX_ELEMENTS:
         linker.imports |= {"os", "numpy"}
         key = f"a{len(beside)}"
         beside[key] = array
@@ -204,17 +207,15 @@ def _constant(value: Any, program: Program, linker: Linker, beside: dict[str, An
         linker.imports.add("torch")
         return f"torch.from_numpy({text}.copy())"
     if owner is not program.backend.library:
-        return f"{text}.copy()"  # which may be written to, else PyTorch warns
+        return f"{text}.copy()"  # it is writable then, as PyTorch wants it
     return f"{text}[()]" if not array.shape else text
 
 
-def write(path: Any, text: str, beside: dict[str, Any] | None) -> None:
-    """Write the file, and the constants that are to be beside it: both whole, or neither.
-
-    They are written beside the files that they then take the places of.
+def write(path: str | os.PathLike[str], text: str, beside: dict[str, Any] | None) -> None:
+    """Write the file, and that of the constants beside it: both whole, or neither.
 
     Raises:
-        OSError: a file cannot be written; those that were there are as they were.
+        OSError: a file cannot be written; files that were there are unchanged.
     """
     target = os.path.realpath(path)
     contents = [(target, [text.encode("utf-8")])]

@@ -1,4 +1,9 @@
-"""The source of functions of Tape's, with all that they need, for a file that stands alone."""
+"""The linker of exported files: the source of Tape's own functions, with all definitions that they need.
+
+A function is found in the syntax tree of its module, and so are the names that it refers to, in turn. Annotations and
+docstrings are dropped, lookups by constants are replaced by what they find, and names are changed where two modules use
+the same one. What cannot be had that way, as a function that imports inside, is an ExportError.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +32,24 @@ _OURS = re.compile(r"tape_\w+")
 
 
 class ExportError(ValueError):
-    """Something that a file that stands alone cannot have."""
+    """A function cannot be exported, as it depends on something that a file cannot contain."""
 
 
 class Linker:
-    """Collects statements: what comes first is defined first.
+    """The statements of a file.
 
     Attributes:
-        imports: modules.
-        statements: source, in order.
+        imports: the names of modules that it imports.
+        statements: definitions as source, in order: each after those that it needs.
+        taken: names that are in use.
     """
 
     def __init__(self) -> None:
         self.imports: set[str] = set()
         self.statements: list[str] = []
         self.taken: set[str] = {"xp", *dir(builtins)}
-        self._names: dict[tuple[str, str], str] = {}  # by module and name there
-        self._functions: dict[int, tuple[Any, str]] = {}
+        self._names: dict[tuple[str, str], str] = {}  # by module and name in it the name in the file
+        self._functions: dict[int, tuple[Any, str]] = {}  # by id an object, which it keeps alive, and its name
         self._open: set[int] = set()  # functions that are being written
         self._kernels: Kernels | None = None
         self._used_of_xp: set[str] = set()
@@ -51,18 +57,18 @@ class Linker:
 
     @staticmethod
     def libraries(program: Program) -> set[str]:
-        """The packages of what a program calls, which a file may import."""
+        """The packages of the functions that a program calls: their names are taken."""
         return {str(getattr(fn, "__module__", None) or "").partition(".")[0] for fn in program.functions}
 
-    # -- what stands for an object
+    # -- expressions for objects
 
     def expression(self, thing: Any, wanted: str) -> str:
-        """Python source that gives a function, a dtype or a number.
+        """An expression for a function, a dtype or a number; `wanted` is a name that suits it.
 
         Raises:
             ExportError: there is none.
         """
-        thing = getattr(thing, "unguarded", thing)  # no value is of a dtype that a guard is for
+        thing = getattr(thing, "unguarded", thing)  # `export` has refused dtypes that need the guard
         if isinstance(thing, Method):
             return f"(lambda x, *args, **kwargs: x.{thing.__name__}(*args, **kwargs))"
         if isinstance(thing, partial):
@@ -100,7 +106,8 @@ class Linker:
             return f"numpy.dtype({str(thing)!r})"
         raise ExportError(f"{wanted} is {thing!r}, which has no source that stands alone")
 
-    def _partial(self, thing: Any, wanted: str) -> str:
+    def _partial(self, thing: partial[Any], wanted: str) -> str:
+        """An expression for a default kernel, which is given the namespace of kernels."""
         (kernels,) = thing.args if len(thing.args) == 1 else (None,)
         if not isinstance(kernels, Kernels) or thing.keywords:
             raise ExportError(f"{wanted} is {thing!r}, which has no source that stands alone")
@@ -108,31 +115,32 @@ class Linker:
         self.imports.add("functools")
         return f"functools.partial({self.expression(thing.func, wanted)}, xp)"
 
-    def _ours(self, thing: Any, wanted: str) -> str:
+    def _ours(self, thing: FunctionType | type, wanted: str) -> str:
+        """The name of a function or class of Tape's, which is defined once."""
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
         if id(thing) in self._open:
             raise ExportError(f"{wanted} is made of itself")
         self._open.add(id(thing))
-        name = self._written(thing, wanted)
+        name = self._define(thing, wanted)
         self._open.remove(id(thing))
         self._functions[id(thing)] = thing, name
         return name
 
-    def _written(self, thing: Any, wanted: str) -> str:
-        # Not the module of a function which it wraps.
+    def _define(self, thing: FunctionType | type, wanted: str) -> str:
+        # By `__globals__`: `functools.wraps` has changed `__module__` to that of the function inside.
         module = sys.modules[thing.__globals__["__name__"] if isinstance(thing, FunctionType) else thing.__module__]
         own = str(thing.__name__)
         if own != "<lambda>" and vars(module).get(own) is thing:
             name = self.link(module, own)
         else:
+            assert isinstance(thing, FunctionType)  # classes have names
             node = _node_of(thing, module)
             if isinstance(node, ast.FunctionDef):
                 node.decorator_list = []
-            assert isinstance(thing, FunctionType)
-            held = _held(thing)
+            held = _closure(thing)
             if thing.__closure__:
-                # Names of ops and the like, by which functions are looked up.
+                # Strings are names of ops by which functions are looked up: as constants they can be resolved.
                 constants = {name: value for name, value in held.items() if isinstance(value, str)}
                 held = {name: value for name, value in held.items() if name not in constants}
                 node = self._maker(list(held), _Inlined(constants).visit(node), wanted)
@@ -149,8 +157,8 @@ class Linker:
                 name = made
         return name
 
-    def _maker(self, names: list[str], node: Any, wanted: str) -> ast.FunctionDef:
-        """A function that makes one that holds values of where it was made."""
+    def _maker(self, names: list[str], node: ast.Lambda | ast.FunctionDef, wanted: str) -> ast.FunctionDef:
+        """A function of the values in a closure that returns the function with that closure."""
         if isinstance(node, ast.Lambda):
             result: list[ast.stmt] = [ast.Return(node)]
         else:
@@ -161,9 +169,9 @@ class Linker:
         return ast.fix_missing_locations(maker)
 
     def free(self, wanted: str) -> str:
-        """A name that nothing has yet."""
+        """A name that is not taken, like the one that is wanted; it is taken then."""
         name = identifier(wanted, "f")
-        if name.startswith("__") and name.endswith("__"):  # Python looks for such names itself
+        if name.startswith("__") and name.endswith("__"):  # such names have a meaning in Python
             name = f"{name.strip('_')}_"
         n = 2
         found = name
@@ -175,7 +183,7 @@ class Linker:
     # -- statements
 
     def link(self, module: ModuleType, name: str) -> str:
-        """The statement that defines a name in a module of ours, with what it needs; the name it has here."""
+        """Define what a module of Tape's has under a name, with all that it needs, and return the name in the file."""
         key = module.__name__, name
         if key in self._names:
             return self._names[key]
@@ -208,7 +216,9 @@ class Linker:
             return found
         if isinstance(value, ModuleType):
             raise ExportError(f"{key[0]} uses the module {value.__name__}")
-        if (builtin := getattr(value, "of_raw_arrays", None)) is not None:  # a file has no others
+        if (
+            builtin := getattr(value, "of_raw_arrays", None)
+        ) is not None:  # a function that differs from the builtin for Tensors alone
             self._names[key] = builtin.__name__
             return self._names[key]
         owner = sys.modules.get(getattr(value, "__module__", None) or "", target)
@@ -216,8 +226,9 @@ class Linker:
         self._names[key] = found
         return found
 
-    def _emit(self, node: Any, module: ModuleType, renamed: dict[str, str]) -> None:
-        node = _Plain().visit(ast.parse(ast.unparse(node)).body[0])
+    def _emit(self, node: ast.stmt, module: ModuleType, renamed: dict[str, str]) -> None:
+        """Append a statement of a module, with names as they are in the file, after those that it needs."""
+        node = _Plain().visit(ast.parse(ast.unparse(node)).body[0])  # a copy: trees of modules are cached
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom) and _is_ours(str(part.module)):
                 raise ExportError(f"{module.__name__} imports {part.module} inside a function")
@@ -241,7 +252,7 @@ class Linker:
         self.statements.append(ast.unparse(ast.fix_missing_locations(_Renamed(names).visit(node))))
 
     def namespace(self) -> list[str]:
-        """Statements that fill `xp`, the kernels that default kernels compute with."""
+        """Statements that put into `xp` the kernels that linked functions use, which may use others."""
         done: set[str] = set()
         done_defaults: set[str] = set()
         lines: list[str] = []
@@ -258,7 +269,7 @@ class Linker:
 
     @property
     def needs_namespace(self) -> bool:
-        """Whether there is `xp`."""
+        """Whether linked functions use `xp`."""
         return self._kernels is not None
 
 
@@ -266,8 +277,8 @@ def _is_ours(module: str | None) -> bool:
     return module is not None and _OURS.fullmatch(module.partition(".")[0]) is not None
 
 
-def _importable(module: str, path: str | None, thing: Any) -> tuple[str, str] | None:
-    """The module and the path in it where something is to be had; private ones of a library by their public name."""
+def _importable(module: str, path: str | None, thing: object) -> tuple[str, str] | None:
+    """The module, or its package, and the path in it that lead to an object; None where they lead elsewhere."""
     module = {"_operator": "operator", "builtins": "builtins"}.get(module, module)
     if path is None or not re.fullmatch(r"\w+(\.\w+)*", path):
         return None
@@ -280,8 +291,8 @@ def _importable(module: str, path: str | None, thing: Any) -> tuple[str, str] | 
     return None
 
 
-def _public(thing: Any, package: str) -> tuple[str, str] | None:
-    """The module of a package that has a function by its name, and that name: it may be made in another one."""
+def _public(thing: object, package: str) -> tuple[str, str] | None:
+    """A module of a package that has a function under its name, and the name; it may be defined in another one."""
     name = getattr(thing, "__name__", None)
     if name is None or not callable(thing):
         return None
@@ -289,8 +300,8 @@ def _public(thing: Any, package: str) -> tuple[str, str] | None:
     return next(((m, name) for m in modules if getattr(sys.modules[m], name, None) is thing), None)
 
 
-def _held(function: FunctionType) -> dict[str, Any]:
-    """What a function holds of where it was made, by name."""
+def _closure(function: FunctionType) -> dict[str, Any]:
+    """The values in a function's closure, by name."""
     cells = function.__closure__ or ()
     return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
 
@@ -308,7 +319,7 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _node_of(function: FunctionType, module: ModuleType) -> Any:
-    """The definition of a function that no name leads to: by its place in the file."""
+    """The definition of a function that has no name in its module, by its place in the file."""
     code = function.__code__
     places = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column]
     found = [
@@ -316,7 +327,7 @@ def _node_of(function: FunctionType, module: ModuleType) -> Any:
         for node in ast.walk(_tree(module))
         if isinstance(node, ast.Lambda | ast.FunctionDef) and _first_line(node) == code.co_firstlineno
     ]
-    # Several in a line: the one that the code's places are in, and its arguments' names.
+    # Of several that begin in one line it is the one with the code's positions in it, and the code's arguments.
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     found = [
         node
@@ -329,18 +340,18 @@ def _node_of(function: FunctionType, module: ModuleType) -> Any:
     return copy.deepcopy(found[0])
 
 
-def _within(node: Any, line: int, column: int) -> bool:
-    """Whether a place, whose column is in bytes, is in a lambda."""
+def _within(node: ast.Lambda, line: int, column: int) -> bool:
+    """Whether a position, whose column is in bytes as those of nodes are, is in a lambda."""
     return (node.lineno, node.col_offset) <= (line, column) <= (node.end_lineno, node.end_col_offset)
 
 
-def _first_line(node: Any) -> int:
+def _first_line(node: ast.Lambda | ast.FunctionDef) -> int:
     decorators = getattr(node, "decorator_list", [])
     return int(min([node.lineno, *[decorator.lineno for decorator in decorators]]))
 
 
 def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
-    """The names that a statement needs of its module."""
+    """The names of its module to which a statement refers."""
     table = symtable.symtable(ast.unparse(ast.fix_missing_locations(node)), "statement", "exec")
     found: set[str] = set()
 
@@ -356,7 +367,7 @@ def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
 
 
 class _Plain(ast.NodeTransformer):
-    """Without annotations, which nothing needs, and docstrings."""
+    """Drops annotations and docstrings."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -372,7 +383,7 @@ class _Plain(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         if ast.get_docstring(node) is not None and len(node.body) > 1:
             del node.body[0]
-        # The fields of a named tuple are annotations.
+        # The fields of a named tuple are annotations: these stay, as `object`.
         node.body = [part if isinstance(part, ast.AnnAssign) else self.visit(part) for part in node.body]
         for part in node.body:
             if isinstance(part, ast.AnnAssign):
@@ -387,7 +398,7 @@ class _Plain(ast.NodeTransformer):
 
 
 class _Inlined(ast.NodeTransformer):
-    """With constants in the place of names, which nothing is assigned to."""
+    """Replaces names by constants; nothing may be assigned to them."""
 
     def __init__(self, constants: dict[str, str]) -> None:
         self.constants = constants
@@ -398,14 +409,14 @@ class _Inlined(ast.NodeTransformer):
 
 
 class _Resolved(ast.NodeTransformer):
-    """With the function itself for what finds one by constants: an entry of a table, a function that has `resolve`."""
+    """Replaces lookups by constants, in a table or by a function that has `resolve`, by the function that they find."""
 
     def __init__(self, linker: Linker, module: ModuleType) -> None:
         self.linker = linker
         self.module = module
 
     def _value(self, node: ast.expr) -> Any:
-        """What a name, or a member of a module of ours, is."""
+        """The object of a name, or of a member of a module of Tape's."""
         if isinstance(node, ast.Name):
             return vars(self.module).get(node.id)
         if isinstance(node, ast.Attribute):
@@ -440,7 +451,7 @@ class _Resolved(ast.NodeTransformer):
 
 
 class _Members(ast.NodeTransformer):
-    """With the names that members of our modules have here."""
+    """Replaces members of Tape's modules by their names in the file."""
 
     def __init__(self, linker: Linker, modules: dict[str, Any]) -> None:
         self.linker = linker
@@ -457,6 +468,8 @@ class _Members(ast.NodeTransformer):
 
 
 class _Renamed(ast.NodeTransformer):
+    """Changes names."""
+
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 

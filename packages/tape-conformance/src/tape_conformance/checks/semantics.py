@@ -235,6 +235,7 @@ def training(target: Target) -> None:
 @check("threads")
 def threads(target: Target) -> None:
     """Tapes in different threads do not see each other."""
+    # The barrier brings the four threads into each round together, so that their tapes are open at the same time.
     barrier = Barrier(4)
     shared = tc.asarray([1.0, 2.0])
 
@@ -260,7 +261,7 @@ def tasks(target: Target) -> None:
         with tc.GradientTape() as tape:
             tape.watch(x)
             y = x * x
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the other tasks run with their tapes open
             y = y * x
         found: float = tape.gradient(y, x).item()
         return found
@@ -279,6 +280,7 @@ def frees_memory(target: Target) -> None:
         tape.watch(x)
         middle = tc.exp(x) * 1.0
         y = tc.sum(tc.sin(middle))
+    # Some libraries' arrays take no weak references; then the Tensor has to do.
     try:
         alive = weakref.ref(middle._array)
     except TypeError:

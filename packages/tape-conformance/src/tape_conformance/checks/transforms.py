@@ -59,6 +59,7 @@ def check_batch(case: Case) -> None:
     """vmap over each input, and over all of them together, gives what a loop gives."""
     arrays = _arrays(case)
     together = [arrays] if len(arrays) > 1 else []
+    # Over one input alone the others are shared by all examples, which batch rules handle in another way.
     for chosen in [[k] for k in arrays] + together:
         examples = _examples(case, chosen)
         expected = [_observe(case, example) for example in examples]
@@ -82,6 +83,7 @@ def check_compose(case: Case) -> None:
     slopes = [calculus.gradients(case, weights, example) for example in examples]
     stacked = _stack(examples, chosen)
     _expect_gradients(case, "", weights, chosen, stacked, slopes)
+    # A checkpoint runs the op again in the backward pass, inside whatever transformation is around.
     _expect_gradients(_in_checkpoint(case), "checkpoint: ", weights, chosen, stacked, slopes)
     _expect_tangents(case, chosen, examples, stacked)
 
@@ -176,6 +178,7 @@ def check_sparsity(case: Case) -> None:
         for k, same in enumerate(again):
             if not same.dtype.inexact:
                 continue
+            # The pattern may have more entries than the Jacobian at this point, but none may be missing.
             pattern = sparsity_pattern(lambda x, k=k, leaf=leaf: _observe(case, {leaf.k: x})[k], x)  # type: ignore[misc]
             jacobian = tape.jacobian(same, x, unconnected_gradients="zero").numpy()
             missing = (jacobian.reshape(pattern.shape) != 0) & ~pattern

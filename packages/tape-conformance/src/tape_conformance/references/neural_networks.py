@@ -93,6 +93,7 @@ def conv(
     stride, dilation = _per_axis(stride, len(sizes)), _per_axis(dilation, len(sizes))
     pads = _pad_widths(padding, sizes, kernel, stride, dilation)
     outputs = _output_sizes(sizes, kernel, stride, dilation, pads)
+    # One term after the other, for all examples at once: out[o] += w[o, c] * x[c of the group of o].
     out: Any = np.zeros((x.shape[0], w.shape[0], *outputs), np.result_type(x, w))
     each = w.shape[0] // groups
     for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
@@ -125,6 +126,7 @@ def conv_transpose(
             (m - 1) * s + (k - 1) * d + 1 + r - lo - hi
             for m, s, k, d, r, (lo, hi) in zip(outputs, stride, kernel, dilation, rest, pads, strict=True)
         ]
+    # The transpose of `conv`: the same terms, with the roles of x and out exchanged.
     out: Any = np.zeros((x.shape[0], w.shape[1] * groups, *sizes), np.result_type(x, w))
     each = w.shape[0] // groups
     for at, k, p in _terms(sizes, outputs, kernel, stride, dilation, pads):
@@ -319,6 +321,7 @@ def attend(arrays: Sequence[Array], *, is_causal: bool = False, scale: float | N
             scores, allowed = np.broadcast_arrays(scores, allowed & mask)
         else:
             scores, allowed = np.broadcast_arrays(scores + mask, allowed)
+    # Without the usual shift by the maximum: the samples are small.
     weights = np.where(allowed, np.exp(scores), 0)
     total = weights.sum(axis=-1)
     shares = weights / np.where(total == 0, 1, total)[..., None]

@@ -149,6 +149,7 @@ def _convert(backend: Backend, obj: Nested, dtype: RawDType, device: str | None,
 
 
 def _from_tensor(x: Tensor, dtype: DTypeLike, device: str | None, copy: bool | None, backend: BackendLike) -> Tensor:
+    # To another library, values go through NumPy, and the path ends.
     if backend is not None and (target := selection.select(backend, device).backend).library is not x.backend.library:
         raw = x.backend.numpy(x.array)
         return wrap(target.asarray(raw, dtype=target.raw_dtype(dtype or x.dtype), device=device), target)
@@ -348,6 +349,7 @@ def arange(
         TypeError: one of them is not a real number.
         ValueError: `step` is 0, or one of them is infinite or NaN.
     """
+    # Arrays are left to the library, as their values may be traced or on a device; Python numbers are checked here.
     given: tuple[tuple[str, Any], ...] = (("start", start), ("stop", stop), ("step", step))
     for name, value in given:
         is_plain = type(value) in SCALARS or isinstance(value, str | bytes)
@@ -471,6 +473,7 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     tensors = [asarray(a) for a in arrays]
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    # Array k lies along axis axes[k] of the results.
     axes = list(range(n))
     if indexing == "xy" and n > 1:
         axes[0], axes[1] = 1, 0

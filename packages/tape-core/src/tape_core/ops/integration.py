@@ -70,6 +70,7 @@ def _trapezoid_kernel(xp: Namespace, y: Array, x: Array | None = None, *, dx: fl
     if not is_array(x):
         raise TypeError(f"x must be an array, got {x!r}; a constant spacing is dx")
     _check_points(x, y, axis)
+    # Half the sum of dx[k] * (y[k] + y[k + 1]).
     y, x = as_floats(xp, y, x)
     if y.shape[axis] == 0:
         return xp.sum(y, axis=axis)

@@ -115,6 +115,7 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
         if not accepts(other):
             return NotImplemented
         result = function(self, other)
+        # The Tensor would change under the hands of whoever else has it; NumPy raises here too.
         for what, old, new in (("shape", self.shape, result.shape), ("dtype", self.dtype, result.dtype)):
             if old != new:
                 raise (ValueError if what == "shape" else TypeError)(

@@ -79,6 +79,7 @@ def _source_index(i: int, n: int, mode: Mode) -> int:
 def _runs(indices: Sequence[int]) -> list[Run]:
     """Join indices into as few runs as a single pass finds."""
     runs: list[Run] = []
+    # A run may still take any step as long as it has one element; then the step stays.
     for index in indices:
         if runs:
             start, length, step = runs[-1]
@@ -131,6 +132,7 @@ def _pad_kernel(
     shape = tuple(x.shape)
     pairs = _pairs(pad_width, len(shape))
     if mode == "constant":
+        # One constant: a single scatter or assignment. Several constants go axis by axis.
         fill: Any = constant_values
         if not isinstance(fill, numbers.Number):
             return _pad_by_axes(xp, x, pairs, _fills(constant_values, len(shape)))

@@ -123,6 +123,7 @@ def diff(
         raise IndexError(f"diff: x of shape {x.shape} has no axis {axis}")
     if n < 0:
         raise ValueError(f"diff: n must not be negative, got {n}")
+    # Slices and differences only, which have rules of their own: `diff` needs none.
     parts = [part for part in (prepend, x, append) if part is not None]
     if n and len(parts) > 1:
         x = concat(parts, axis=axis)

@@ -229,6 +229,7 @@ def _cumulative_prod_vjp_at_zeros(xp: Namespace, g: Cotangent, x: Array, axis: i
     place i on.
     """
     n = x.shape[axis]
+    # Bring the axis to the end; rows of the table lie along a new last but one axis.
     last = (*(a for a in range(len(x.shape)) if a != axis), axis)
     x, g = xp.permute_dims(x, last), xp.permute_dims(g, last)
     place = xp.arange_beside(x, n)

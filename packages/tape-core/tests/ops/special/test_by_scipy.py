@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import run_python
 
 special = pytest.importorskip("scipy.special")
 sp = tc.special
@@ -147,8 +146,7 @@ def test_without_scipy_the_error_says_what_to_install() -> None:
         "try: tc.special.j0(tc.ones(2))\n"
         "except ImportError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'tape-core[special]'" in run.stdout
+    assert "pip install 'tape-core[special]'" in run_python("-c", program)
 
 
 def test_one_that_scipy_computes_can_be_exported_alone(tmp_path: Any) -> None:

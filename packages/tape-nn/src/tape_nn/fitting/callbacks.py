@@ -184,7 +184,7 @@ class EarlyStopping(_Monitor):
                 self._weights = run.model.state_dict()
             return
         self.wait += 1
-        if self.wait >= max(self.patience, 1):
+        if self.wait >= max(self.patience, 1):  # patience 0 and 1 are the same, as in Keras
             run.stop()
 
     def on_train_end(self, run: Run) -> None:

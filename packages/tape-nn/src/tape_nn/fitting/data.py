@@ -89,6 +89,8 @@ class Arrays:
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
         """Yield the batches of an epoch, from number `skip` on."""
+        # The order depends on the seed and the epoch alone: a resumed run needs no generator's state for it. The epoch
+        # has 32 bits of its own, so that neighbouring seeds share no order.
         orders: dict[tuple[Backend, str], Tensor] = {}  # the permutation, once for each place where arrays are
         if self.seed is not None:
             for backend, device in {(leaf.backend, leaf.device) for leaf in self.leaves if leaf is not None}:
@@ -126,6 +128,7 @@ class Batches:
         made = iter(self.data(epoch) if callable(self.data) else self.data)
         for _ in islice(made, skip):
             pass
+        # A generator expression, so that each batch is converted only when it is its turn.
         # Data loaders of other libraries yield [x, y]; here a batch is a tuple, and a list is an array written out.
         return (
             _tensors(tuple(batch) if isinstance(batch, list) else batch, self.where, f"a batch of {self.name}")

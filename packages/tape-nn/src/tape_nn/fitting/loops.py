@@ -97,6 +97,7 @@ def fit(
         ValueError: a number is out of range, arrays differ in length, the data have no batches, or the file is of
             another run: then the message lists all differences. Nothing is changed.
     """
+    # Last among the callbacks, so that it shows what the others have put into the results.
     shown = [Progress()] if progress else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
     run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs)
@@ -130,10 +131,12 @@ def fit(
                     file.write(run)
             run.end_epoch()
             if held_out is not None:
+                # The metrics are reset for this; those of the training are in `run.logs` since `end_epoch`.
                 found = _evaluate(model, held_out, run.epoch, loss, run.metrics, test_step)
                 run.logs.update({f"val_{name}": value for name, value in found.items()})
             run.call("on_epoch_end")
             run.history.append(run.logs)
+            # Now the state is that of the next epoch's beginning, from which a checkpoint continues.
             run.epoch += 1
             run.batch = 0
             if file is not None:
@@ -261,6 +264,7 @@ def _build_model(model: Module, source: Source) -> None:
     """Make the Variables of layers that wait for an input, before anything else draws random numbers."""
     if all([getattr(found, "built", True) for _, found in model.named_modules()]) or not callable(model):
         return
+    # Making this batch may draw random numbers; the first epoch makes it again, from the same state.
     before = random_states(model)
     batch = next(source.batches(0), None)
     set_random_states(model, before)

@@ -108,6 +108,7 @@ class SavedRun:
 
     def _restore_or_roll_back(self, run: Run) -> None:
         """Restore the state; if it cannot be loaded, leave the run as it was and raise a ValueError."""
+        # The callbacks are not rolled back: an error ends `fit`, which makes no use of them afterwards.
         model, random = run.model.state_dict(), random_states(run.model)
         optimizers = {name: optimizer.state_dict(run.model) for name, optimizer in run.optimizers.items()}
         try:
@@ -126,7 +127,7 @@ class SavedRun:
             ValueError: they differ; the message lists all differences.
         """
         before = self.state["arguments"]
-        now = json.loads(json.dumps(run.arguments))
+        now = json.loads(json.dumps(run.arguments))  # tuples become lists, as in the file
         differ = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         problems = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
@@ -268,6 +269,7 @@ def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
 
 
 def _generators(model: Module) -> list[tuple[str, tc.Generator]]:
+    # A generator that several modules share is saved once, under its first path.
     found = {id(global_rng()): ("", global_rng())}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
@@ -289,6 +291,7 @@ def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
         for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"checkpoint: {path} has the key {key!r}; keys of a state must be strings")
+        # Wrapped in "dict", so that {"tensor": path} cannot be confused with a dictionary of the user's.
         return {"dict": {key: _pack(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
     if isinstance(value, list | tuple):
         return [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]

@@ -116,6 +116,7 @@ class Run:
     @property
     def stateful(self) -> list[Any]:
         """The callbacks with a state of their own, which checkpoints contain."""
+        # Those whose class overrides `state_dict`, or has one without deriving from Callback.
         none = Callback.state_dict
         return [callback for callback in self.callbacks if getattr(type(callback), "state_dict", none) is not none]
 
@@ -146,7 +147,7 @@ class Run:
 
     def end_epoch(self) -> None:
         """Fix the results of the epoch: from now on `logs` is a dictionary to which others may be added."""
-        self._final = self.logs
+        self._final = self.logs  # a copy of the numbers: the property makes a dictionary each time before this
 
     def call(self, hook: str) -> None:
         """Call a method, such as "on_epoch_end", of all callbacks that have it."""
@@ -181,7 +182,8 @@ def test_step(run: Run, batch: Batch) -> Mapping[str, Any]:
     return {} if run.loss is None else {"loss": _loss(run, y, predictions, weights)}
 
 
-test_step.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test
+# pytest would collect it as a test in modules that import it.
+test_step.__test__ = False  # type: ignore[attr-defined]
 
 
 def _loss(run: Run, y: PyTree, predictions: PyTree, weights: tc.Tensor | None) -> tc.Tensor:

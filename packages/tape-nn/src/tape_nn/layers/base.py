@@ -81,6 +81,7 @@ class Layer(Module):
     ) -> None:
         lengths = self._sized_lengths(shape)
         found: dict[str, tc.Variable] = {}
+        # All Variables of a layer draw from one generator, in the order in which they are created.
         rng = global_rng() if self.rng is None else self.rng
         where: dict[str, Any] = {
             "dtype": tc.get_default_dtype() if dtype is None else dtype,
@@ -145,7 +146,7 @@ class Layer(Module):
 
     def _build_like(self, x: tc.Tensor, *shapes: Shape) -> None:
         """Build the layer for inputs of these shapes, with the backend, the device and the dtype of `x`."""
-        if x.backend.level:
+        if x.backend.level:  # Variables made here would have vmap's hidden axis, and outlive it
             raise ValueError(f"{type(self).__name__} cannot be built inside vmap: call build(input_shape) before")
         dtype = x.dtype if x.dtype.inexact and self.compute_dtype is None else None
         self.build(*shapes, dtype=dtype, backend=x.backend, device=x.device)

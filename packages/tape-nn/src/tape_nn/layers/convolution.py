@@ -80,6 +80,7 @@ class _Conv(Layer):
             layout=self.layout,
         )
         if self.bias is not None:
+            # With channels first, a bias of shape (filters, 1, 1) broadcasts over the spatial axes.
             last = self.layout == "channels_last"
             bias = self._cast_variable(self.bias)
             y = y + (bias if last else tc.reshape(bias, (self.filters, *(1,) * self.rank)))

@@ -238,6 +238,7 @@ class Sequential(Module):
     def __call__(self, x: ArrayLike, training: bool | None = None) -> tc.Tensor:
         """Call the layers in order. `training`, if it is not None, is passed to the Modules whose call takes it."""
         for layer in self.layers:
+            # Plain functions and Modules without a mode, such as Dense, take one argument.
             kind: Any = type(layer)
             if training is not None and issubclass(kind, Module) and _takes_training(kind):
                 x = layer(x, training=training)  # type: ignore[call-arg]
@@ -274,6 +275,7 @@ class Sequential(Module):
         return self.layers[index]
 
 
+# Cached by class: inspecting a signature takes as long as a small layer.
 @cache
 def _takes_training(kind: type) -> bool:
     return "training" in inspect.signature(kind.__call__).parameters

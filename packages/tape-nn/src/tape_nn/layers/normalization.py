@@ -91,6 +91,7 @@ class BatchNorm(Layer):
         y, mean, variance = tc.batch_norm(x, self.gamma, self.beta, epsilon=self.epsilon, layout=self.layout)
         assert self.moving_mean is not None
         assert self.moving_variance is not None
+        # Both in one commit: an interrupt does not leave a mean of another batch than the variance.
         averages = [self.moving_mean, self.moving_variance]
         assign_together(averages, [self._moved(v, batch) for v, batch in zip(averages, (mean, variance), strict=True)])
         return self._cast(y)

@@ -204,6 +204,7 @@ class LSTM(_Recurrent):
         if not self.use_bias:
             return
 
+        # A forget gate that starts open, sigmoid(1) = 0.73, lets gradients through many steps from the beginning.
         def with_forget_bias(shape: tuple[int, ...], **keywords: Any) -> tc.Tensor:
             i = self.bias_initializer((n,), **keywords)
             f = initializers.ones((n,), **keywords)

@@ -91,7 +91,7 @@ class Adam(_Moments):
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         self._update_moments(g, slots)
         v = slots["velocity"]
-        if self.amsgrad:
+        if self.amsgrad:  # the maximum of the uncorrected means, as in Keras
             v = slots["velocity_hat"] = xp.maximum(slots["velocity_hat"], v)
         # The bias correction of both moments, as one factor.
         step = slots.quotient(xp, slots["momentum"], v, self.epsilon)
@@ -190,6 +190,7 @@ class Nadam(_Moments):
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         self._update_moments(g, slots)
+        # Nesterov: the mean is taken with the momentum of the next update, the gradient with that of this one.
         now, ahead = self._momentum(t), self._momentum(t + 1)
         mean = slots["momentum"] * (ahead / (1 - self._product(t + 1)))
         mean += g * ((1 - now) / (1 - self._product(t)))

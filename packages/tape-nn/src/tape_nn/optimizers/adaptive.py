@@ -51,6 +51,7 @@ class RMSprop(Optimizer):
         slots.add("velocity", g * g * (1 - self.rho), self.rho)
         if self.centered:
             slots.add("average_gradient", g * (1 - self.rho), self.rho)
+            # E[g * g] - E[g]**2, which rounding may make slightly negative: epsilon is added below the root.
             variance = slots["velocity"] - slots["average_gradient"] * slots["average_gradient"]
             step = g * rate / xp.sqrt(variance + self.epsilon)
         else:
@@ -104,6 +105,7 @@ class Adagrad(Optimizer):
         rate: float,
         add_rows: AddRows,
     ) -> Raw | None:
+        # Each row is named once here (`_distinct_rows`): the square of a sum is not the sum of squares.
         total = slots["accumulator"] = add_rows(slots["accumulator"], indices, rows * rows)
         root = xp.sqrt(xp.take(total, indices, axis=0) + self.epsilon)
         return add_rows(w, indices, rows * -rate / root)
@@ -136,6 +138,7 @@ class Adadelta(Optimizer):
         return {"accumulated_gradient": 0.0, "accumulated_step": 0.0}
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        # The step is scaled by the root mean square of earlier steps, which does not contain this one yet.
         squares = slots["accumulated_gradient"] * self.rho
         squares += g * g * (1 - self.rho)
         step = xp.sqrt(slots["accumulated_step"] + self.epsilon) * g
@@ -197,6 +200,7 @@ class Ftrl(Optimizer):
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         if rate == 0:
             return w  # the limit of a small rate, for a warm-up that starts from 0; the formula divides by it
+        # The names are those of the formula above: n**p before and after this gradient is added.
         before = slots["accumulator"] ** -self.learning_rate_power
         slots["accumulator"] = slots["accumulator"] + g * g
         after = slots["accumulator"] ** -self.learning_rate_power

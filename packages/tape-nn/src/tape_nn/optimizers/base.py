@@ -185,6 +185,7 @@ class Optimizer:
         missing = []
         fresh: dict[int, _State] = {}
         backend = None
+        # First check all pairs, so that an error in the last one leaves the first Variable as it was.
         for pair in grads_and_vars:
             gradient, variable = _check_pair(pair)
             state = self._states.get(id(variable)) or fresh.get(id(variable))
@@ -298,6 +299,7 @@ class Optimizer:
         elif self.clipnorm is not None:
             norms = [clipping.norm(xp, [_values(g)]) for g in gradients]
             factors = [clipping.clip_factor(xp, norm, self.clipnorm) for norm in norms]
+        # A Variable that joined late counts its own updates: Adam's bias correction depends on them.
         number = self.iterations + 1
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
             if factor is not None:
@@ -505,6 +507,7 @@ class Optimizer:
                 states[id(variable)] = known
             else:
                 states[id(variable)] = _State(variable, started, slots)
+        # A compiled function holds the slots it was traced with; with other slots it must be traced again.
         if list(map(id, self._states.values())) != list(map(id, states.values())):
             commit.attribute(self, "_version", self._version + 1)
         commit.attribute(self, "_states", states)

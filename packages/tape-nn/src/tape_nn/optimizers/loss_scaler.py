@@ -144,6 +144,7 @@ class LossScaler:
         """
         pairs = [(_as_tensor(pair[0]), *pair[1:]) for pair in grads_and_vars]
         if _all_finite([pair[0] for pair in pairs if pair[0] is not None]):
+            # The scale is a power of two by default, so that this division is exact.
             unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
             # With an optimizer of this package the update and the scale are one commit: an interrupt leaves both or
             # neither. One of somebody else has no commit to join.

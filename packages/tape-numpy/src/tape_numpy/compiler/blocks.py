@@ -20,7 +20,7 @@ from tape_core.support import forget_in_children, generated
 from tape_numpy.compiler.block_code import BlockCode
 from tape_numpy.compiler.calls import gives_new, step_of
 from tape_numpy.compiler.tiles import Tiling, bounds, total
-from tape_numpy.kernels import KERNELS, has_line_sums, lines_are_alike
+from tape_numpy.kernels import KERNELS, has_line_sums, line_sums_are_reproducible
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +88,7 @@ def _reduction(instruction: Instruction, specs: Specs, group: Group | None) -> R
     n = len(shape)
     if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or shape[-1] == 1 or specs[x].kind is not np.ndarray:
         return None
-    return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or lines_are_alike() else None
+    return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or line_sums_are_reproducible() else None
 
 
 def _short(instruction: Instruction, specs: Specs, group: Group) -> Role | None:

@@ -10,7 +10,7 @@ import numpy as np
 from tape_compile.extend import Argument, Instruction, Raw, Ref, Spec, Specs
 
 from tape_numpy.compiler.lowering import DOT
-from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_are_alike
+from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_take_numbers
 
 _UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
@@ -53,7 +53,9 @@ def full(instruction: Instruction) -> Callable[[tuple[int, ...], Raw], Raw] | No
     """A function that fills an array with a number, for extrema; None for other calls."""
     # Zeros for relu, say: NumPy compares two arrays with vector instructions, but not an array with a number.
     step = step_of(instruction)
-    return np.full if step is not None and step.function in (np.maximum, np.minimum) and extrema_are_alike() else None
+    return (
+        np.full if step is not None and step.function in (np.maximum, np.minimum) and extrema_take_numbers() else None
+    )
 
 
 def scalar(instruction: Instruction, specs: Specs) -> tuple[Callable[..., Raw], Spec] | None:

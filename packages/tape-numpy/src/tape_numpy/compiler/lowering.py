@@ -12,7 +12,8 @@ import numpy as np
 from tape_compile.extend import Argument, Method, Ref, Rewriter, Rules, Spec, thresholds
 
 from tape_numpy import kernels
-from tape_numpy.kernels import FEW, FLOATS, KERNELS, SHORT, WIDE
+from tape_numpy.kernels import FLOATS, INT64, KERNELS
+from tape_numpy.thresholds import CACHED_ONES_MAX_LENGTH, TRANSPOSE_MAX_CLASSES
 
 DOT = Method("dot")
 _T = operator.attrgetter("T")
@@ -48,7 +49,7 @@ def sum_of_rows(r: Rewriter, x: Argument, *, axis: Axis = None, dtype: object = 
     if axis != 0 or dtype is not None or keepdims or not _is_float_array(x, r):
         return False
     spec = r.spec(x)
-    if len(spec.shape) != 2 or spec.shape[0] > FEW:
+    if len(spec.shape) != 2 or spec.shape[0] > CACHED_ONES_MAX_LENGTH:
         return False
     return r.become("sum", DOT, _ones(r, spec), x)
 
@@ -149,7 +150,7 @@ def diagonal_product(r: Rewriter, a: Argument, b: Argument) -> bool:
     for eye, d in (maker.args, maker.args[::-1]):
         if type(eye) is not Ref or type(d) is not Ref or r.spec(d) != Spec(np.ndarray, spec.shape[1:], spec.dtype):
             continue
-        if kernels.is_identity(r.constants.get(eye.id)) and kernels.adds_to_zero():
+        if kernels.is_identity(r.constants.get(eye.id)) and kernels.diagonal_matmul_is_exact():
             return r.become("diagonal_matmul", kernels.diagonal_matmul, d, b)
     return False
 
@@ -161,11 +162,11 @@ def _takes_logits(logits: Argument, r: Rewriter, labels: Argument, axis: int) ->
     shape, given = r.spec(logits).shape, r.spec(labels)
     return (
         len(shape) == 2
-        and 0 < shape[1] <= SHORT
+        and 0 < shape[1] <= TRANSPOSE_MAX_CLASSES
         and axis in (-1, 1)
         and given.kind is np.ndarray
         and given.shape == shape[:1]
-        and given.dtype == WIDE
+        and given.dtype == INT64
         and given.size > 0
     )
 
@@ -182,7 +183,7 @@ def cross_entropy(r: Rewriter, logits: Argument, labels: Argument, *, axis: int 
     n, classes = r.spec(logits).shape
     line = Spec(np.ndarray, (n,), r.spec(logits).dtype)
     if labels.id not in r.constants:  # constant ones were checked while tracing
-        labels = r.call("checked", kernels.checked_labels, labels, classes, spec=r.spec(labels))
+        labels = r.call("checked", kernels.labels_in_range, labels, classes, spec=r.spec(labels))
     shifted, _, total = _shifted_exp(r, logits)
     at_labels = r.call("at_labels", operator.getitem, shifted, (labels, _row_numbers(r, logits)), spec=line)
     return r.become("subtract", operator.sub, r.call("log", np.log, total, spec=line), at_labels)

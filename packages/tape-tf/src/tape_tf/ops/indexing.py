@@ -10,8 +10,8 @@ import tape_core as tc
 from tape_tf import dtypes
 from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
+from tape_tf.function_lookup import provide, provided
 from tape_tf.functions import op
-from tape_tf.lookup import provide, provided
 from tape_tf.names import exported
 from tape_tf.tensor import Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, IndexLike, IntLike, TensorLike

@@ -9,8 +9,8 @@ import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
+from tape_tf.function_lookup import provide
 from tape_tf.functions import op
-from tape_tf.lookup import provide
 from tape_tf.names import exported
 from tape_tf.tensor import IndexedSlices
 from tape_tf.typing import Axis, DTypeLike, TensorLike

@@ -193,6 +193,7 @@ def _from_start(xp: Namespace, part: SupportsIndex | Array, axis: int, length: i
         return index % length
     if not xp.isdtype(part.dtype, "integral"):
         raise IndexError(f"an array that indexes holds integers or bool, not {part.dtype}")
+    # In narrow or unsigned dtypes, products with strides, and comparisons with -length, would wrap around.
     part = xp.astype(part, xp.int64)
     if 0 not in part.shape and bool(xp.any(xp.logical_or(part < -length, part >= length))):
         raise IndexError(

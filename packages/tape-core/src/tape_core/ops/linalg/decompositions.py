@@ -112,6 +112,7 @@ def _solve_half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
     if n < CHOLESKY_RULE_LEAF_ROWS:
         return xp.solve_triangular(upper, adjoint(xp, _half_phi(xp, upper, g)))
     k = n // 2
+    # The blocks of Phi(upper @ g): the left columns, what is below the diagonal, and the lower right corner.
     above = _half_phi(xp, upper[..., :k, :], g[..., :k])
     below = xp.matmul(upper[..., k:, k:], g[..., k:, :k]) * 0.5
     corner = _solve_half_phi(xp, upper[..., k:, k:], g[..., k:, k:])
@@ -213,6 +214,7 @@ def _eig_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cot
     if gv is None:
         return conj(xp, xp.solve(vh, conj(xp, gw)[..., :, None] * vh))
     product = xp.matmul(vh, conj(xp, gv))
+    # The part along each vector itself would change its length, which the normalisation undoes.
     lengths = xp.sum(on_diagonal(xp, xp.real(product), product.shape), axis=-2, keepdims=True)
     gaps = conj(xp, w[..., None, :] - w[..., :, None])
     gw = None if gw is None else conj(xp, gw)
@@ -324,7 +326,7 @@ def _svd_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Arra
     # Wan and Zhang, "Automatic differentiation for complex valued SVD", arXiv:1909.02659, in partial fractions:
     # (a s_j + s_i b) / (s_j^2 - s_i^2) = (a + b) / 2 / (s_j - s_i) + (a - b) / 2 / (s_j + s_i).
     # So singular values that are close or equal matter only where a + b is not 0.
-    (u, s, vh), (gu, gs, gvh) = out, g
+    (u, s, vh), (gu, gs, gvh) = out, g  # a cotangent is None for a result that is not used
     m, n = x.shape[-2:]
     k = min(m, n)
     if full_matrices and m != n:
@@ -340,11 +342,13 @@ def _svd_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Arra
     gu = xp.zeros_like(u) if gu is None else conj(xp, gu)
     gvh = xp.zeros_like(vh) if gvh is None else conj(xp, gvh)
     uh, v = adjoint(xp, u), adjoint(xp, vh)
+    # The anti-Hermitian parts: U and V stay orthonormal, so that only rotations count.
     a, b = xp.matmul(uh, gu), xp.matmul(vh, adjoint(xp, gvh))
     a, b = a - adjoint(xp, a), b - adjoint(xp, b)
     column, row = s[..., None, :], s[..., :, None]
     inner = _over_gaps(xp, (a + b) / 2, column - row, gu, gs) + (a - b) / 2 / (column + row)
     d = xp.matmul(xp.matmul(u, inner), vh)
+    # The parts of gu and gvh that are orthogonal to the vectors, which rectangular matrices have.
     if m > k:
         d = d + xp.matmul((gu - xp.matmul(u, xp.matmul(uh, gu))) / column, vh)
     if n > k:

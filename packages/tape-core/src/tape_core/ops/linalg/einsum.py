@@ -411,6 +411,7 @@ def einsum(expression: str | ArrayLike, /, *operands: ArrayLike | Sequence[objec
 
 def _from_lists(arguments: tuple[Any, ...]) -> tuple[str, tuple[ArrayLike, ...]]:
     """Turn the arguments of `einsum(a, [0, 1], b, [1, 2], [0, 2])` into an expression and its operands."""
+    # Operands and lists of subscripts alternate; an odd last argument is the list of the result.
     pairs = len(arguments) // 2
     lists = [*arguments[1 : 2 * pairs : 2], *arguments[2 * pairs :]]
     terms = []

@@ -215,6 +215,7 @@ def _lu_by_halves(xp: Namespace, x: Array) -> tuple[Array, Array]:
     if min(m, n) == 1:
         return _lu_of_vector(xp, x)
     k = min(m, n) // 2
+    # The rows of the right half follow the pivots of the left one; the Schur complement has pivots of its own.
     left, permutation = _lu_by_halves(xp, x[..., :k])
     right = permute_rows(xp, x[..., k:], permutation)
     above = _solve_triangular_by_halves(xp, left[..., :k, :], right[..., :k, :], True, True)
@@ -251,6 +252,7 @@ def _lu_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cota
     square = lu[..., :k, :k]
     options: Any = {"lower": False}, {"lower": True, "unit_diagonal": True}
     across = square.mT
+    # The triangle of each factor that is not stored is constant: zeros, and ones on the diagonal of L.
     g_lower, g_upper = xp.tril(g_lu[..., :k, :k], k=-1), xp.triu(g_lu[..., :k, :k])
     beside = None
     if m > k:
@@ -310,7 +312,7 @@ def _lu_solve_kernel(xp: Namespace, lu: Array, permutation: Array, b: Array, *, 
     check_system(xp, "LU", lu, b)
     if len(b.shape) == 1:
         return _lu_solve_kernel(xp, lu, permutation, b[:, None], transposed=transposed)[..., 0]
-    if transposed:
+    if transposed:  # U^T L^T P x = b, with P the permutation of rows
         x = xp.solve_triangular(lu.mT, b, lower=True)
         x = xp.solve_triangular(lu.mT, x, unit_diagonal=True)
         return permute_rows(xp, x, xp.argsort(permutation, axis=-1))

@@ -70,6 +70,7 @@ def _expm_kernel(xp: Namespace, x: Array) -> Array:
 def _pade(xp: Namespace, x: Array, degree: int) -> Array:
     """The Padé approximant (V - U)^-1 (V + U), with U the odd and V the even powers of its numerator."""
     c = _coefficients(degree)
+    # Sums of even powers of x; for degree 13 in Higham's grouping, which needs only the powers 2, 4 and 6.
     one = on_diagonal(xp, xp.ones_like(x), tuple(x.shape))
     x2 = xp.matmul(x, x)
     if degree < _MAX_DEGREE:
@@ -199,6 +200,7 @@ def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:
         return multiply(a, b)
     n = max(map(len, shapes))
     first, second = ((1,) * (n - len(shape)) + shape for shape in shapes)
+    # Interleave the dimensions, (a0, 1, a1, 1) * (1, b0, 1, b1), so that the product is reshaped only.
     a = reshape(a, tuple(length for m in first for length in (m, 1)))
     b = reshape(b, tuple(length for m in second for length in (1, m)))
     return reshape(multiply(a, b), tuple(p * q for p, q in zip(first, second, strict=True)))
@@ -228,6 +230,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
     for k, shape in enumerate(shapes):
         if len(shape) < (1 if k in (0, last) else 2):
             raise ValueError(f"multi_dot: arrays[{k}] must be matrices, got shape {shape}")
+    # A vector at the left end is a row, one at the right end a column; their dimensions are dropped at the end.
     rows = [1 if len(shape) == 1 and k == 0 else shape[-2 if len(shape) > 1 else -1] for k, shape in enumerate(shapes)]
     columns = [1 if len(shape) == 1 and k == last else shape[-1] for k, shape in enumerate(shapes)]
     for k in range(last):

@@ -390,6 +390,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
         return norm[..., None] if keepdims else norm
     if ord not in (1, -1, math.inf, -math.inf):
         raise ValueError(f"matrix_norm: ord must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
+    # The largest (or smallest) sum of absolute values: of columns for 1, of rows for infinity.
     sums, others = (-2, -1) if ord in (1, -1) else (-1, -2)
     lines = total(absolute(x), axis=sums, keepdims=True)
     norm = (maximum if ord in (1, math.inf) else minimum)(lines, axis=others, keepdims=True)

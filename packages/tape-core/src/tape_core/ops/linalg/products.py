@@ -209,6 +209,7 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
         contracted2 = [batching.normal_axis(k, b.ndim) for k in second]
     if [a.shape[k] for k in contracted1] != [b.shape[k] for k in contracted2]:
         raise ValueError(f"tensordot: shapes {a.shape} and {b.shape} do not match along axes {axes}")
+    # One matrix product: the free axes of a times the contracted ones, times the free axes of b.
     free1 = [k for k in range(a.ndim) if k not in contracted1]
     free2 = [k for k in range(b.ndim) if k not in contracted2]
     shape = tuple(a.shape[k] for k in free1) + tuple(b.shape[k] for k in free2)

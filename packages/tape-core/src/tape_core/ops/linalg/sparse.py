@@ -50,6 +50,7 @@ def _sum_rows(xp: Namespace, products: Array, indptr: Array) -> Array:
         taken = products[..., : n - step, :] + xp.where(same, products[..., step:, :], 0)
         products = xp.concat([taken, products[..., n - step :, :]], axis=-2)
         step *= 2
+    # An empty row takes a zero that is appended as a last product.
     nothing = xp.zeros_beside(products, (*shape[:-2], 1, shape[-1]), dtype=products.dtype)
     firsts = xp.where(counts > 0, indptr[:-1], n)
     return xp.take(xp.concat([products, nothing], axis=-2), firsts, axis=-2)

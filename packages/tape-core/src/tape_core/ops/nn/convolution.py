@@ -316,6 +316,7 @@ def _cases(draw: Draw, *, transposed: bool) -> Iterator[tuple[Any, Any, dict[str
     for sizes, kernel, parameters in _CASES:
         for groups, layout in ((1, "channels_last"), (2, "channels_first")):
             geometry = windows(sizes, kernel, **parameters)
+            # The transposed op starts from the lengths that the convolution ends with.
             given = {**parameters, "groups": groups, "layout": layout}
             if transposed:
                 given |= {"output_padding": geometry.rest, "padding": geometry.pads}

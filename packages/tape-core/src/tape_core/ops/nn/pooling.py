@@ -100,6 +100,7 @@ def _max_pool_vjp_kernel(
 ) -> Array:
     geometry = pool_windows(x, window, stride, padding, layout)
     axes, ndim = spatial_axes(x, layout), len(x.shape)
+    # Put the cotangent of each window at its maximum, and add up windows that overlap.
     parts = xp.where(_first_maxima(xp, x, axes, geometry), xp.expand_dims(cotangent, axis=-1), 0)
     shape = list(x.shape)
     for a, n in zip(axes, geometry.padded, strict=True):

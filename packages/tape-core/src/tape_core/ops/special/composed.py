@@ -28,6 +28,7 @@ def to_float_tensors(*values: ArrayLike) -> list[Tensor]:
     Raises:
         TypeError: a value is neither a number nor an array.
     """
+    # `v * 1.0` turns integers into floats of the default dtype, and is recorded as a product.
     tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
     given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
     known = next((v for v in given), None)

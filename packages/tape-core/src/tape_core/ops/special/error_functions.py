@@ -206,6 +206,7 @@ def _erfcx_kernel(xp: Namespace, x: Array) -> Array:
         lambda _: xp.exp(small * small) * _erfc_nonnegative(xp, small, 1.0),
         lambda a: xp.exp(_erfc_tail(xp, a) - 0.5625) / a,
     )
+    # Below 0, erfcx(-x) = 2 * exp(x**2) - erfcx(x).
     below = 2 * _exp_square(xp, xp.minimum(a, _ERFCX_OVERFLOWS_BELOW), 1.0) - scaled
     return xp.where(x >= 0, scaled, xp.where(a > _ERFCX_OVERFLOWS_BELOW, math.inf, below))
 
@@ -296,6 +297,7 @@ def log_ndtr(x: ArrayLike, /) -> Tensor:
 
 def _quantile(xp: Namespace, q: Array, p: Array) -> Array:
     """The x with `ndtr(x) == 0.5 + q`, where `p` is the smaller of the probabilities below and above x."""
+    # AS 241: a rational function of q**2 up to |q| = 0.425, beyond that of sqrt(-log(p)), in two intervals.
     inner = xp.clip(q, -0.425, 0.425)
     s = 0.180625 - inner * inner
     middle = inner * (polynomial(_A, s) / polynomial(_B, s))

@@ -90,6 +90,7 @@ def stirling_correction(x: Array) -> Array:
 def _gammaln_near_1(xp: Namespace, m: Array) -> Array:
     """`gammaln(1 + m)` for m between -0.1 and 1."""
 
+    # gammaln(1 + m) has zeros at m = 0 and m = 1. The formulas there have them as factors, for full relative precision.
     def around_minimum(m: Array) -> Array:
         y = m - (_MINIMUM_AT - 1)
         return _MINIMUM + (y * y * polynomial(_T, y) - _MINIMUM_LOW_BITS)
@@ -310,6 +311,8 @@ def _hurwitz(xp: Namespace, s: int, q: Array, unit: float) -> Array:
     total = xp.pow(q / unit, -float(s))
     for k in range(1, _TERMS_SUMMED):
         total = total + xp.pow((q + k) / unit, -float(s))
+    # The rest of the sum: the integral from w on, half of the term at w, and corrections by the derivatives at w, whose
+    # factors are the rising factorials of s.
     w = q + _TERMS_SUMMED
     z = 1 / w
     rising = [float(s)]

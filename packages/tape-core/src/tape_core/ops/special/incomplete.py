@@ -312,6 +312,7 @@ def _log_beta_weight(xp: Namespace, p: Array, q: Array, z: Array, rest: Array, l
     large = xp.logical_and(p >= STIRLING_FROM, q >= STIRLING_FROM)
     p_in, q_in = xp.where(large, p, STIRLING_FROM), xp.where(large, q, STIRLING_FROM)
     total = p_in + q_in
+    # Stirling's series of beta(p, q); z is compared with the mean p / (p + q), near which the powers would cancel.
     gap = q_in * z - p_in * rest
     near = xp.logical_and(xp.abs(gap) < 0.5 * p_in, xp.abs(gap) < 0.5 * q_in)
     gap = xp.where(near, gap, 0)

@@ -265,7 +265,7 @@ def _logcumsumexp_kernel(xp: Namespace, x: Array, *, axis: int | None = None, in
     def scan(xp: Namespace, x: Array) -> Array:
         x = xp.moveaxis(x, axis, -1)
         n = x.shape[-1]
-        step = 1
+        step = 1  # the parallel scan of `linear_recurrence`
         while step < n:
             x = xp.concat([x[..., :step], xp.logaddexp(x[..., step:], x[..., :-step])], axis=-1)
             step *= 2
