@@ -135,7 +135,7 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
-        if inputs is None:
+        if inputs is None:  # a trace knows them already
             found: list[int] = []
             _collect(args, found)
             if kwargs:
@@ -297,7 +297,7 @@ class Program:
             self.backend,
         )
         program.owned = self.owned
-        if program.specs is self.specs:
+        if program.specs is self.specs:  # a walk over all specs is spared
             program._distinct = self._distinct
         return program
 

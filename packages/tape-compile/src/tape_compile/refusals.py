@@ -28,6 +28,7 @@ def may_refuse(instruction: Instruction, program: Program) -> bool:
     op = registry.get(instruction.name.removesuffix("_keeping"))
     if op is None or not op.refuses or not instruction.inputs:
         return False
+    # Elementwise ops refuse integers alone: a division by 0, a shift by a negative number.
     if op.elementwise and not all(["int" in str(program.specs[k].dtype) for k in instruction.inputs]):
         return False
     return any([_varies(value, program.constants) for value in _checked_arguments(op, instruction)])

@@ -38,3 +38,12 @@ SPECIAL_BLOCK: Final = 1 << 13  # elements: special functions make dozens of tem
 SUBSTITUTE_MAX_UNKNOWNS: Final = 48  # unknowns: larger triangular systems are halved, for the sake of matrix products
 GETRS_MAX_COLUMNS: Final = 16  # right-hand sides: LAPACK's getrs is as fast as substitution by halves
 STACK_LOOP_MIN_UNKNOWNS: Final = 24  # unknowns: for smaller stacked systems a loop costs more than NumPy's solve
+
+# -- blocks of compiled functions (compiler/tiles.py), by the workloads `wide` and `mnist_mlp` of benchmarks/
+
+BLOCK_MIN_ELEMENTS: Final = 1 << 12  # elements of a block: in shorter ones the calls take the time
+BLOCK_MAX_ELEMENTS: Final = 1 << 17  # elements of a block: in longer ones the calls take no smaller part of the time
+BLOCK_CACHES: Final = 5  # second-level caches that a block's arrays fill: a call needs two or three of the arrays
+L2_BYTES: Final = 1 << 20  # bytes of the second-level cache, where the system does not tell
+JOIN_MAX_LENGTH: Final = 64  # elements: broadcast lines up to this length are taken together, as NumPy is slow on them
+JOINED_LINES_MAX_LENGTH: Final = 512  # elements of lines that are taken together

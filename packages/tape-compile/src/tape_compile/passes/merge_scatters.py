@@ -39,6 +39,7 @@ def merge_scatters(program: Program) -> Program:
         return program
     specs, involved = dict(program.specs), found.inside | found.roots
     new = max(specs)
+    # The cotangent of `x` in `f(x[0]) + g(x[1])` is scatter(...) + scatter(...): two whole arrays, nearly all zeros.
     parts: dict[int, Parts] = {}
     layouts: dict[tuple[int, tuple[int, ...]], _Layout] = {}
     kept: list[Instruction] = []
@@ -97,6 +98,7 @@ class _Sums:
                     self.first[instruction.out] = instruction
             elif name == "add" and len(instruction.inputs) == 2:
                 a, b = instruction.inputs
+                # A partial sum that something else needs, too, has to be there.
                 if a not in boxes or b not in boxes or not counts[a] == counts[b] == 1 or not is_plain(instruction):
                     continue
                 out = instruction.out
@@ -205,7 +207,7 @@ def _put_together(
     assert support.joined is not None
     assert support.placed is not None
     refs = [parts[box] for box in layout.ordered]
-    if len(refs) == 1:
+    if len(refs) == 1:  # all went to one place
         return Instruction("scatter", scatter.fn, (*refs, *layout.keys, shape), {}, given.out, given.place)
     if layout.axis is not None:
         return Instruction("joined", support.joined, (layout.axis, *refs), {}, given.out, given.place)

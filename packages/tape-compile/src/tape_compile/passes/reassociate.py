@@ -100,6 +100,7 @@ def _diagonal(r: _Rounding, x: Argument) -> Ref | None:
     return None
 
 
+# The cotangents of a layer's Jacobian begin as `eye * slope`: scaling rows takes n ** 2 operations, the product n ** 3.
 @rewrite("matmul")
 def diagonal_product(r: _Rounding, a: Argument, b: Argument) -> bool:
     if type(a) is not Ref or type(b) is not Ref or len(r.spec(a).shape) != 2 or len(r.spec(b).shape) != 2:
@@ -143,6 +144,7 @@ def _dot(r: _Rounding, a: Ref, b: Ref) -> tuple[Ref, Ref]:
     return first, first if a == b else flat(b)
 
 
+# A dot product needs no array of the products, and BLAS computes it.
 @rewrite("sum")
 def sum_of_products(
     r: _Rounding, x: Argument, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
@@ -196,11 +198,13 @@ def scaled(r: _Rounding, a: Argument, b: Argument) -> bool:
     return type(b) is Ref and is_literal_number(a) and _by_number(r, b, float(a), False)
 
 
+# Dividing takes several times as long as multiplying.
 @rewrite("divide")
 def divided_by_number(r: _Rounding, a: Argument, b: Argument) -> bool:
     return type(a) is Ref and is_literal_number(b) and b != 0 and _by_number(r, a, 1 / b, r.spec(a).shape != ())
 
 
+# `y * y` has two equal cotangents, `g * y` each; `g` is often a number, as after a mean.
 @rewrite("add")
 def doubled(r: _Rounding, a: Argument, b: Argument) -> bool:
     maker = r.maker(a, "multiply") if a == b else None
@@ -220,6 +224,7 @@ def doubled(r: _Rounding, a: Argument, b: Argument) -> bool:
     return r.become("multiply", operator.mul, twice, large)
 
 
+# `pow` computes a logarithm and an exponential for other exponents than 2.
 @rewrite("pow")
 def small_power(r: _Rounding, x: Argument, exponent: Argument) -> bool:
     if type(x) is not Ref or not is_literal_number(exponent) or exponent not in (3, 4) or r.spec(x) != r.out:
@@ -228,6 +233,7 @@ def small_power(r: _Rounding, x: Argument, exponent: Argument) -> bool:
     return r.become("multiply", operator.mul, square, x if exponent == 3 else square)
 
 
+# Its gradient is a softmax, `exp(x - logsumexp(x))`: the same exponentials once more, but for a factor.
 @rewrite("logsumexp")
 def logsumexp_with_exponentials(r: _Rounding, x: Argument, *, axis: Axis = None, keepdims: bool = False) -> bool:
     if type(x) is not Ref or x not in r.shifted or not r.spec(x).shape:

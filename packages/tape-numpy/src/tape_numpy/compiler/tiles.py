@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 from tape_compile.extend import Raw
 
-_LONGEST = 1 << 17  # elements of a block: more of them take no less time for the calls (`wide`)
-_NARROW, _WIDE = 64, 512  # elements: broadcast lines up to the first are taken together, up to the second (`mnist_mlp`)
-_SHORTEST = 1 << 12  # elements of a block: in shorter ones the calls take the time
-_CACHES = 5  # second-level caches that the arrays of a block fill: two or three of them are in use at a time
-_L2 = 1 << 20  # bytes of the second-level cache, where the system does not tell
+from tape_numpy.thresholds import (
+    BLOCK_CACHES,
+    BLOCK_MAX_ELEMENTS,
+    BLOCK_MIN_ELEMENTS,
+    JOIN_MAX_LENGTH,
+    JOINED_LINES_MAX_LENGTH,
+    L2_BYTES,
+)
 
 Tree = Any
 """The number of a block, or the two trees that it is the sum of."""
@@ -68,7 +71,11 @@ class Tiling:
         self.lengths = self.seen(shape)
         self._in_lines = in_lines
         lines, n = (1, 1, *self.lengths)[-2:]
-        self.repeats = max([t for t in range(1, _WIDE // n + 1) if lines % t == 0], default=1) if n <= _NARROW else 1
+        self.repeats = (
+            max([t for t in range(1, JOINED_LINES_MAX_LENGTH // n + 1) if lines % t == 0], default=1)
+            if n <= JOIN_MAX_LENGTH
+            else 1
+        )
 
     def cut(self, nbytes: int) -> None:
         """Make the blocks, of arrays that have so many bytes an element together."""
@@ -124,8 +131,8 @@ def _block_length(nbytes: int, size: int) -> int:
 
     Large arrays have a few blocks for each of several threads.
     """
-    longest = min(_LONGEST, max(_LONGEST // 2, size // 4))
-    return max(_SHORTEST, min(longest, _CACHES * _l2_size() // max(1, nbytes) // 1024 * 1024))
+    longest = min(BLOCK_MAX_ELEMENTS, max(BLOCK_MAX_ELEMENTS // 2, size // 4))
+    return max(BLOCK_MIN_ELEMENTS, min(longest, BLOCK_CACHES * _l2_size() // max(1, nbytes) // 1024 * 1024))
 
 
 @lru_cache(maxsize=256)
@@ -158,4 +165,4 @@ def _l2_size() -> int:
             text = file.read().strip()
         return int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]]
     except (OSError, ValueError, KeyError, IndexError):
-        return _L2
+        return L2_BYTES
