@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import torch
+from tape_core.extend import registry
 from tape_torch.compiled import Inductor
 from tape_torch.optim import Optimizer
 
@@ -159,3 +160,13 @@ def test_runs_may_have_numbers_that_have_no_literal(number: float) -> None:
     expected = (x * number + x) * 2.0 - number
     for _ in range(3):
         assert f(x).numpy().tobytes() == expected.numpy().tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_a_kernel_that_pytorch_cannot_trace_is_named_with_what_to_do() -> None:
+    torch.compiler.reset()
+    product = registry["csr_matmul"].function
+    x = on_torch([[0.5, -1.0], [0.25, 2.0]])
+    data, indices, starts = (tc.asarray(v, backend="torch") for v in ([1.0, 2.0], [1, 0], [0, 1, 2]))
+    with pytest.raises(ValueError, match="compile='torch' is for kernels that run in the same way for all values"):
+        tc.function(compile="torch")(product)(data, indices, starts, x)

@@ -33,6 +33,7 @@ class Compiler:
     Attributes:
         supports: what programs may have besides calls of kernels, out of `EFFECTS`, `NUMBERS` and `BRANCHES`. A program
             with anything else is an error that says so.
+        exact: whether its code returns the bits of `run`; the conformance suite compares bits then, and else values.
         fuses: whether it fuses kernels and plans memory itself. Tape's own passes for that are left out then.
 
     >>> class Counting(Compiler):
@@ -44,6 +45,7 @@ class Compiler:
     """
 
     supports: frozenset[str] = frozenset()
+    exact: bool = False
     fuses: bool = True
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
@@ -73,6 +75,7 @@ class Python(Compiler):
     """The compiler that leaves the program as it is: Python code that calls one kernel after the other."""
 
     supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
+    exact = True
     fuses = False
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:

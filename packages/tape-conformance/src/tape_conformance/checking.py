@@ -29,10 +29,12 @@ class Target:
     Attributes:
         spec: a name, perhaps with a device, or a Backend: as the caller gave it.
         selection: the backend and the device that `spec` selects.
+        compilers: the names of compilers whose code is compared with eager calls, beside Tape's own.
     """
 
     spec: str | Backend
     selection: Selection
+    compilers: tuple[str, ...] = ()
 
     @property
     def backend(self) -> Backend:

@@ -1,4 +1,4 @@
-"""The pytest plugin, with the options `--tape-backend` and `--tape-report`.
+"""The pytest plugin, with the options `--tape-backend`, `--tape-compiler` and `--tape-report`.
 
 pytest loads it in every run of any project where this package is installed; so it imports Tape only when one of the
 options is given.
@@ -18,6 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the suite."""
     group = parser.getgroup("tape", "tape-conformance: pytest --pyargs tape_conformance --tape-backend=NAME")
     group.addoption("--tape-backend", metavar="NAME", help="the backend to check, as TAPE_BACKEND: numpy, torch:cuda:0")
+    group.addoption(
+        "--tape-compiler",
+        metavar="NAME",
+        action="append",
+        help="also compare the code of this compiler with eager calls; may be repeated; all: every installed one",
+    )
     group.addoption("--tape-report", metavar="FILE", help="write the support matrix, as FILE.md and FILE.html")
 
 
@@ -28,14 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--tape-report") is not None or "tape_conformance" in config.args:
             raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
         return
-    from tape_core.backends import BackendError
+    from tape_core.backends import BackendError, CompilerError
 
     from tape_conformance.suite import target_of
 
     try:
-        target = target_of(name)
+        target = target_of(name, config.getoption("--tape-compiler") or [])
     except BackendError as error:
         raise pytest.UsageError(f"--tape-backend={name}: {error}") from None
+    except (CompilerError, ValueError) as error:
+        raise pytest.UsageError(f"--tape-compiler: {error}") from None
     file = config.getoption("--tape-report")
     if file is not None and not hasattr(config, "workerinput"):  # with pytest-xdist the first process writes
         config.pluginmanager.register(ReportWriter(target.backend.name, file), "tape-report")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
-from tape_core.backends import Backend, select, use_backend
+from tape_core.backends import Backend, compilers, select, use_backend
 from tape_core.extend import TODO, registry
 
 from tape_conformance.checking import Check, Skipped, Target, expect
@@ -16,21 +16,43 @@ from tape_conformance.expectations import Expectations
 from tape_conformance.report import Report, Result
 
 
-def target_of(spec: str | Backend) -> Target:
+def target_of(spec: str | Backend, compiled_by: Iterable[str] = ()) -> Target:
     """Return the backend that `spec` names, as `TAPE_BACKEND` would: `"torch"`, `"torch:cuda:0"`; or a Backend.
+
+    Args:
+        spec: the backend.
+        compiled_by: names of compilers; `"all"` stands for every installed one that is for this backend.
 
     Raises:
         BackendError: there is none of that name, or it cannot be used.
+        CompilerError: there is no such compiler, or it cannot be used.
+        ValueError: a compiler is not for this backend.
     """
-    return Target(spec, select(spec))
+    selection = select(spec)
+    name = selection.backend.root.name
+    names: list[str] = []
+    for compiler in compiled_by:
+        if compiler == "all":
+            names += [k for k, plugin in compilers.installed().items() if not plugin.disabled and _is_for(k, name)]
+        elif _is_for(compiler, name):
+            names.append(compiler)
+        else:
+            raise ValueError(f"compiler {compiler!r} is for arrays of {', '.join(compilers.info(compiler).backends)}")
+    # Every pass of Tape's own compiler is looked at in the checks named `compiled`.
+    return Target(spec, selection, tuple(dict.fromkeys(k for k in names if k != "python")))
 
 
-def checks(spec: str | Backend, only: Iterable[str] = ("*",)) -> list[Check]:
+def _is_for(compiler: str, backend: str) -> bool:
+    backends = compilers.info(compiler).backends
+    return not backends or backend in backends
+
+
+def checks(spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: Iterable[str] = ()) -> list[Check]:
     """Return the checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
     patterns = list(only)
     chapters = [pattern.partition("/")[0] for pattern in patterns]
     everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
-    target = target_of(spec)
+    target = target_of(spec, compiled_by)
     found: list[Check] = []
     with use_backend(target.backend, target.selection.device):
         found += contract.GROUP.checks(target)
@@ -84,7 +106,9 @@ def _expect_not_stale(expectations: Expectations, ids: list[str]) -> None:
     expect(not stale, f"{expectations.source} expects failures of checks that are not there: {', '.join(stale)}")
 
 
-def check_backend(backend: str | Backend, *, only: str | Iterable[str] = "*") -> Report:
+def check_backend(
+    backend: str | Backend, *, only: str | Iterable[str] = "*", compiled_by: str | Iterable[str] = ()
+) -> Report:
     """Run the suite without pytest.
 
     >>> report = check_backend("numpy", only="multiply/*")
@@ -96,15 +120,18 @@ def check_backend(backend: str | Backend, *, only: str | Iterable[str] = "*") ->
     Args:
         backend: a name, as `TAPE_BACKEND` takes it, or a Backend.
         only: patterns of check ids, with `*` for anything.
+        compiled_by: compilers whose code is compared with eager calls, by name; `"all"` for every installed one.
 
     Raises:
         BackendError: there is no such backend, or it cannot be used.
-        ValueError: no check is selected.
+        CompilerError: there is no such compiler, or it cannot be used.
+        ValueError: no check is selected, or a compiler is not for this backend.
     """
     patterns = [only] if isinstance(only, str) else list(only)
-    target = target_of(backend)
+    names = [compiled_by] if isinstance(compiled_by, str) else list(compiled_by)
+    target = target_of(backend, names)
     expectations = Expectations.of(target)
-    chosen = checks(backend, patterns)
+    chosen = checks(backend, patterns, compiled_by=names)
     if not chosen:
         raise ValueError(f"check_backend: only={only!r} selects no check")
     return Report(target.backend.name, [_run(check, expectations.reason(check.id)) for check in chosen])

@@ -16,8 +16,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.config.getoption("--tape-backend")
     if name is None:
         raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
+    names = metafunc.config.getoption("--tape-compiler") or []
     expectations = Expectations.of(target_of(name))
-    metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in checks(name)])
+    found = checks(name, compiled_by=names)
+    metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in found])
 
 
 def _param(check: Check, reason: str | None) -> object:

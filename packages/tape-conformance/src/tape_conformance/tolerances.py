@@ -36,6 +36,9 @@ DOT_PRODUCT_RTOL: Final = 1e-8
 BATCHED_RTOL: Final = 1e-9
 """vmap against a loop over the examples: the same sums, perhaps in another order."""
 
+COMPILED_RTOL: Final = 1e-9
+"""A compiler that rounds in its own ways, against an eager call: fused kernels, other sums, other special functions."""
+
 REASSOCIATED_RTOL: Final = 1e-12
 """A compiled function with passes that round differently, against an eager call."""
 

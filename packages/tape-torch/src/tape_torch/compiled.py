@@ -30,6 +30,8 @@ class Inductor(Compiler):
 class CUDAGraph(Compiler):
     """The compiler `cudagraph`: one launch for all kernels, with the bits of the Python code."""
 
+    exact = True
+
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
         """Record the kernels as a CUDA graph.
 
@@ -74,10 +76,16 @@ class _ByInductor:
         from torch._inductor import compile as compiled_by_inductor
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        with torch.no_grad():
-            graph = make_fx(lambda *arrays: self._run(list(arrays)))(*tensors)
-            made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
-            return made
+        try:
+            with torch.no_grad():
+                graph = make_fx(lambda *arrays: self._run(list(arrays)))(*tensors)
+        except RuntimeError as error:  # a kernel asks for a value
+            raise ValueError(
+                "function: compile='torch' is for kernels that run in the same way for all values; PyTorch's tracer "
+                f"stops at one: {str(error).partition('. ')[0]}. Leave out compile for this function"
+            ) from error
+        made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
+        return made
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         given = tuple(arrays)

@@ -20,7 +20,7 @@ class Backward(NamedTuple):
     outputs: list[int]
 
 
-def split(
+def partition(
     program: Program, results: int, backward: Sequence[tuple[int, int]], options: dict[str, bool]
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
     """The program of the results, and one for each derivative.

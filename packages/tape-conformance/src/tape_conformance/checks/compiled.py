@@ -13,13 +13,14 @@ from unittest.mock import patch
 import tape_core as tc
 from tape_compile.extend import Function, Program, Source, passes, thresholds
 from tape_core import function
+from tape_core.backends import compilers
 from tape_core.staging import TracingError
 from tape_core.support import dense
 
 from tape_conformance import calculus
-from tape_conformance.checking import expect, expect_close, expect_equal, expect_same_bits
+from tape_conformance.checking import Skipped, expect, expect_close, expect_equal, expect_same_bits
 from tape_conformance.samples import Case, Leaf, Weights
-from tape_conformance.tolerances import REASSOCIATED_RTOL
+from tape_conformance.tolerances import COMPILED_RTOL, REASSOCIATED_RTOL
 
 Examples: TypeAlias = list[dict[int, tc.Tensor]]
 """Calls of a case: Tensors in place of some inputs, the same inputs in each call."""
@@ -61,6 +62,51 @@ def check_compiled(case: Case, examples: Examples) -> None:
     if case.op.differentiable and case.leaves:
         _expect_same_bits(slopes, examples, "gradient")
         _expect_same_bits_in_tapes(case, weights, values, examples)
+
+
+def check_compiled_by(name: str, case: Case) -> None:
+    """What a compiler makes of an op, and of its gradient, returns what an eager call returns, for two calls.
+
+    Bits are compared where the compiler says that it keeps them, else values.
+    """
+    weights = case.weights()
+    example = {leaf.k: leaf.value for leaf in case.leaves}
+
+    def values(*xs: tc.Tensor) -> list[tc.Tensor]:
+        return list(case.observed(case.call(dict(zip(example, xs, strict=True)))))
+
+    def slopes(*xs: tc.Tensor) -> list[tc.Tensor]:
+        found = calculus.gradients(case, weights, dict(zip(example, xs, strict=True)))
+        return [dense(g) for g in found.values()]
+
+    _expect_as_eager(name, values, example, "result")
+    if case.op.differentiable and case.leaves:
+        _expect_as_eager(name, slopes, example, "gradient")
+
+
+def _expect_as_eager(
+    name: str, eager: Callable[..., list[tc.Tensor]], example: dict[int, tc.Tensor], what: str
+) -> None:
+    exact = compilers.load(name).exact
+    expected = eager(*example.values())
+    compiled = function(compile=name)(eager)
+    for _ in range(2):
+        try:
+            outs = compiled(*example.values())
+        except TracingError as error:
+            raise Skipped(f"it cannot be traced: {error}") from None
+        except ValueError as error:
+            if f"compile={name!r}" in str(error):
+                raise Skipped(str(error)) from None
+            raise
+        for k, (found, tensor) in enumerate(zip(outs, expected, strict=True)):
+            label = f"{what} {k} of what {name} compiles"
+            a, b = found.numpy(), tensor.numpy()
+            expect_equal((a.shape, a.dtype), (b.shape, b.dtype), f"shape and dtype of {label}")
+            if exact:
+                expect_same_bits(a, b, f"{label} has other bits than an eager call")
+            else:
+                expect_close(a, b, label, rtol=COMPILED_RTOL)
 
 
 def check_compiled_derivatives(case: Case, leaf: Leaf) -> None:
@@ -188,7 +234,7 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
 
 
 def _same(a: Program, b: Program) -> bool:
-    """Whether two programs consist of the same instruction objects."""
+    """Return whether two programs consist of the same instruction objects."""
     return a is b or (a.instructions == b.instructions and a.outputs == b.outputs)
 
 

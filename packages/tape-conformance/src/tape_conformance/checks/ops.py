@@ -14,6 +14,7 @@ from tape_core.support import wrap
 
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
+from tape_conformance.checks.compiled import check_compiled_by
 from tape_conformance.checks.transforms import transform_checks
 from tape_conformance.samples import Case, Cases, Leaf, Replaced, draw_cases, on_backend
 from tape_conformance.tolerances import (
@@ -50,6 +51,8 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
             yield _check(f"{op.name}/second/{at}", check_second, case)
             if not op.sequence:
                 yield _check(f"{op.name}/memory/{at}", check_memory, case)
+        for name in target.compilers:
+            yield _check(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
     yield from transform_checks(op, samples)
     if op.elementwise and found:
         yield _check(f"{op.name}/special", check_special, op, found[0])

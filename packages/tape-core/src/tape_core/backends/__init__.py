@@ -1,5 +1,6 @@
 """Backends: what a plugin author implements, and how backends are found and selected."""
 
+from tape_core.backends import compilers
 from tape_core.backends.array_api import ArrayAPIBackend
 from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
 from tape_core.backends.discovery import backend_of_type, info, installed
@@ -64,6 +65,7 @@ __all__ = [
     "check_inexact",
     "check_labels",
     "check_top_k",
+    "compilers",
     "get_default_dtype",
     "hookimpl",
     "info",
