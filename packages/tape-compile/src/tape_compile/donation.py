@@ -22,7 +22,7 @@ class Donated:
     __getattr__ = __array__ = __float__ = __int__ = __index__ = __complex__ = __bool__ = __len__ = _refuse
 
 
-def give_away(name: str, leaves: list[Any], donated: Iterable[int]) -> None:
+def invalidate_donated(name: str, leaves: list[Any], donated: Iterable[int]) -> None:
     """Take the arrays out of donated Tensors among the arguments of a function."""
     for tensor in [leaves[k] for k in donated]:
         gone: Any = Donated(f"this Tensor, of shape {tensor.shape}, was donated to {name}: use what that returned")

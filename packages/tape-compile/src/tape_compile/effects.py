@@ -29,7 +29,7 @@ class Effects:
 
     guards: list[tuple[Callable[[], Any], Any]]
     instructions: list[Instruction]
-    trying: int
+    speculating: int
 
     if TYPE_CHECKING:
 
@@ -47,7 +47,7 @@ class Effects:
 
     def opaque(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a Python function now, and in each run."""
-        return OpaqueCall(function, args, kwargs).traced(self)
+        return OpaqueCall(function, args, kwargs).run_and_record(self)
 
     def stateful(
         self,
@@ -59,21 +59,21 @@ class Effects:
         """Trace a method; if it decides by a value, take back what was traced, and make the call opaque."""
         args = _without_generators(args)
         before = self.state()
-        self.trying += 1
+        self.speculating += 1
         try:
             return method(*args, **kwargs)
         except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
             self.roll_back(before)
         finally:
-            self.trying -= 1
-        return OpaqueCall(method, args, kwargs, holders(args[0])).traced(self)
+            self.speculating -= 1
+        return OpaqueCall(method, args, kwargs, holders(args[0])).run_and_record(self)
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Call a Python function that returns nothing in each run."""
         if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
-            OpaqueCall(function, args, kwargs).emitted(self)
+            OpaqueCall(function, args, kwargs).emit_into(self)
 
     # -- random numbers
 
@@ -182,7 +182,7 @@ class OpaqueCall:
         self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
         self.out: Any = None  # the structure of what it returns, and the backends of its leaves
 
-    def _arrays(self) -> list[Any]:
+    def _collect_arrays(self) -> list[Any]:
         """Return the arrays of the Tensors among the arguments, and keep their places."""
         arrays: list[Any] = []
         for k, leaf in enumerate(self.leaves):
@@ -192,9 +192,9 @@ class OpaqueCall:
                 self.tensors.append((k, parts[0].backend.library))
         return arrays
 
-    def emitted(self, trace: Effects) -> None:
+    def emit_into(self, trace: Effects) -> None:
         """Add an instruction for a call that returns nothing; it runs now if the trace knows that it is reached."""
-        arrays = self._arrays()
+        arrays = self._collect_arrays()
         backend = self.tensors[0][1] if self.tensors else selection.select().backend
 
         def run(*given: Any) -> tuple[()]:
@@ -204,9 +204,9 @@ class OpaqueCall:
 
         trace.emit(self.__name__, run, arrays, backend)
 
-    def traced(self, trace: Effects) -> Any:
+    def run_and_record(self, trace: Effects) -> Any:
         """Run the call now, and add an instruction for it."""
-        arrays = [*self._arrays(), *[v._array for v in self.variables]]
+        arrays = [*self._collect_arrays(), *[v._array for v in self.variables]]
         backends = [v.backend for v in self.variables if v.backend is not None]
         backend: Any = backends[0] if backends else selection.select().backend
 

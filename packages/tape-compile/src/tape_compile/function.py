@@ -16,25 +16,24 @@ from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree,
 from tape_core.tracing import is_replaying
 from tape_core.typing import Fallback, Retrace
 
+from tape_compile import thresholds
 from tape_compile.cache import Traces, remember
-from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_order, static_key
+from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_keyword_order, static_key
 from tape_compile.compilers import Compiler
-from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_compile.thresholds import MAX_TRACES
+from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.turns import its_turn
+from tape_compile.turns import tracing_turn
 
 if TYPE_CHECKING:
     from tape_core import Variable
 
     from tape_compile.codegen.executable import Compiled
     from tape_compile.tracer.trace import Trace
-    from tape_compile.under_tape.entry import InTapes
+    from tape_compile.under_tape.entry import UnderTape
     from tape_compile.under_tape.trace import Joint
 
 _PYTHON = "python"  # the compiler that leaves the code as it is
-_MANY = 5  # traces of one function that the same call site can hardly mean
 
 
 class Function:
@@ -71,7 +70,11 @@ class Function:
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         # By this name, or else that of the environment; None is Python code, or what the backend is offered.
-        self._how = compilers.default() if compile is None else compile if compile and compile != "none" else _PYTHON
+        self._compiler: str | None
+        if compile is None:
+            self._compiler = compilers.default()
+        else:
+            self._compiler = compile if compile and compile != "none" else _PYTHON
         self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
@@ -87,7 +90,7 @@ class Function:
             self._settings["passes"] = self._options  # each instance's method warns of an old name no more
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
-        self._sees_order = sees_order(python)
+        self._sees_order = sees_keyword_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
             for name in names:
                 if self._signature is not None and name not in self._signature.parameters:
@@ -102,7 +105,7 @@ class Function:
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
         if max_traces is None:
-            max_traces = MAX_TRACES
+            max_traces = thresholds.MAX_TRACES
         if type(max_traces) is not int or max_traces < 1:
             raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
         # By signature: several where they depend on something besides, such as a mode.
@@ -110,9 +113,9 @@ class Function:
         self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
         self._traces = 0
         self._made_variables = False
-        self._tapes: InTapes | None = None
+        self._under_tape_traces: UnderTape | None = None
         self._lock = Lock()
-        self._itself = ref(self)
+        self._unbound_ref = ref(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method: each instance has its own, whose traces go with it."""
@@ -139,16 +142,16 @@ class Function:
         if active:
             active = active_recorders()
         if active or OPEN_AXES.get() or current() is not None:
-            if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
+            if len(active) == 1 and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
-                    return self._in_tapes(tape, args, kwargs)
+                    return self._under_tape(tape, args, kwargs)
             # What records or traces around it sees each op.
             return self.python(*args, **kwargs)
-        return self._unrecorded(*self._taken_apart(args, kwargs), args, kwargs)
+        return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)
 
-    def _unrecorded(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
+    def _call_compiled(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
         """A call of which nothing has to be recorded."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
@@ -158,7 +161,7 @@ class Function:
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
-        with its_turn(self._lock) as turn:
+        with tracing_turn(self._lock) as turn:
             if turn:
                 # Another thread may have traced it meanwhile.
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
@@ -168,25 +171,25 @@ class Function:
                 found = None
         return self.python(*args, **kwargs) if found is None else found(signature.leaves)
 
-    def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
+    def _split_call(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
         """The signature of a call, its static arguments, and whether there are others by keyword."""
         if self._signature is None:
             if len(kwargs) > 1 and not self._sees_order:
                 kwargs = dict(sorted(kwargs.items()))
             return Signature(args, kwargs, (), self._name), (), bool(kwargs)
-        static, others = self._apart(args, kwargs)
+        static, others = self._split_static(args, kwargs)
         return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
 
     @property
-    def _in_tapes(self) -> InTapes:
+    def _under_tape(self) -> UnderTape:
         """What calls inside a tape's block go to."""
-        if self._tapes is None:
-            from tape_compile.under_tape.entry import InTapes
+        if self._under_tape_traces is None:
+            from tape_compile.under_tape.entry import UnderTape
 
-            self._tapes = InTapes(kept(self), self._name, self._options)
-        return self._tapes
+            self._under_tape_traces = UnderTape(unbound(self), self._name, self._options)
+        return self._under_tape_traces
 
-    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _split_static(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Static arguments with their keys, and the others."""
         assert self._signature is not None
         bound = self._signature.bind(*args, **kwargs)
@@ -199,13 +202,13 @@ class Function:
         others = {name: value for name, value in bound.arguments.items() if name not in self._static}
         return tuple(static), others
 
-    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
-        self._check_number(self._traces)
+    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, call_python: Callable[[], Any]) -> Any:
+        self._check_retraces(self._traces)
         # What traces is imported where it is needed first.
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias
         from tape_compile.control_flow import FlowTrace
-        from tape_compile.donation import give_away
-        from tape_compile.results import check_containers, check_result, in_users_terms
+        from tape_compile.donation import invalidate_donated
+        from tape_compile.results import check_containers, check_result, explain_leaked_arrays
         from tape_compile.tracer.contexts import outside, tracing
 
         trace = FlowTrace(self._name, fallback=bool(self._fallback))
@@ -226,8 +229,8 @@ class Function:
         bits = random.get_state() if self._fallback else None
         try:
             with tracing(trace):
-                with in_users_terms(trace):
-                    result = self._called(args, kwargs, static)
+                with explain_leaked_arrays(trace):
+                    result = self._call_python(args, kwargs, static)
                 if args or kwargs:
                     tree = (args, kwargs) if with_kwargs else args
                     check_containers(self._name, signature.structure, leaves, tree)
@@ -238,21 +241,21 @@ class Function:
                 check_no_alias(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
-                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
+                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._compiler)
             trace.commit({signature.leaves[k]: array for k, array in changed.items()})
-            made = trace.made
+            made = trace.new_variables
         except TracingError as error:
             if bits is None:
                 raise
             random.set_state(bits)
-            self._runs_as_it_is(signature.key, error)
-            return as_it_is()
+            self._fall_back(signature.key, error)
+            return call_python()
         finally:
             trace.end()
         if trace.failed is None:
-            give_away(self._name, signature.leaves, trace.donated)
+            invalidate_donated(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
-            self._runs_as_it_is(signature.key, trace.failed)
+            self._fall_back(signature.key, trace.failed)
         elif made:
             self._check_made(made)
         else:
@@ -264,7 +267,7 @@ class Function:
         with outside():
             return _untraced(result)
 
-    def _runs_as_it_is(self, key: Any, why: TracingError) -> None:
+    def _fall_back(self, key: Any, why: TracingError) -> None:
         """Note that it is not compiled for arguments of this kind, and say so."""
         remember(self._eager, key, str(why))
         if self._fallback != "silent":
@@ -272,7 +275,7 @@ class Function:
 
     def _forget(self, key: Any) -> Callable[[], None]:
         """What drops the traces for arguments that cannot come again."""
-        function = self._itself
+        function = self._unbound_ref
 
         def forget() -> None:
             if (found := function()) is not None:
@@ -289,19 +292,19 @@ class Function:
         places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
         return [k for k in places if signature.kinds[k] == TENSOR]
 
-    def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
+    def _call_python(self, args: Any, kwargs: Any, static: Any) -> Any:
         return call_with_static(self.python, self._signature, args, kwargs, static)
 
-    def _check_number(self, known: int) -> None:
+    def _check_retraces(self, known: int) -> None:
         if known and self._retrace == "error":
             raise RuntimeError(
                 f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
                 f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
                 f"{known} trace"
             )
-        if known == _MANY and self._retrace == "warn":
+        if known == thresholds.RETRACES_WARN_AT and self._retrace == "warn":
             warn_user(
-                f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
+                f"{self._name} is compiled, and is traced for the {known + 1}th time, which takes longer than a call "
                 f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
                 f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
                 f"tape_core.function(retrace='allow')"
@@ -324,7 +327,7 @@ class Function:
 
     @property
     def _joints(self) -> list[Joint]:
-        return [] if self._tapes is None else self._tapes.compiled
+        return [] if self._under_tape_traces is None else self._under_tape_traces.compiled
 
     @property
     def fallbacks(self) -> list[str]:
@@ -391,7 +394,7 @@ class Function:
         Raises:
             ValueError: the function runs as it is.
         """
-        signature, _, _ = self._taken_apart(args, kwargs)
+        signature, _, _ = self._split_call(args, kwargs)
         for _ in range(3):  # a call that makes Variables is not one that is kept
             for compiled in self._compiled.get(signature.key, ()):
                 if compiled.fits():

@@ -87,7 +87,7 @@ class Bound:
     """
 
     _bound_to: tuple[Any, Any]  # the decorated function and the instance, in a slot
-    _itself: Any  # a reference to what the instance has
+    _unbound_ref: Any  # a reference to what the instance has
 
     @classmethod
     def to(cls, decorated: Any, instance: Any, compiled: Any) -> Any:
@@ -112,9 +112,9 @@ class Bound:
         return _bound, self._bound_to
 
 
-def kept(value: Any) -> Any:
+def unbound(value: Any) -> Any:
     """What an instance has, for what `instance.method` gives; any other value is itself."""
-    return value._itself() if isinstance(value, Bound) else value
+    return value._unbound_ref() if isinstance(value, Bound) else value
 
 
 def _bound(decorated: Any, instance: Any) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def in_users_terms(trace: Trace) -> Iterator[None]:
+def explain_leaked_arrays(trace: Trace) -> Iterator[None]:
     """A context in which the TypeError of an array library that gets a traced array becomes a TracingError.
 
     Raises:
@@ -31,9 +31,9 @@ def in_users_terms(trace: Trace) -> Iterator[None]:
         if isinstance(error, TracingError) or "TracedArray" not in str(error):
             raise
         raise TracingError(
-            f"{trace.name} is compiled, and a function that is none of Tape's is given an array that is another one in "
-            f"each call ({error}). Give the Tensor itself to the functions of tape_core, or of NumPy; what only takes "
-            f"arrays runs outside, or in a function with tape_core.function(fallback=True)"
+            f"{trace.name} is compiled, and a function that is none of Tape's is given a traced array, whose values "
+            f"differ between calls ({error}). Give the Tensor itself to the functions of tape_core, or of NumPy; what "
+            f"only takes arrays runs outside, or in a function with tape_core.function(fallback=True)"
         ) from error
 
 
@@ -68,7 +68,7 @@ def check_result(name: str, result: object) -> None:
     for leaf in pytree.flatten(result)[0]:
         if type(leaf) in TRACED:
             raise TracingError(
-                f"{name} is compiled, and returns an array that is another one in each call, as of `x.array`: return "
+                f"{name} is compiled, and returns a traced array, as of `x.array`: return "
                 f"the Tensor, and take its array after the call"
             )
         if isinstance(leaf, Iterator):
@@ -99,7 +99,7 @@ def static_result(leaf: object) -> object:
     return RawArray(array, backend)
 
 
-def returned(leaf: object) -> object:
+def restored_leaf(leaf: object) -> object:
     """A leaf that a trace has kept, as a call returns it: arrays are the caller's own, to write to."""
     return leaf.backend.frozen(leaf.array) if isinstance(leaf, RawArray) else leaf
 

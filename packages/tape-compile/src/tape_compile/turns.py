@@ -12,7 +12,7 @@ TRACING: ContextVar[bool] = ContextVar("tape_core.tracing", default=False)
 
 
 @contextmanager
-def its_turn(lock: Lock) -> Iterator[bool]:
+def tracing_turn(lock: Lock) -> Iterator[bool]:
     """A context that one thread is in at a time; it gives whether it is this thread's turn to trace.
 
     A thread that is tracing a function already does not wait, since the other one may wait for that function: it is not

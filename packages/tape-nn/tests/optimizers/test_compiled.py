@@ -258,7 +258,7 @@ def test_the_rate_and_the_count_are_those_of_the_call() -> None:
         rate, count = step(tc.asarray(2.0))
         assert (rate.item(), count.item()) == (k, k + 1)
     assert step.traces == 1
-    with pytest.raises(TracingError, match="a comparison with a number is asked for"):
+    with pytest.raises(TracingError, match="needs the value of a traced number here"):
         tc.function(lambda g: g if optimizer.learning_rate > 0.1 else -g)(tc.asarray(2.0))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -157,6 +157,13 @@ def _broadcast_to(x: Raw, shape: tuple[int, ...]) -> Raw:
     out = np.empty(shape, x.dtype)
     out[...] = x
     return out
+
+
+def _tile(x: Raw, repetitions: SupportsIndex | Iterable[SupportsIndex]) -> Raw:
+    # np.tile dispatches on `repetitions`, too: with a Tensor there it would call Tape, which calls this, without end.
+    if isinstance(repetitions, Iterable) and getattr(repetitions, "shape", None) != ():
+        return np.tile(x, tuple(map(operator.index, repetitions)))
+    return np.tile(x, operator.index(repetitions))  # type: ignore[arg-type]
 
 
 def _ones_like(x: Raw, **kwargs: Any) -> Raw:
@@ -371,6 +378,7 @@ KERNELS: dict[str, Kernel] = {
     "ones_like": _ones_like,
     "isdtype": _isdtype,
     "sum": _sum,
+    "tile": _tile,
     "mean": _mean,
     "max": _max,
     "min": _min,

@@ -13,14 +13,14 @@ from tape_core.support import pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
-from tape_compile.cache import on_end
+from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
-from tape_compile.donation import give_away
+from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
 from tape_compile.program import Program, Raw
-from tape_compile.results import returned, static_result
+from tape_compile.results import restored_leaf, static_result
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
@@ -68,7 +68,7 @@ class Compiled:
     ) -> None:
         self.kinds = signature.kinds
         self.donated = list(trace.donated)
-        held = [h for h in trace.held.values() if h.first is not None]
+        held = [h for h in trace.variable_states.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
         # Attributes that get new values, by object and name, for one `map(setattr, ...)`: no signal comes between.
@@ -195,7 +195,7 @@ class Compiled:
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
-        self._gone = on_end([value for value in values if type(value) is not Tensor], forget)
+        self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
         """Whether guards hold, and Variables are trainable as they were."""
@@ -219,7 +219,7 @@ class Compiled:
             check_no_alias(self.name, leaves, self.changed)
         if self.donated:
             check_no_alias(self.name, leaves, self.donated, DONATED)
-            give_away(self.name, leaves, self.donated)
+            invalidate_donated(self.name, leaves, self.donated)
         try:
             with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either
                 found = self.run(arrays)
@@ -267,7 +267,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(returned(out[1]))
+                made.append(restored_leaf(out[1]))
         return pytree.unflatten(self.structure, made)
 
 

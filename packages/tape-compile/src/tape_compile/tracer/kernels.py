@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import Kernels
 
-from tape_compile.tracer.traced_array import NONE, PLAIN, TracedArray, current_trace, trace_of
+from tape_compile.tracer.traced_array import NO_KWARGS, PLAIN, TracedArray, current_trace, trace_of
 
 if TYPE_CHECKING:
     from tape_compile.tracer.traced_backend import Traced
@@ -15,7 +15,7 @@ _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique
 VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
 """Kernels of whose first argument only the shape and the like count."""
 MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
-SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
+SPECIAL_CASED = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
 """Kernels that `Trace.call` looks at more closely."""
 
 
@@ -31,7 +31,7 @@ class TracedKernels(Kernels):
             return whole
 
         chosen = getattr(whole, "chosen", None)
-        quick = name == "getitem" or name not in SEEN_TO
+        quick = name == "getitem" or name not in SPECIAL_CASED
         now = current_trace
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -46,15 +46,17 @@ class TracedKernels(Kernels):
                 # As `Trace.call`, where nothing has to be looked up.
                 a = x.ref
                 if len(args) == 1:
-                    return trace.gave(name, function, (a,), NONE, (a.id,), function(x.value), backend)
+                    return trace.record_result(name, function, (a,), NO_KWARGS, (a.id,), function(x.value), backend)
                 if len(args) == 2:
                     y = args[1]
                     kind = type(y)
                     if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
-                        return trace.gave(name, function, (a, y), NONE, (a.id,), function(x.value, y), backend)
+                        return trace.record_result(
+                            name, function, (a, y), NO_KWARGS, (a.id,), function(x.value, y), backend
+                        )
                     if kind is TracedArray and y.made_in is trace and name != "getitem":
                         b, out = y.ref, function(x.value, y.value)
-                        return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, backend)
+                        return trace.record_result(name, function, (a, b), NO_KWARGS, (a.id, b.id), out, backend)
             if kwargs.get("in_place"):  # whether it can be is looked up in each run
                 kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)

@@ -31,11 +31,11 @@ class Rules:
 
     def _traceable(self, rule: Any, name: str) -> Any:
         if isinstance(rule, fused):
-            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
-            return fused(_Opaque(rule.fn, name, self.backend), common=common)
+            common = None if rule.common is None else _OpaqueRule(rule.common, f"{name}_common", self.backend)
+            return fused(_OpaqueRule(rule.fn, name, self.backend), common=common)
         if isinstance(rule, vjp):
-            return rule if _is_arithmetic(rule.fn) else type(rule)(_Rule(rule.fn, name, self.backend))
-        return _Rule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
+            return rule if _is_arithmetic(rule.fn) else type(rule)(_TracedRule(rule.fn, name, self.backend))
+        return _TracedRule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
 
 
 def _is_arithmetic(rule: Any) -> bool:
@@ -51,7 +51,7 @@ _ARITHMETIC = {number for number, name in enumerate(opname) if name in _NAMES or
 """The instructions of Python of which such functions consist."""
 
 
-class _Opaque:
+class _OpaqueRule:
     """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
 
     def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
@@ -69,7 +69,7 @@ class _Opaque:
         return trace.call(self.__name__, self.on_base, args, {}, self.backend)
 
 
-class _Rule(_Opaque):
+class _TracedRule(_OpaqueRule):
     """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
 
     def __call__(self, xp: Any, *args: Any) -> Any:
@@ -77,11 +77,11 @@ class _Rule(_Opaque):
         if trace is None or xp is not self.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
-        trace.trying += 1
+        trace.speculating += 1
         try:
             return self.__wrapped__(xp, *args)
         except TracingError:
             del trace.instructions[before:]
         finally:
-            trace.trying -= 1
+            trace.speculating -= 1
         return super().__call__(xp, *args)

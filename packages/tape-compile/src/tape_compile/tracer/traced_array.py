@@ -28,9 +28,9 @@ current_trace: Callable[[], Trace | None] = STAGE.get  # type: ignore[assignment
 
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
 """What arguments are that are no arrays, and have none in them."""
-TRUTH = "whether a value is true"
-"""What a branch asks for."""
-NONE: dict[str, Any] = {}
+TRUTH = "the value of a traced Tensor here (`if`, bool())"
+"""What a branch in Python needs, as messages say it."""
+NO_KWARGS: dict[str, Any] = {}
 """The keywords of all instructions that have none: nothing writes into it."""
 
 
@@ -69,7 +69,7 @@ class TracedArray(TracedValue):
         """
         now = current_trace()
         if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
-            refuse_leak(self)
+            raise_leak(self)
         return now
 
     @property
@@ -112,13 +112,15 @@ class TracedArray(TracedValue):
             type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
         ) and trace is current_trace():
             a = self.ref
-            return trace.gave("getitem", operator.getitem, (a, key), NONE, (a.id,), self.value[key], self.backend)
+            return trace.record_result(
+                "getitem", operator.getitem, (a, key), NO_KWARGS, (a.id,), self.value[key], self.backend
+            )
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        self._become(self.backend.xp.setitem(self, values, key))
+        self._rebind(self.backend.xp.setitem(self, values, key))
 
-    def _become(self, other: TracedArray) -> TracedArray:
+    def _rebind(self, other: TracedArray) -> TracedArray:
         """Stand for another value from now on, as an array that is written to does."""
         if other.made_in is not self.made_in:
             raise TracingError(
@@ -134,36 +136,36 @@ class TracedArray(TracedValue):
         if tuple(result.value.shape) != tuple(self.value.shape):
             raise ValueError(f"an array of shape {self.shape} cannot become one of shape {result.shape} in place")
         immutable = type(self.value) in self.backend.root.scalar_types
-        return result if immutable else self._become(result)
+        return result if immutable else self._rebind(result)
 
     # -- what would take the value out
 
-    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+    def _concrete(self, what: str, how: Callable[[Any], Any]) -> Any:
         if not self.is_known:
             self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
-        return self._decided(TRUTH, bool)  # type: ignore[no-any-return]
+        return self._concrete(TRUTH, bool)  # type: ignore[no-any-return]
 
     def __int__(self) -> int:
-        return self._decided("a value as an int", int)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (int())", int)  # type: ignore[no-any-return]
 
     def __index__(self) -> int:
-        return self._decided("a value as an int", operator.index)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (as an index)", operator.index)  # type: ignore[no-any-return]
 
     def __float__(self) -> float:
-        return self._decided("a value as a float", float)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (float())", float)  # type: ignore[no-any-return]
 
     def __complex__(self) -> complex:
-        return self._decided("a value as a complex", complex)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (complex())", complex)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self._decided("what an array holds", self.backend.base.numpy)
+        found = self._concrete("the values of a traced array here (as a NumPy array)", self.backend.base.numpy)
         return found if dtype is None else found.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._decided("what an array holds", lambda value: value.__dlpack__(**options))
+        return self._concrete("the values of a traced array here (DLPack)", lambda value: value.__dlpack__(**options))
 
     def __dlpack_device__(self) -> Any:
         return self.value.__dlpack_device__()
@@ -187,13 +189,13 @@ class _Attribute:
         return found
 
 
-_known_kinds: set[type] = set()
+_exposed_classes: set[type] = set()
 
 
-def know(kind: type) -> None:
+def expose_attributes(kind: type) -> None:
     """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
-    if kind not in _known_kinds:
-        _known_kinds.add(kind)
+    if kind not in _exposed_classes:
+        _exposed_classes.add(kind)
         for name in dir(kind):
             if (name == "__array_namespace__" or not name.startswith("__")) and not hasattr(TracedArray, name):
                 setattr(TracedArray, name, _Attribute(name))
@@ -222,21 +224,21 @@ class TracedNumber(TracedValue):
     def __repr__(self) -> str:
         return f"TracedNumber({self.id})"
 
-    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+    def _concrete(self, what: str, how: Callable[[Any], Any]) -> Any:
         self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
-        return self._decided("whether a number is 0", bool)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (`if`, bool())", bool)  # type: ignore[no-any-return]
 
     def __int__(self) -> int:
-        return self._decided("a number as an int", int)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (int())", int)  # type: ignore[no-any-return]
 
     def __index__(self) -> int:
-        return self._decided("a number as an int", operator.index)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (as an index)", operator.index)  # type: ignore[no-any-return]
 
     def __float__(self) -> float:
-        return self._decided("a number as a float", float)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (float())", float)  # type: ignore[no-any-return]
 
 
 TRACED = (TracedArray, TracedNumber)
@@ -267,10 +269,10 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
-def _attach() -> None:
+def _define_operators() -> None:
     now = current_trace
 
-    def takes(other: Any) -> bool:
+    def accepts(other: Any) -> bool:
         kind = type(other)
         return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
@@ -282,13 +284,14 @@ def _attach() -> None:
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
                     out = function(self.value, other.value)
-                    return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, self.backend)
+                    return trace.record_result(name, function, (a, b), NO_KWARGS, (a.id, b.id), out, self.backend)
                 if type(other) in SCALARS:
                     a = self.ref
-                    return trace.gave(
-                        name, function, (a, other), NONE, (a.id,), function(self.value, other), self.backend
-                    )
-            return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
+                    out = function(self.value, other)
+                    return trace.record_result(name, function, (a, other), NO_KWARGS, (a.id,), out, self.backend)
+            return (
+                self.trace.call(name, function, (self, other), {}, self.backend) if accepts(other) else NotImplemented
+            )
 
         return method
 
@@ -296,14 +299,18 @@ def _attach() -> None:
         def method(self: TracedArray, other: Any) -> Any:
             if type(other) in SCALARS and (trace := self.made_in) is now():
                 a = self.ref
-                return trace.gave(name, function, (other, a), NONE, (a.id,), function(other, self.value), self.backend)
-            return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
+                return trace.record_result(
+                    name, function, (other, a), NO_KWARGS, (a.id,), function(other, self.value), self.backend
+                )
+            return (
+                self.trace.call(name, function, (other, self), {}, self.backend) if accepts(other) else NotImplemented
+            )
 
         return method
 
     def in_place(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Any) -> Any:
-            return self._in_place(function, name, other) if takes(other) else NotImplemented
+            return self._in_place(function, name, other) if accepts(other) else NotImplemented
 
         return method
 
@@ -316,7 +323,7 @@ def _attach() -> None:
     def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
         def method(self: TracedNumber, other: Any) -> Any:
             if isinstance(other, Tensor):
-                number = _beside(self, other)
+                number = _as_tensor_like(self, other)
                 return function(other, number) if swapped else function(number, other)
             given = (other, self) if swapped else (self, other)
             if type(other) is TracedNumber or type(other) in SCALARS:
@@ -329,7 +336,9 @@ def _attach() -> None:
 
     def compared(function: Callable[..., Any]) -> Any:
         def method(self: TracedNumber, other: Any) -> Any:
-            return self._decided("a comparison with a number", lambda value: function(value, value_of(other)))
+            return self._concrete(
+                "the value of a traced number here (a comparison)", lambda value: function(value, value_of(other))
+            )
 
         return method
 
@@ -353,7 +362,7 @@ def _backend_of(array: Any) -> Backend:
     return backend
 
 
-def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
+def _as_tensor_like(number: TracedNumber, tensor: Tensor) -> Tensor:
     """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
     from tape_core import asarray
 
@@ -367,7 +376,7 @@ def _is_slices(value: Any) -> bool:
     return isinstance(value, IndexedSlices)
 
 
-_attach()
+_define_operators()
 
 
 def trace_of(values: Iterable[Any]) -> Trace | None:
@@ -382,7 +391,7 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
     return None
 
 
-def refuse_leak(array: TracedArray) -> NoReturn:
+def raise_leak(array: TracedArray) -> NoReturn:
     """Raise for a traced array whose function has returned."""
     raise TracingError(
         f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "

@@ -88,7 +88,7 @@ class Traced(Backend):
     def numpy(self, array: Any) -> Any:
         """Of a constant; of what is traced it is an error."""
         if type(array) is TracedArray:
-            return array._decided("what a Tensor holds", self.base.numpy)
+            return array._concrete("the value of a traced Tensor here (numpy(), item())", self.base.numpy)
         return self.base.numpy(array)
 
     def format(self, array: Any) -> str:
@@ -101,7 +101,7 @@ class Traced(Backend):
     def tell(self, array: Any) -> None:
         """Of a constant; of what is traced it is an error."""
         if type(array) is TracedArray:
-            array._decided("the text of a Tensor", lambda value: None)
+            array._concrete("the value of a traced Tensor here (its text)", lambda value: None)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """As the array library; that a value decides is an error of its own."""
@@ -115,7 +115,7 @@ class Traced(Backend):
     def sweeping(self) -> Iterator[None]:
         """`quiet`, and what is noted comes from the line that asks for the derivative."""
         trace = current_trace()
-        with self.quiet(), nullcontext() if trace is None else trace.from_here():
+        with self.quiet(), nullcontext() if trace is None else trace.attributed_to_caller():
             yield
 
     def nbytes(self, array: Any) -> int:

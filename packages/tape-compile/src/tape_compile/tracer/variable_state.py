@@ -11,16 +11,16 @@ from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 
 
-def kept_by(variable: Variable | HostNumber) -> Any:
+def real_value(variable: Variable | HostNumber) -> Any:
     """What it holds outside of traces."""
     return variable._raw
 
 
-def traced_backend(variable: Variable | HostNumber) -> Any:
+def tracing_backend_of(variable: Variable | HostNumber) -> Any:
     return None if isinstance(variable, HostNumber) else tracing_backend(variable._home)
 
 
-class Held:
+class VariableState:
     """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
 
     Attributes:

@@ -1,12 +1,12 @@
 """A compiled function that is called inside a tape's block: one record, of which both directions are compiled.
 
 The function is traced with a tape of its own, which watches what the tape around it watches, and the trace goes on
-through that tape's backward sweep (`joint.py`). The program is then taken apart (`partition.py`): one for the call,
+through that tape's backward sweep (`trace.py`). The program is then taken apart (`partition.py`): one for the call,
 which also gives what the derivative needs, and one for the derivative. The sweep around hands over what has come to the
 inputs so far, too, and the derivative adds to it in the order of the function's own records: so gradients have the bits
 of eager ones.
 
-What is not compiled is computed by running the function again, under a tape (`joint_call.py`): the first derivative for
+What is not compiled is computed by running the function again, under a tape (`record.py`): the first derivative for
 other results than before, say, and every one that is itself recorded, which must be made of ops.
 """
 
@@ -18,10 +18,11 @@ from weakref import ref
 
 from tape_core import Tensor, random
 
-from tape_compile.cache import Traces, on_end, remember
+from tape_compile import thresholds
+from tape_compile.cache import Traces, notify_on_end, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, call_with_static
 from tape_compile.results import check_containers
-from tape_compile.turns import its_turn
+from tape_compile.turns import tracing_turn
 from tape_compile.under_tape.record import recorded_call
 from tape_compile.under_tape.trace import Joint, Pattern
 
@@ -30,11 +31,8 @@ if TYPE_CHECKING:
 
     from tape_compile.function import Function
 
-_MANY = 4  # derivatives that one trace is made for
-_KINDS = 1000  # kinds of calls that are remembered: a Python number among the arguments makes many
 
-
-class InTapes:
+class UnderTape:
     """What a function became that is called inside tapes' blocks; there is one for each compiled function.
 
     The first call of a kind runs as it is, and the second is traced.
@@ -51,7 +49,7 @@ class InTapes:
         self.options = options
         self.known: Traces[Joint] = Traces(function._compiled.most)
         self._patterns: dict[Any, set[Pattern]] = {}  # those that were asked for
-        self._as_it_is: dict[Any, bool] = {}  # by kind, from its first call on
+        self._eager: dict[Any, bool] = {}  # by kind, from its first call on
 
     @property
     def function(self) -> Function:
@@ -62,7 +60,7 @@ class InTapes:
 
     def __call__(self, tape: GradientTape, args: Any, kwargs: Any) -> Any:
         """Call the function."""
-        signature, static, with_kwargs = self.function._taken_apart(args, kwargs)
+        signature, static, with_kwargs = self.function._split_call(args, kwargs)
         key = tape._key
         slots: dict[int, int] = {}  # of what is watched among the arguments, with their numbers
         watched = [
@@ -72,14 +70,14 @@ class InTapes:
         kind = signature.key, tuple(watched), tape._special
         joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
         if joint is None:
-            joint = self._traced(kind, tape, signature, static, with_kwargs, watched)
+            joint = self._trace(kind, tape, signature, static, with_kwargs, watched)
         if joint is not None:
             joint.recent = True
             if tape._cuts is not None and any([number is not None for number in watched]):
                 tape._cuts.merge(joint.cuts)
             if not joint.inputs:
                 joint.read(tape)
-                return self.function._unrecorded(signature, static, with_kwargs, args, kwargs)
+                return self.function._call_compiled(signature, static, with_kwargs, args, kwargs)
             if joint.backend.is_strict:
                 return self.function.python(*args, **kwargs)
             found = recorded_call(joint, tape, signature.leaves)
@@ -92,14 +90,14 @@ class InTapes:
         """The traces that became code."""
         return [joint for joint in self.known.all if joint.inputs]
 
-    def _traced(
+    def _trace(
         self, kind: Any, tape: GradientTape, signature: Signature, static: Any, with_kwargs: bool, watched: Any
     ) -> Joint | None:
         """The function traced for calls of a kind; None where it is to run as it is."""
-        as_it_is = self._as_it_is.get(kind)
-        if as_it_is is None:
-            remember(self._as_it_is, kind, SLICES in signature.kinds, _KINDS)
-        if as_it_is is not False:
+        eager = self._eager.get(kind)
+        if eager is None:
+            remember(self._eager, kind, SLICES in signature.kinds, thresholds.MAX_CALL_KINDS)
+        if eager is not False:
             return None
 
         structure = signature.structure  # and not the leaves, which need not live longer
@@ -113,23 +111,25 @@ class InTapes:
                 check_containers(name, structure, leaves, (args, kwargs) if with_kwargs else args)
             return result
 
-        with its_turn(self._lock) as turn:
+        with tracing_turn(self._lock) as turn:
             if not turn:
                 return None
             # Another thread may have traced it meanwhile.
             joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
-            if joint is not None or self._as_it_is.get(kind):
+            if joint is not None or self._eager.get(kind):
                 return joint
-            self.function._check_number(len({name for name, *_ in list(self.known)} - {signature.key}))
+            self.function._check_retraces(len({name for name, *_ in list(self.known)} - {signature.key}))
             bits = random.get_state()
             try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
             except Exception:  # noqa: BLE001 - what is wrong with the function it says itself, and a rule where needed
-                remember(self._as_it_is, kind, True, _KINDS)
+                remember(self._eager, kind, True, thresholds.MAX_CALL_KINDS)
                 return None
             finally:
                 random.set_state(bits)
-            joint.gone = on_end([leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind))
+            joint.gone = notify_on_end(
+                [leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind)
+            )
             self.known.add(kind, joint)
             return joint
 
@@ -139,15 +139,15 @@ class InTapes:
 
         def forget() -> None:
             if (found := owner()) is not None:
-                for known in (found.known, found._patterns, found._as_it_is):
+                for known in (found.known, found._patterns, found._eager):
                     known.pop(kind, None)
 
         return forget
 
-    def asked(self, joint: Joint, pattern: Pattern) -> None:
+    def on_missing_derivative(self, joint: Joint, pattern: Pattern) -> None:
         """A derivative was asked for that is not compiled: the next call is traced for it, too."""
         with self._lock.now:
             patterns = {*self._patterns.get(joint.kind, ()), *joint.used, pattern}
-            remember(self._patterns, joint.kind, patterns, _KINDS)
-            if len(patterns) <= _MANY:
+            remember(self._patterns, joint.kind, patterns, thresholds.MAX_CALL_KINDS)
+            if len(patterns) <= thresholds.MAX_DERIVATIVES:
                 self.known.remove(joint.kind, joint)

@@ -17,7 +17,7 @@ class Backward(NamedTuple):
     outputs: list[int]
 
 
-def parted(
+def partition(
     program: Program, results: int, backward: Sequence[tuple[int, int]], options: dict[str, bool]
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
     """The program of the results, and one for each derivative.
