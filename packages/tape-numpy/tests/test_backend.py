@@ -1,4 +1,4 @@
-"""What is NumPy's own: kernels in place of the defaults, reuse of memory, the allocator's setting."""
+"""The NumPy backend: kernels in place of the defaults, reuse of memory, the allocator's setting."""
 
 from __future__ import annotations
 

@@ -58,19 +58,19 @@ class Recorder:
     _on_op: Callable[[Record], object]
 
     _records: Records | tuple[()] = ()
-    """What a tape keeps. Its length is the next slot."""
+    """The records that a tape keeps. Their number is the next slot."""
 
     _forward: bool = False
-    """Whether records must have all inputs and the result: they are used at once."""
+    """True if records must have all inputs and the result, since they are used at once, as in forward mode."""
 
     _special: int = 0
     """The flags of `special_dtype` for all that was recorded; if any is set, records have specs of all inputs."""
 
     _cuts: Cuts | None = None
-    """Where the recorder is told why values that it knows lead nowhere; see `tape_core.engine.cuts`."""
+    """Notes on why values that the recorder knows lead nowhere, if anybody asks; see `tape_core.engine.cuts`."""
 
     _open: bool = True
-    """Whether it is in its block."""
+    """True while the recorder is in its block."""
 
     def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
         """Note what the fast backward pass does not handle: a record of this op, its result and input slots follows."""
