@@ -19,6 +19,7 @@ from tape_core.typing import Fallback, Retrace
 from tape_compile import thresholds
 from tape_compile.cache import Traces, remember
 from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_keyword_order, static_key
+from tape_compile.compilers import Compiler
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -50,7 +51,7 @@ class Function:
         donate: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
-        compile: str | Literal[False] | None = None,
+        compile: str | Compiler | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
         max_traces: int | None = None,
     ) -> None:
@@ -79,8 +80,8 @@ class Function:
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
             raise TypeError(f"function: passes must be a dict, as {{'cse': False}}, got {passes!r}")
-        if compile is not None and compile is not False and not isinstance(compile, str):
-            raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
+        if compile is not None and compile is not False and not isinstance(compile, str | Compiler):
+            raise TypeError(f"function: compile must be the name of a compiler or a Compiler, got {compile!r}")
         self._options: dict[str, bool] = {}
         if passes:
             from tape_compile.passes import canonical
