@@ -29,6 +29,7 @@ from tape_compile.cache_key import (
     sees_keyword_order,
     static_key,
 )
+from tape_compile.compilers import Compiler
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -62,7 +63,7 @@ class Function:
         donate: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
-        compile: str | Literal[False] | None = None,
+        compile: str | Compiler | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
         max_traces: int | None = None,
     ) -> None:
@@ -91,8 +92,8 @@ class Function:
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
             raise TypeError(f"function: passes must be a dict, as {{'cse': False}}, got {passes!r}")
-        if compile is not None and compile is not False and not isinstance(compile, str):
-            raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
+        if compile is not None and compile is not False and not isinstance(compile, str | Compiler):
+            raise TypeError(f"function: compile must be the name of a compiler or a Compiler, got {compile!r}")
         self._options: dict[str, bool] = {}
         if passes:
             from tape_compile.passes import canonical

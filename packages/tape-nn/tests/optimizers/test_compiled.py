@@ -95,7 +95,7 @@ def test_updates_have_the_bits_of_eager_ones(name: str, option: str) -> None:
 
 
 def instructions(run: Any) -> list[Any]:
-    """What the newest trace became."""
+    """Return the instructions of the newest trace."""
     (compiled,) = next(iter(run._compiled.values()))
     found: list[Any] = compiled.program.instructions
     return found
@@ -207,7 +207,7 @@ def test_two_updates_in_one_call_and_one_in_a_loop() -> None:
 
 
 class Signs(nn.Optimizer):
-    """As a user writes one."""
+    """An optimizer as a user writes one."""
 
     def _slots(self) -> dict[str, float]:
         return {"mean": 0.0}

@@ -1,12 +1,12 @@
 """A compiled function that is called inside a tape's block: one record, of which both directions are compiled.
 
 The function is traced with a tape of its own, which watches what the tape around it watches, and the trace goes on
-through that tape's backward sweep (`joint.py`). The program is then taken apart (`partition.py`): one for the call,
+through that tape's backward sweep (`trace.py`). The program is then taken apart (`partition.py`): one for the call,
 which also gives what the derivative needs, and one for the derivative. The sweep around hands over what has come to the
 inputs so far, too, and the derivative adds to it in the order of the function's own records: so gradients have the bits
 of eager ones.
 
-What is not compiled is computed by running the function again, under a tape (`joint_call.py`): the first derivative for
+What is not compiled is computed by running the function again, under a tape (`record.py`): the first derivative for
 other results than before, say, and every one that is itself recorded, which must be made of ops.
 """
 

@@ -1,4 +1,4 @@
-"""Calls of what a joint trace became, as records of a tape; see `inside.py`."""
+"""Calls of functions with a compiled derivative, as records of a tape; see `entry.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of a function together with its derivative; see `inside.py`."""
+"""The trace of a function together with its derivative; see `entry.py`."""
 
 from __future__ import annotations
 

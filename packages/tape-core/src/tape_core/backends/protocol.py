@@ -1,4 +1,4 @@
-"""What the rest of Tape knows of an array library."""
+"""The class Backend: all that the rest of Tape knows of an array library."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def has_no_nan(d: Cotangent) -> bool:
 
 
 _PLAIN: dict[type, bool] = {}
-"""By class of array, whether its values are at hand: those of NumPy and PyTorch are, traced or batched ones are not."""
+"""Classes of arrays that were met: True if the values are at hand, as of NumPy; not of traced or batched ones."""
 
 
 def widening(backend: Backend, xp: Namespace) -> Callable[[Any], Any]:

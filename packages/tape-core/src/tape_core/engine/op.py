@@ -142,16 +142,16 @@ class Op(Options):
     """Returns a better error for inputs of some shapes with which the kernel failed, or None for the library's own."""
 
     takes_slices = False
-    """Whether its rule gets cotangents of gathers as they are, and not made dense."""
+    """True if the rule takes cotangents of gathers as they are; else they are made dense."""
 
     widens = True
-    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+    """True if the rules compute with float32 in place of dtypes that are narrow on the backend."""
 
     foreign = False
-    """Whether its rule calls the differentiation of another library."""
+    """True if the rule calls the differentiation of another library."""
 
     of_functions = False
-    """Whether its rule is a user's function, which may compute with anything."""
+    """True if the rule is a user's function, which may compute with anything."""
 
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
@@ -164,7 +164,7 @@ class Op(Options):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a derivative flows through the op."""
+        """True if a derivative flows through the op."""
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What functions with derivatives of their own share: their arguments and results, and the Variables they read."""
+"""Calls of functions with derivatives of their own: their arguments and results, and the Variables they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function finds around it: the Tensors that tapes know, and the Variables that it reads."""
+"""Closures: the Tensors and Variables that a function uses without being given them."""
 
 from __future__ import annotations
 

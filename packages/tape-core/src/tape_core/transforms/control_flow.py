@@ -1,4 +1,4 @@
-"""cond, while_loop, scan and map: branches and loops that decide by values, eager, compiled and differentiated."""
+"""cond, while_loop, scan and map: branches and loops that depend on values, eager, compiled and differentiated."""
 
 from __future__ import annotations
 

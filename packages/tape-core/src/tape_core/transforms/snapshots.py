@@ -1,4 +1,4 @@
-"""Functions that are run again for their derivative, with what was around them in the first run."""
+"""Snapshots of closures: a function that runs again for its derivative sees the bindings of its first run."""
 
 from __future__ import annotations
 

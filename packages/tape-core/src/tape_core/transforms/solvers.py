@@ -1,4 +1,4 @@
-"""What implicit differentiation solves with: fixed points by iteration, and linear systems given by their product.
+"""Solvers for implicit differentiation: fixed points by iteration, and linear systems given by their product.
 
 Unknowns are lists of Tensors. Nothing here is differentiated: see :mod:`tape_core.transforms.implicit`.
 """
