@@ -82,7 +82,7 @@ class Function:
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         # None: Python code, unless a compiler of the backend offers to take the program.
-        self._compiler: str | None
+        self._compiler: str | Compiler | None
         if compile is None:
             self._compiler = compilers.default()
         else:
