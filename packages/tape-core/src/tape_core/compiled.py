@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tape_core.typing import Fallback, Retrace
 
 if TYPE_CHECKING:
+    from tape_compile.compilers import Compiler
     from tape_compile.function import Function
 
 
@@ -38,7 +39,7 @@ def function(
     donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
+    compile: str | Compiler | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
@@ -50,7 +51,7 @@ def function(
     donate: Any = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
+    compile: str | Compiler | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
 ) -> Any:
@@ -92,11 +93,11 @@ def function(
         fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
             without the warning.
         retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
-        compile: the name of a compiler; `python -m tape_core` lists those that are installed. `"python"` is Python code
-            that calls one kernel after the other, and so is False. tape-torch brings `"torch"`, PyTorch's Inductor,
-            which rounds in its own ways, and `"cudagraph"`. By default it is the one that the environment variable
-            `TAPE_COMPILER` names, or else Python code, and on CUDA a graph for many kernels of small arrays. A name
-            that no package provides is an error of the first call.
+        compile: a compiler by its name, of which `python -m tape_core` lists the installed ones, or a
+            `tape_compile.extend.Compiler`. `"python"` is Python code that calls one kernel after the other; so is
+            False. tape-torch brings `"torch"`, PyTorch's Inductor, which rounds in its own ways, and `"cudagraph"`. By
+            default it is the one that the environment variable `TAPE_COMPILER` names, or else Python code, and on CUDA
+            a graph for many kernels of small arrays. A name that no package provides is an error of the first call.
         passes: passes that are to be left out, as `{"cse": False}`; see `Function.stats`. And
             `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
             place from those of `python`.

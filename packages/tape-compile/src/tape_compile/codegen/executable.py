@@ -64,7 +64,7 @@ class Compiled:
         changed: dict[int, Raw],
         result: object,
         options: dict[str, bool],
-        how: str | None,
+        how: str | Compiler | None,
     ) -> None:
         self.kinds = signature.kinds
         self.donated = list(trace.donated)
@@ -98,7 +98,7 @@ class Compiled:
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        compiler: Compiler | None = None if how is None else compilers.load(how)
+        compiler: Compiler | None = compilers.load(how) if isinstance(how, str) else how
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
@@ -109,7 +109,7 @@ class Compiled:
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
         self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
 
-    def _compiled(self, name: str, how: str | None, compiler: Compiler | None, trace: Trace) -> Run:
+    def _compiled(self, name: str, how: str | Compiler | None, compiler: Compiler | None, trace: Trace) -> Run:
         """Return the function that runs the program: Python code, or a compiler's.
 
         Raises:
@@ -127,7 +127,7 @@ class Compiled:
         for feature, names in found.items():
             if names and feature not in compiler.supports:
                 raise ValueError(f"{name}: compile={how!r} {_UNSUPPORTED[feature].format(', '.join(names))}")
-        backends = compilers.info(str(how)).backends
+        backends = compilers.info(how).backends if isinstance(how, str) else ()
         if program.backend is None and (backends or not compiler.supports.issuperset(found)):
             several = sorted([backend.name for backend in trace.backends])
             if not several:

@@ -1,10 +1,14 @@
-"""A trace: what one run of a Python function computes, as it is told by kernels, operators and Variables."""
+"""The trace: the instructions that one run of a Python function makes through kernels, operators and Variables.
+
+Values are computed while they are recorded, as in PyTorch's eager mode and unlike in `jax.make_jaxpr`: so the first
+call is also a run, and Python may depend on values that are constants of the trace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
@@ -14,7 +18,7 @@ from tape_core.tracing import NO_SLOTS
 
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
-from tape_compile.program import SHOWN, Instruction, Place, Program, Ref, Spec
+from tape_compile.program import SHOWN, Argument, Instruction, Place, Program, Raw, Ref, Spec
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
 from tape_compile.tracer.traced_array import (
@@ -36,6 +40,12 @@ if TYPE_CHECKING:
     from tape_core.random import Generator
 
 
+Outputs: TypeAlias = Any
+"""The result of a kernel: an array, a nested tuple or list with arrays, or a value without, such as a dtype."""
+
+Snapshot: TypeAlias = tuple[int, int, dict[int, Any]]
+"""The state of a trace: the numbers of instructions and guards, and the values of Variables."""
+
 _new = object.__new__
 
 
@@ -43,46 +53,48 @@ class Trace(Effects):
     """One run of a function that is being compiled.
 
     Args:
-        name: what messages call the function.
-        fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
-        parent: the trace around this one, which is that of a branch or a loop.
+        name: the function's name in messages.
+        fallback: whether the run goes on as plain Python where it depends on a value; `failed` is the error then.
+        parent: the trace around this one, if this one is of a branch or a loop.
     """
 
     def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
         self.parent = parent
-        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # what is used of the traces around, by its name there
+        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # values of the traces around, by their ids there
         self.name = name
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.open = True
-        self.speculating = 0  # where a decision by a value makes what does so one instruction
+        self.speculating = 0  # depth of attempts which, where they need a value, become one opaque instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
-        self.values: dict[int, Any] = {}  # of the inputs in this run
+        self.values: dict[int, Any] = {}  # of the inputs, in this run
         self.constants: dict[int, Any] = {}
-        self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
-        self.specs: dict[int, Spec] = {}  # by numbers, which count up from 0
-        self.unknown_length: set[int] = set()  # values that have another length in another call
+        self.known: set[int] = set()  # constants and values computed from them alone: Python may depend on these
+        self.specs: dict[int, Spec] = {}  # by value id; ids count up from 0
+        self.unknown_length: set[int] = set()  # values whose length may differ between calls
         self.variable_states: dict[int, VariableState] = {}
-        self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
+        self.donated: dict[int, int] = {}  # arguments that may be overwritten: their places to value ids
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._capture_inputs: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_refs: dict[int, Ref] = {}
-        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code and where it is in that
-        self._interned_places: dict[Place, Place] = {}  # one for each
-        self._pinned_place: Place | None = None  # the line that a sweep comes from
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code object and the offset in it
+        self._interned_places: dict[Place, Place] = {}  # one object for each equal place
+        self._pinned_place: Place | None = (
+            None  # the user's line while a backward sweep runs, whose instructions all get it
+        )
         self._interned_specs: dict[Any, Spec] = {}
-        self._backend_of_class: dict[type, Backend] = {}  # classes of arrays that instructions gave
+        self._backend_of_class: dict[type, Backend] = {}  # by class of array: the libraries seen in results
 
     # -- values
 
-    def _define(self, value: Any) -> int:
+    def _define(self, value: Raw) -> int:
         name = len(self.specs)
         self.specs[name] = self._spec(value)
         return name
 
-    def _spec(self, value: Any) -> Spec:
+    def _spec(self, value: Raw) -> Spec:
         kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
         found = self._interned_specs.get(key)
         if found is None:
@@ -95,20 +107,22 @@ class Trace(Effects):
         self.specs[name] = spec
         return name
 
-    def input(self, value: Any, backend: Any) -> Any:
-        """An array that is another one in each call; without a backend a Python number."""
+    def input(self, value: Raw, backend: Backend | None) -> Any:
+        """Add an input of the program: an array, or without a backend a Python number."""
         name = self._define(value) if backend is not None else self._define_spec(Spec(type(value), (), None))
         self.inputs.append(name)
         self.values[name] = value
-        return (TracedArray if backend is not None else TracedNumber)(value, Ref(name), self, backend)
+        if backend is None:
+            return TracedNumber(value, Ref(name), self)
+        return TracedArray(value, Ref(name), self, backend)
 
     def is_inside(self, other: Trace) -> bool:
-        """Whether this trace is that of a branch or a loop in another one."""
+        """Whether this trace is of a branch or a loop inside another one."""
         parent = self.parent
         return parent is other or (parent is not None and parent.is_inside(other))
 
     def _capture(self, array: TracedArray) -> TracedArray:
-        """An array of a trace around this one as an input."""
+        """Make an array of a trace around this one an input, once."""
         if not self.is_inside(array.made_in):
             raise_leak(array)
         if array.id in array.made_in.known:
@@ -120,7 +134,7 @@ class Trace(Effects):
             found = self._capture_inputs[key] = self.input(array.value, array.backend)
         return found
 
-    def _constant(self, value: Any) -> Ref:
+    def _constant(self, value: Raw) -> Ref:
         ref = self._constant_refs.get(id(value))
         if ref is None:
             name = self._define(value)
@@ -129,23 +143,23 @@ class Trace(Effects):
             self.known.add(name)
         return ref
 
-    def constant(self, value: Any, backend: Backend, *, own: bool = False) -> TracedArray:
-        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator.
+    def constant(self, value: Raw, backend: Backend, *, own: bool = False) -> TracedArray:
+        """Return an array as a traced constant, which may stand on either side of an operator with traced arrays.
 
-        It is copied, so that it does stay, unless it is the trace's `own`.
+        It is copied, so that later writes of the user do not change the trace, unless nobody else has it (`own`).
         """
         if not own:
             value = frozen(value)
         return TracedArray(value, self._constant(value), self, backend)
 
-    def ref(self, array: Any) -> Ref:
-        """How instructions name an array."""
+    def ref(self, array: Raw) -> Ref:
+        """Return the reference by which instructions name an array."""
         if type(array) in TRACED:
             return (array if array.made_in is self else self._capture(array)).ref
         return self._constant(frozen(array))
 
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
-        """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
+        """Return an argument with raw arrays, to call with, and with `Ref`, to record; append ids to `inputs`."""
         kind = type(value)
         if kind in PLAIN:
             return value, value
@@ -169,7 +183,7 @@ class Trace(Effects):
         return value, value
 
     def _parameter(self, tensor: Tensor, inputs: list[int]) -> tuple[Any, Any]:
-        """A Tensor where a Python value is expected: its value, which later calls are given."""
+        """Return the value of a Tensor where a kernel expects a Python value; integers become a Python int."""
         array = tensor._array
         if type(array) is TracedArray:
             if array.id not in self.known:
@@ -180,7 +194,7 @@ class Trace(Effects):
         return wrap(array, tensor.backend.library), int(array)
 
     def mark_unknown_length(self, numbers: Iterable[int]) -> None:
-        """Note values that may have another length in another call: nothing is to rely on their shapes."""
+        """Mark values whose length may differ between calls: no pass may rely on their shapes."""
         for k in numbers:
             self.unknown_length.add(k)
             spec = self.specs[k]
@@ -189,8 +203,10 @@ class Trace(Effects):
 
     # -- instructions
 
-    def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
-        """Call a function of raw arrays, as an instruction: what it gives is traced."""
+    def call(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], backend: Backend
+    ) -> Any:
+        """Call a function of raw arrays and append an instruction for it; return the results as traced arrays."""
         raws: list[Any] = []
         refs: list[Any] = []
         inputs: list[int] = []
@@ -231,10 +247,10 @@ class Trace(Effects):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         inputs: Sequence[int],
-        out: Any,
+        out: Outputs,
         backend: Backend,
     ) -> Any:
-        """Note a call by what it was given, as an `Instruction` says, and by what it gave; which is traced then."""
+        """Append an instruction for a call that has been made, with the result `out`; return that as a traced array."""
         kind = type(out)
         if self._backend_of_class.get(kind) is not backend or self.unknown_length:
             if kind in SCALARS:
@@ -246,7 +262,8 @@ class Trace(Effects):
             if self.known.issuperset(inputs):
                 self.known.update(range(before, len(self.specs)))
             return found
-        # Nearly always: `_append_instruction` and the like without calls in between.
+        # The common case, one array of a class seen before: `_append_instruction`, `_output` and the constructors
+        # written out, since this runs once for each instruction of a trace and first calls should be quick.
         specs = self.specs
         number = len(specs)
         traced = _new(TracedArray)
@@ -276,8 +293,8 @@ class Trace(Effects):
         known.add(number)
         return traced
 
-    def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
-        """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
+    def number(self, name: str, fn: Callable[..., Any], args: Sequence[Argument]) -> TracedNumber:
+        """Call a function that returns a Python number, and append an instruction for it."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
         with outside():
@@ -287,35 +304,37 @@ class Trace(Effects):
         self.instructions.append(Instruction(name, fn, refs, NO_KWARGS, made.id, self._place(), False, inputs))
         return made
 
-    def _as_number(self, value: Any) -> TracedNumber:
+    def _as_number(self, value: float) -> TracedNumber:
         return TracedNumber(value, Ref(self._define_spec(Spec(type(value), (), None))), self)
 
-    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
-        """As `call`, of what must be called each time."""
+    def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any:
+        """Call a function, and append an instruction that no pass may drop or reorder."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
         out = fn(*[raw for raw, _ in pairs])
         refs = tuple([ref for _, ref in pairs])
         return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs, effect=True)
 
-    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None:
-        """As `effect`, of what gives nothing: printing, checks."""
+    def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None:
+        """Append an effect without a result, such as printing or a check."""
         self.effect(name, fn, args, backend)
 
     def _append_instruction(
         self,
         name: str,
-        fn: Any,
-        args: tuple[Any, ...],
-        kwargs: Any,
-        out: Any,
+        fn: Callable[..., Any],
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Any],
+        out: Outputs,
         backend: Backend,
         inputs: Sequence[int],
         *,
         effect: bool = False,
     ) -> Any:
         if type(out) not in self._backend_of_class and isinstance(out, tuple | list):
-            numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
+            numbers = effect or hasattr(
+                fn, "parts"
+            )  # opaque calls, branches and loops may return Python numbers, which are state
             traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
@@ -327,7 +346,7 @@ class Trace(Effects):
             self.mark_unknown_length(instruction.outputs)
         return traced
 
-    def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
+    def _outputs(self, out: Outputs, backend: Backend, numbers: bool) -> tuple[Any, Any]:
         if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
             pairs = [self._outputs(part, backend, numbers) for part in out]
             names, kind = tuple([name for _, name in pairs]), type(out)
@@ -343,7 +362,7 @@ class Trace(Effects):
         traced = self._output(out, backend)
         return traced, traced.id
 
-    def _output(self, out: Any, backend: Backend) -> TracedArray:
+    def _output(self, out: Raw, backend: Backend) -> TracedArray:
         if self._backend_of_class.get(type(out)) is not backend:
             self._backend_of_class[type(out)] = backend
             self.backends.add(backend.library)
@@ -351,7 +370,7 @@ class Trace(Effects):
 
     @contextmanager
     def attributed_to_caller(self) -> Iterator[None]:
-        """A context in which all is noted as from the user's line that leads to it."""
+        """Enter a context whose instructions all belong to the user's line that leads here."""
         before = self._pinned_place
         self._pinned_place = before or self._place()
         try:
@@ -364,7 +383,7 @@ class Trace(Effects):
             return self._pinned_place
         frame = user_frame()
         code = frame.f_code
-        key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
+        key = id(code), frame.f_lasti  # hashing a code object, or asking for its line, reads all of it
         found = self._places.get(key)
         if found is None:
             place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
@@ -372,18 +391,21 @@ class Trace(Effects):
         return found[1]
 
     def require_value(self, what: str) -> None:
-        """A value is asked for: an error, or with `fallback` the end of compiling.
+        """Raise, or with `fallback` stop compiling: Python needs a value that differs between calls.
+
+        Args:
+            what: a noun phrase for the value, for the message.
 
         Raises:
-            TracingError: naming the user's line, and what to do.
+            TracingError: with the user's line, and advice.
         """
         if not self.open:
             if self.failed is not None:
-                return  # it ran as it is, and what it gave away are values
+                return  # the function ran as plain Python, so its results are real values
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
         if self.speculating:
             raise TracingError("a value is needed while tracing speculatively")
-        # No name for what is raised: this frame, to which it leads, would lead to it.
+        # The error has no local name: its traceback refers to this frame, which would make a cycle.
         if not self.fallback:
             raise self._missing_value_error(what)
         if self.failed is None:
@@ -405,27 +427,27 @@ class Trace(Effects):
             f"tape_core.function(fallback=True)"
         )
 
-    # -- Variables, and numbers that are kept as they are
+    # -- Variables and host numbers
 
     def read(self, variable: Variable | HostNumber) -> Any:
-        """What a Variable holds."""
+        """Return the value of a Variable or host number at this point; the first read makes it an input."""
         held = self.variable_states.get(id(variable))
         if held is None:
             now = self.input(real_value(variable), tracing_backend_of(variable))
             held = self.variable_states[id(variable)] = VariableState(variable, now, now)
         now = held.now
-        # An array of its own for each reader: an update in place is of nobody else's.
+        # Each reader gets an object of its own: an in-place update rebinds that object, and must not reach others.
         return TracedArray(now.value, now.ref, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable | HostNumber, array: Any) -> None:
-        """It is given a value."""
+    def write(self, variable: Variable | HostNumber, array: Raw) -> None:
+        """Assign a value to a Variable or host number; the real one gets it at the commit."""
         held = self.variable_states.get(id(variable))
         if held is None:
             try:
                 real_value(variable)
-            except AttributeError:  # it is being made
+            except AttributeError:  # the Variable is being made, in this run
                 held = self.variable_states[id(variable)] = VariableState(variable, None, array)
-                # So that it is there even if this run fails later on.
+                # The real Variable gets its initial value now, so that it is whole even if this run fails later.
                 setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010
             else:
                 self.read(variable)
@@ -433,7 +455,7 @@ class Trace(Effects):
         held.now = array
 
     def holds(self, variable: Variable | HostNumber) -> bool:
-        """Whether a Variable is there, and not being made."""
+        """Whether a Variable exists, and is not just being made."""
         if id(variable) in self.variable_states:
             return True
         try:
@@ -443,20 +465,20 @@ class Trace(Effects):
         return True
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
-        """Called when a Tensor from around the function is used; it is a constant."""
+        """A Tensor from around the function is used; it becomes a constant."""
 
     def on_draw(self, generator: Generator) -> None:
-        """Called when random numbers are drawn."""
+        """Random numbers are drawn."""
 
     def on_new_generator(self, generator: Generator) -> None:
-        """Called when the traced function makes a generator."""
+        """The traced function makes a generator."""
 
-    def state(self) -> Any:
-        """What has been noted so far, for `roll_back`."""
+    def state(self) -> Snapshot:
+        """Return a snapshot of the trace, for `roll_back`."""
         return len(self.instructions), len(self.guards), {key: held.now for key, held in self.variable_states.items()}
 
-    def roll_back(self, state: Any) -> None:
-        """Forget what was noted since."""
+    def roll_back(self, state: Snapshot) -> None:
+        """Drop all that was recorded since a snapshot."""
         instructions, guards, nows = state
         del self.instructions[instructions:]
         del self.guards[guards:]
@@ -498,7 +520,7 @@ class Trace(Effects):
         return [held.variable for held in self.variable_states.values() if held.first is None]
 
     def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
-        """Let the Variables have what they were given, and other Tensors these arrays, all at once."""
+        """Assign the traced values to the real Variables, and arrays to other Tensors, all at once."""
         tensors = tensors or {}
         written = [held for held in self.variable_states.values() if held.written]
         set_all(
@@ -510,13 +532,13 @@ class Trace(Effects):
         )
 
     def end(self) -> None:
-        """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
+        """Close the trace, and free its values now: traced arrays refer to it, so they would wait for the collector."""
         self.open = False
         for part in (self.variable_states, self.values, self.captured, self._capture_inputs):
             part.clear()
 
     def program(self, results: Sequence[Any]) -> Program:
-        """The instructions, for these results: then the new values of Variables."""
+        """Return the program; its outputs are these results, then the new values of Variables."""
         written = [held.now for held in self.variable_states.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
         backends = self.backends or _backends_of(self.constants.values())
@@ -536,7 +558,7 @@ def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
 
 
 class AsArray:
-    """A function that gives Python scalars, as one that gives arrays."""
+    """A function that returns Python scalars, made to return arrays."""
 
     def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
         self.function = function
@@ -549,15 +571,15 @@ class AsArray:
 
 _NUMBERS = frozenset({int, float})
 
-_SMALL = 1 << 12  # elements of a constant that is kept rather than made again
+_SMALL = 1 << 12  # elements: a smaller result without traced inputs is kept as a constant, not computed in each run
 
 
-def _size(array: Any) -> int:
+def _size(array: Raw) -> int:
     size = 1
     for length in array.shape:
         size *= int(length)
     return size
 
 
-def _has_arrays(values: Any) -> bool:
+def _has_arrays(values: Iterable[object]) -> bool:
     return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])

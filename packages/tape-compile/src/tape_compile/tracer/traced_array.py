@@ -1,8 +1,8 @@
-"""The tracing backend: arrays of another backend that note what is computed with them.
+"""Tracers: arrays and numbers that record what is computed with them as instructions of a trace.
 
-`tape_core.function` runs a function on Tensors of it, once and on real values: each call of a kernel, each operator on
-an array inside a derivative rule, becomes an instruction (see `tape_compile`). A Tensor of this backend holds a
-:class:`TracedArray`, or an array of the library itself: that is a constant.
+`tape_core.function` runs a function on Tensors that hold these, once and with real values underneath: each kernel call,
+and each operator on an array inside a derivative rule, becomes an instruction. A Tensor of the tracing backend holds a
+:class:`TracedArray`, or an array of the library itself, which is a constant of the trace.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tape_core.backends import COMPARISONS, OPERATORS, SIGNS, Backend, backend_o
 from tape_core.staging import TracedValue, TracingError, value_of
 from tape_core.support import SCALARS
 from tape_core.tracing import STAGE
+from tape_core.typing import IndexKey, Raw, RawDType
 
 if TYPE_CHECKING:
     from tape_compile.program import Ref
@@ -27,22 +28,22 @@ current_trace: Callable[[], Trace | None] = STAGE.get  # type: ignore[assignment
 """Return the trace that is running, or None."""
 
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
-"""What arguments are that are no arrays, and have none in them."""
+"""Classes of arguments that have no arrays in them, so that an instruction keeps them as they are."""
 TRUTH = "the value of a traced Tensor here (`if`, bool())"
 """What a branch in Python needs, as messages say it."""
 NO_KWARGS: dict[str, Any] = {}
-"""The keywords of all instructions that have none: nothing writes into it."""
+"""The keyword arguments of all instructions without any; shared, so nothing may write into it."""
 
 
 class TracedArray(TracedValue):
-    """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
+    """A tracer for an array: its value in this run, and the id by which instructions refer to it."""
 
     __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
     made_in: Trace
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
-    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Backend) -> None:
+    def __init__(self, value: Raw, ref: Ref, trace: Trace, backend: Backend) -> None:
         self.value = value
         self.shape = value.shape
         self.dtype = value.dtype
@@ -52,20 +53,20 @@ class TracedArray(TracedValue):
 
     @property
     def id(self) -> int:
-        """The number by which the instructions know it."""
+        """The id by which instructions refer to it."""
         return self.ref.id
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a constant, or computed of constants alone: Python may decide by its value."""
+        """Whether it is a constant, or computed from constants alone: then Python may depend on its value."""
         return self.ref.id in self.made_in.known
 
     @property
     def trace(self) -> Trace:
-        """The trace that notes what is done with it: the one that it was made in, or one inside that.
+        """The trace that records operations on it: the one it was made in, or one inside that.
 
         Raises:
-            TracingError: that has ended.
+            TracingError: that trace has ended.
         """
         now = current_trace()
         if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
@@ -74,12 +75,12 @@ class TracedArray(TracedValue):
 
     @property
     def ndim(self) -> int:
-        """The value's."""
+        """The number of dimensions."""
         return len(self.value.shape)
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         size = 1
         for length in self.value.shape:
             size *= int(length)
@@ -87,7 +88,7 @@ class TracedArray(TracedValue):
 
     @property
     def device(self) -> Any:
-        """The value's, in the terms of the array library."""
+        """The library's own object for the device."""
         return self.value.device
 
     if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class TracedArray(TracedValue):
     def __iter__(self) -> Any:
         return (self[k] for k in range(len(self)))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: IndexKey) -> Any:
         trace = self.made_in
         if (
             type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
@@ -117,11 +118,11 @@ class TracedArray(TracedValue):
             )
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: IndexKey, values: Raw) -> None:
         self._rebind(self.backend.xp.setitem(self, values, key))
 
     def _rebind(self, other: TracedArray) -> TracedArray:
-        """Stand for another value from now on, as an array that is written to does."""
+        """Refer to another value from now on: how a write into a mutable array looks in SSA."""
         if other.made_in is not self.made_in:
             raise TracingError(
                 "a function inside a branch or loop writes into an array from around it; return the new one"
@@ -129,7 +130,7 @@ class TracedArray(TracedValue):
         self.value, self.shape, self.dtype, self.ref = other.value, other.shape, other.dtype, other.ref
         return self
 
-    def _in_place(self, function: Callable[..., Any], name: str, other: Any) -> Any:
+    def _in_place(self, function: Callable[..., Any], name: str, other: Raw) -> Any:
         result = self.trace.call(name, function, (self, other), {}, self.backend)
         if result.value.dtype != self.value.dtype:
             result = self.backend.xp.astype(result, self.value.dtype)
@@ -138,7 +139,7 @@ class TracedArray(TracedValue):
         immutable = type(self.value) in self.backend.root.scalar_types
         return result if immutable else self._rebind(result)
 
-    # -- what would take the value out
+    # -- conversions to Python, which need the value
 
     def _concrete(self, what: str, how: Callable[[Any], Any]) -> Any:
         if not self.is_known:
@@ -160,7 +161,7 @@ class TracedArray(TracedValue):
     def __complex__(self) -> complex:
         return self._concrete("the value of a traced Tensor here (complex())", complex)  # type: ignore[no-any-return]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: RawDType = None, copy: bool | None = None) -> Any:
         found = self._concrete("the values of a traced array here (as a NumPy array)", self.backend.base.numpy)
         return found if dtype is None else found.astype(dtype)
 
@@ -172,7 +173,7 @@ class TracedArray(TracedValue):
 
 
 class _Attribute:
-    """An attribute of the library's arrays, as one of traced arrays."""
+    """A descriptor for an attribute of the library's arrays, on traced arrays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -181,7 +182,7 @@ class _Attribute:
         if array is None:
             return self
         name = self.name
-        found = getattr(array.value, name)  # no attribute of these arrays is none of ours
+        found = getattr(array.value, name)  # AttributeError if this library's arrays have none
         if callable(found):
             return partial(array._method, name)
         if is_array(found):
@@ -193,7 +194,10 @@ _exposed_classes: set[type] = set()
 
 
 def expose_attributes(kind: type) -> None:
-    """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
+    """Give traced arrays the public attributes of a class of arrays.
+
+    They become descriptors, since `__getattr__` would slow the access to all attributes down.
+    """
     if kind not in _exposed_classes:
         _exposed_classes.add(kind)
         for name in dir(kind):
@@ -202,9 +206,9 @@ def expose_attributes(kind: type) -> None:
 
 
 class TracedNumber(TracedValue):
-    """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
+    """A tracer for a Python number that differs between calls, such as a learning rate.
 
-    With arrays and Tensors it is weak, as Python's numbers are.
+    Its dtype is weak, as that of Python's numbers: an array beside it keeps its own.
     """
 
     __slots__ = ("__weakref__", "backend", "made_in", "ref", "value")
@@ -215,11 +219,11 @@ class TracedNumber(TracedValue):
     trace: Any = TracedArray.trace
     is_known = False
 
-    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Any = None) -> None:
+    def __init__(self, value: float, ref: Ref, trace: Trace, backend: None = None) -> None:
         self.value = value
         self.ref = ref
         self.made_in = trace
-        self.backend = backend  # of none
+        self.backend = backend  # None: a number is of no library
 
     def __repr__(self) -> str:
         return f"TracedNumber({self.id})"
@@ -243,18 +247,18 @@ class TracedNumber(TracedValue):
 
 TRACED = (TracedArray, TracedNumber)
 
-_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
+_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # one function for each name, so that CSE sees equal calls
 
 
 class Method:
-    """A method of arrays as a function of them; two of one name are equal."""
+    """A method of arrays as a function; two of one name are equal, so that CSE finds them."""
 
     __slots__ = ("__name__",)
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
-    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, array: Raw, *args: Any, **kwargs: Any) -> Any:
         return getattr(array, self.__name__)(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -264,23 +268,23 @@ class Method:
         return hash(self.__name__)
 
 
-def is_array(value: Any) -> bool:
-    """Whether something is an array of any library, traced or not."""
+def is_array(value: object) -> bool:
+    """Whether a value is an array of any library, traced or not."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
 def _define_operators() -> None:
     now = current_trace
 
-    def accepts(other: Any) -> bool:
+    def accepts(other: object) -> bool:
         kind = type(other)
         return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
+        def method(self: TracedArray, other: Raw) -> Any:
             trace = self.made_in
             if trace is now():
-                # As `Trace.call`, where nothing has to be looked up.
+                # The common cases of `Trace.call` written out.
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
                     out = function(self.value, other.value)
@@ -296,7 +300,7 @@ def _define_operators() -> None:
         return method
 
     def reflected(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
+        def method(self: TracedArray, other: Raw) -> Any:
             if type(other) in SCALARS and (trace := self.made_in) is now():
                 a = self.ref
                 return trace.record_result(
@@ -309,7 +313,7 @@ def _define_operators() -> None:
         return method
 
     def in_place(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
+        def method(self: TracedArray, other: Raw) -> Any:
             return self._in_place(function, name, other) if accepts(other) else NotImplemented
 
         return method
@@ -321,7 +325,7 @@ def _define_operators() -> None:
         return lambda self: self.trace.number(name, function, (self,))
 
     def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
-        def method(self: TracedNumber, other: Any) -> Any:
+        def method(self: TracedNumber, other: Raw) -> Any:
             if isinstance(other, Tensor):
                 number = _as_tensor_like(self, other)
                 return function(other, number) if swapped else function(number, other)
@@ -335,7 +339,7 @@ def _define_operators() -> None:
         return method
 
     def compared(function: Callable[..., Any]) -> Any:
-        def method(self: TracedNumber, other: Any) -> Any:
+        def method(self: TracedNumber, other: Raw) -> Any:
             return self._concrete(
                 "the value of a traced number here (a comparison)", lambda value: function(value, value_of(other))
             )
@@ -356,21 +360,21 @@ def _define_operators() -> None:
         setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
 
 
-def _backend_of(array: Any) -> Backend:
+def _backend_of(array: Raw) -> Backend:
     backend = backend_of_type(type(array))
     assert backend is not None  # it is an array
     return backend
 
 
 def _as_tensor_like(number: TracedNumber, tensor: Tensor) -> Tensor:
-    """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
+    """Make a number a Tensor for arithmetic with another one, of its dtype where that is Python's own promotion."""
     from tape_core import asarray
 
     dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
     return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
 
 
-def _is_slices(value: Any) -> bool:
+def _is_slices(value: object) -> bool:
     from tape_core import IndexedSlices
 
     return isinstance(value, IndexedSlices)
@@ -380,7 +384,7 @@ _define_operators()
 
 
 def trace_of(values: Iterable[Any]) -> Trace | None:
-    """The trace that notes what is done with these, if any is traced."""
+    """Return the trace that records operations on these values; None if none of them is traced."""
     now = current_trace()
     for value in values:
         kind = type(value)
@@ -392,7 +396,7 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 def raise_leak(array: TracedArray) -> NoReturn:
-    """Raise for a traced array whose function has returned."""
+    """Raise a TracingError for a traced array whose function has returned."""
     raise TracingError(
         f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "
         f"returned: return it from the function, or assign it to a Variable, in place of keeping it elsewhere"
