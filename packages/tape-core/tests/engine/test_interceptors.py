@@ -36,17 +36,17 @@ def bound() -> Iterator[Any]:
     TOLD.clear()
     yield op, x
     op._interceptors.clear()
-    op.wrap_kernels(x.backend)
+    op.bindings.pop(x.backend)
 
 
 def test_an_interceptor_of_all_ops_stands_around_that_of_one(bound: Any) -> None:
     op, x = bound
-    before = op.bindings[x.backend]
     everywhere, own = around("all"), around("own")
     ops.intercept_all(everywhere)
     try:
         op.intercept(x.backend, own)  # later, and inside all the same
         op.intercept(x.backend, own)  # once is enough
+        within = op.bindings[x.backend]
         tc.expm1(x)
         tc.log1p(x)
         assert TOLD == ["all expm1", "own expm1", "all log1p"]
@@ -55,8 +55,10 @@ def test_an_interceptor_of_all_ops_stands_around_that_of_one(bound: Any) -> None
     TOLD.clear()
     tc.expm1(x)
     assert TOLD == ["own expm1"]
-    op._interceptors.clear()
-    op.wrap_kernels(x.backend)
+    before = op.bindings[x.backend]
+    assert before != within
+    ops.intercept_all(everywhere)
+    ops.release_all(everywhere)
     assert op.bindings[x.backend] == before
 
 

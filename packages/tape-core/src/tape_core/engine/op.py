@@ -129,7 +129,7 @@ class Op(Options):
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
-        self._own_kernels: dict[Backend, Kernels] = {}  # as they are without interceptors
+        self._own_kernels: dict[Backend, Kernels] = {}  # with the interceptors of this op alone
         self._interceptors: dict[Backend, list[Interceptor]] = {}
         self.may_keep = True
         # Nothing is known of the kernels of others.
@@ -197,7 +197,10 @@ class Op(Options):
     def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
-        self._own_kernels[backend] = kernel, plans.keeping
+        kernels = kernel, plans.keeping
+        for interceptor in self._interceptors.get(backend, ()):
+            kernels = interceptor(self, backend, kernels)
+        self._own_kernels[backend] = kernels
         self.bindings[backend] = kernel, plans
         self.wrap_kernels(backend)
         return self.bindings[backend]
@@ -209,16 +212,17 @@ class Op(Options):
             return
         own.append(interceptor)
         if backend in self.bindings:
+            self._own_kernels[backend] = interceptor(self, backend, self._own_kernels[backend])
             self.wrap_kernels(backend)
         else:
             self.bind(backend)
 
     def wrap_kernels(self, backend: Backend) -> None:
-        """Bind the kernels on a backend again, with all interceptors around them: its own, then those of all ops."""
+        """Bind the kernels on a backend again, with the interceptors of all ops around those of this one."""
         if (found := self.bindings.get(backend)) is None:
             return
         kernels, plans = self._own_kernels[backend], found[1]
-        for interceptor in (*self._interceptors.get(backend, ()), *_interceptors):
+        for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
         plans.keeping = kernels[1]
         self.bindings[backend] = kernels[0], plans
