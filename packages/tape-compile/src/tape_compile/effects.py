@@ -10,6 +10,7 @@ from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
 from tape_core.staging import value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
+from tape_core.typing import BackendLike, Raw
 
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from tape_core.backends import Backend
     from tape_core.random import Generator
 
-    from tape_compile.program import Instruction
+    from tape_compile.program import Argument, Instruction
+    from tape_compile.tracer.trace import Snapshot
 
 
 class Effects:
@@ -33,14 +35,14 @@ class Effects:
 
     if TYPE_CHECKING:
 
-        def state(self) -> Any: ...
-        def roll_back(self, state: Any) -> None: ...
-        def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any: ...
-        def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None: ...
+        def state(self) -> Snapshot: ...
+        def roll_back(self, state: Snapshot) -> None: ...
+        def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
+        def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None: ...
         def on_draw(self, generator: Generator) -> None: ...
         def on_new_generator(self, generator: Generator) -> None: ...
 
-    def guard(self, get: Callable[[], Any], value: Any) -> None:
+    def guard(self, get: Callable[[], Any], value: object) -> None:
         """Restrict the trace to calls in which `get()` returns this value."""
         if not any([known is get for known, _ in self.guards]):
             self.guards.append((get, value))
@@ -77,7 +79,9 @@ class Effects:
 
     # -- random numbers
 
-    def draw(self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any) -> Tensor:
+    def draw(
+        self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: BackendLike, device: str | None
+    ) -> Tensor:
         """Return an array of the generator's bits, drawn again in each run."""
         chosen = selection.select(backend, device)
         library = chosen.backend.library
@@ -103,7 +107,7 @@ class Effects:
         self.on_new_generator(generator)
         self.effect("seed_generator", seed_generator, (), selection.select().backend)
 
-    def random_state(self) -> Any:
+    def random_state(self) -> _StateToken:
         """Return a token for the state of the global generator at this point of each run."""
         token = _StateToken()
 
@@ -114,11 +118,11 @@ class Effects:
         self.effect("note_random_state", note_random_state, (), selection.select().backend)
         return token
 
-    def set_random_state(self, state: Any) -> None:
+    def set_random_state(self, state: Sequence[int] | _StateToken) -> None:
         """Set the global generator to a state, or to that of a token, in each run."""
 
         def set_state() -> tuple[()]:
-            random.global_rng().set_state(state.state if type(state) is _StateToken else state)
+            random.global_rng().set_state(state.state if isinstance(state, _StateToken) else state)
             return ()
 
         self.effect("set_random_state", set_state, (), selection.select().backend)
@@ -126,7 +130,7 @@ class Effects:
     def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
         """Keep the state of the global generator under the number of a loop's step, in each run."""
 
-        def note_state_of_step(k: Any) -> tuple[()]:
+        def note_state_of_step(k: Raw) -> tuple[()]:
             states[int(k)] = random.global_rng()._bits.getstate()
             return ()
 
@@ -137,7 +141,7 @@ class Effects:
         """Let the global generator continue from the state kept for a step; afterwards from where it was."""
         before: list[Any] = []
 
-        def set_state_of_step(k: Any) -> tuple[()]:
+        def set_state_of_step(k: Raw | None) -> tuple[()]:
             bits = random.global_rng()._bits
             if k is None:
                 bits.setstate(before.pop())
@@ -159,7 +163,7 @@ def _without_generators(args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
 
 
-def _is_batched(value: Any) -> bool:
+def _is_batched(value: object) -> bool:
     return isinstance(value, Tensor) and type(value._array) is BatchedArray
 
 
@@ -171,16 +175,18 @@ class _StateToken:
 
 
 class OpaqueCall:
-    """A call of a Python function as an instruction: its arguments but for the arrays, which each run gives it."""
+    """The function of an opaque instruction: a Python function with its arguments, into which each run puts arrays."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, holders: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], holders: Iterable[Any] = ()
+    ) -> None:
         self.function = function
         self.__name__ = function.__name__
         self.leaves, self.structure = pytree.flatten((_without_generators(args), kwargs))
         given = [v for v in self.leaves if isinstance(v, Variable)]
         self.variables = list({id(v): v for v in [*given, *holders]}.values())
-        self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
-        self.out: Any = None  # the structure of what it returns, and the backends of its leaves
+        self.tensors: list[tuple[int, Any]] = []  # the places of arrays among the leaves, and their backends
+        self.out: Any = None  # the structure of the last result, and the backends of its leaves
 
     def _collect_arrays(self) -> list[Any]:
         """Return the arrays of the Tensors among the arguments, and keep their places."""

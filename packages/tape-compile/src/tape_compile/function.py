@@ -82,9 +82,11 @@ class Function:
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
         # None: Python code, unless a compiler of the backend offers to take the program.
-        self._compiler: str | Compiler | None = compilers.default()
-        if compile is not None:
-            self._compiler = _PYTHON if compile is False or compile == "none" else compile
+        self._compiler: str | Compiler | None
+        if compile is None:
+            self._compiler = compilers.default()
+        else:
+            self._compiler = compile if compile and compile != "none" else _PYTHON
         self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
