@@ -129,7 +129,6 @@ class Op(Options):
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
-        self._own_kernels: dict[Backend, Kernels] = {}  # with the interceptors of this op alone
         self._interceptors: dict[Backend, list[Interceptor]] = {}
         self.may_keep = True
         # Nothing is known of the kernels of others.
@@ -200,7 +199,7 @@ class Op(Options):
         kernels = kernel, plans.keeping
         for interceptor in self._interceptors.get(backend, ()):
             kernels = interceptor(self, backend, kernels)
-        self._own_kernels[backend] = kernels
+        plans.own_kernels = kernels
         self.bindings[backend] = kernel, plans
         self.wrap_kernels(backend)
         return self.bindings[backend]
@@ -212,7 +211,8 @@ class Op(Options):
             return
         own.append(interceptor)
         if backend in self.bindings:
-            self._own_kernels[backend] = interceptor(self, backend, self._own_kernels[backend])
+            plans = self.bindings[backend][1]
+            plans.own_kernels = interceptor(self, backend, plans.own_kernels)
             self.wrap_kernels(backend)
         else:
             self.bind(backend)
@@ -221,7 +221,8 @@ class Op(Options):
         """Bind the kernels on a backend again, with the interceptors of all ops around those of this one."""
         if (found := self.bindings.get(backend)) is None:
             return
-        kernels, plans = self._own_kernels[backend], found[1]
+        plans = found[1]
+        kernels = plans.own_kernels
         for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
         plans.keeping = kernels[1]
@@ -429,6 +430,8 @@ class Plans(dict[int, "Plan | None"]):
         self.rules = rules
         self.keeping = keeping
         """The kernel that runs if an input is watched, and leaves residuals for rules."""
+        self.own_kernels: Kernels
+        """The kernels with the interceptors of this op alone; set when they are bound."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
