@@ -14,13 +14,13 @@ from tape_core.tracing import (
     NO_SLOTS,
     Part,
     Parts,
-    apart,
     kwargs,
     own_slots,
     slot,
-    standing_for,
+    substitute,
     sweep,
     twin_slots,
+    with_own_slots,
 )
 
 from tape_compile.cache_key import STATIC, TENSOR
@@ -151,7 +151,7 @@ class Call:
         tape = GradientTape(watch_accessed_variables=False)
         tape._special = joint.met
         leaves = list(self.leaves)
-        fresh = [apart(leaves[k]) for k in joint.watched]
+        fresh = [with_own_slots(leaves[k]) for k in joint.watched]
         for k, number in enumerate(joint.numbers):
             if number is not None:
                 leaves[k] = fresh[number]
@@ -162,7 +162,7 @@ class Call:
         inputs = [*fresh, *[values[k] for k in joint.flowing]]
         tape.watch(inputs)
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
-        with replayed, standing_for(joint.variables, values), tape:
+        with replayed, substitute(joint.variables, values), tape:
             result = pytree.flatten(joint.python(leaves))[0]
         tape._masked = masked
         # Of results with a derivative, one for each.
