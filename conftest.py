@@ -63,9 +63,17 @@ def _shown_source_is_what_runs(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what collecting the tests has made out of every later garbage collection, of which tests ask for many."""
+    """Freeze what collecting the tests has made: many tests ask for garbage collections, which would go through it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Freeze what a file of tests leaves: libraries that it imported, compiled functions that are kept."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -92,6 +92,7 @@ def functions() -> dict[str, tuple[Any, list[Any]]]:
 
 def write(folder: Path) -> None:
     import tape_core as tc
+    from tape_core.support import pytree
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, (python, arguments) in functions().items():
@@ -104,7 +105,7 @@ def write(folder: Path) -> None:
         # Counts and rates of optimizers are Python's numbers.
         kept = [v._array for v in trace.variables]
         before |= {f"{k}{'n' * isinstance(a, int | float)}": np.array(a) for k, a in enumerate(kept, len(before))}
-        results = [leaf for leaf in tc.pytree.flatten(compiled(*arguments))[0] if leaf is not None]
+        results = [leaf for leaf in pytree.flatten(compiled(*arguments))[0] if leaf is not None]
         after = [*[t.numpy() for t in results], *[v._array for v in trace.assigned]]
         np.savez(folder / f"{name}.in.npz", **before)
         np.savez(folder / f"{name}.out.npz", *after)

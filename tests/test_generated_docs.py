@@ -102,6 +102,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment[1:] in map(anchor, headings), f"{page.name}: {target}{fragment}"
 
 
+def test_files_that_docstrings_and_comments_name_exist() -> None:
+    files = [path.as_posix() for folder in ("packages", "tests", "docs") for path in (ROOT / folder).rglob("*.py")]
+    for path in ROOT.glob("packages/*/src/**/*.py"):
+        for name in re.findall(r"`((?:\w+/)*[a-z_]+\.py)`", text(path)):
+            assert any(file.endswith(f"/{name}") for file in files), f"{path.relative_to(ROOT)}: {name}"
+
+
 def test_the_page_of_compiled_functions_has_each_pass_in_its_order() -> None:
     table = text(DOCS / "compiled.md").partition("| pass | what it does |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(PASSES)

@@ -62,7 +62,12 @@ def room(module: str) -> str:
 
 def imports(module: str) -> Iterator[tuple[str, bool]]:
     """The modules of ours that a module imports, but for types, and whether it does so inside a function."""
-    yield from _imports(ast.parse(modules()[module].read_text(encoding="utf-8")), False)
+    yield from _imports(_tree(modules()[module]), False)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _imports(tree: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
@@ -81,6 +86,7 @@ def _imports(tree: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
             yield from _imports(node, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
 
+@cache
 def arrows() -> dict[tuple[str, str], int]:
     """Which room imports which, and how many times."""
     found: dict[tuple[str, str], int] = {}
@@ -165,7 +171,7 @@ def page() -> str:
 
 def _summary(path: Path) -> str:
     """The first line of a file's docstring, as Markdown."""
-    line = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    line = (ast.get_docstring(_tree(path)) or "").partition("\n")[0]
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", line).replace("|", "\\|")
 
 

@@ -44,7 +44,7 @@ def test_a_backend_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def marks(matrix: str, op: str) -> dict[str, str]:
-    """What a support matrix says of an op, by column."""
+    """Return the marks of an op in a support matrix, by column."""
     header, row = (next(re.finditer(rf"^\| {name} \|.*$", matrix, re.MULTILINE))[0] for name in ("op", f"`{op}`"))
     return dict(zip(*[[cell.strip() for cell in line.split("|")[2:-1]] for line in (header, row)], strict=True))
 

@@ -1,4 +1,4 @@
-"""What is said of wrong arguments of layers, optimizers and what goes with them."""
+"""Error messages for wrong arguments of layers, optimizers, losses and metrics."""
 
 import pytest
 import tape_core as tc

@@ -1,4 +1,4 @@
-"""What is NumPy's own: kernels in place of the defaults, reuse of memory, the allocator's setting."""
+"""The NumPy backend: kernels in place of the defaults, reuse of memory, the allocator's setting."""
 
 from __future__ import annotations
 
@@ -213,3 +213,12 @@ def test_tile_takes_a_number_as_numpy_does() -> None:
     weights = tc.arange(6.0, dtype=x.dtype)
     assert tc.grad(lambda x: tc.sum(tc.tile(x, twice) * weights))(x).tolist() == [3.0, 5.0, 7.0]
     assert tc.vmap(lambda x: tc.tile(x, twice))(tc.stack([x, x])).shape == (2, 6)
+
+
+@pytest.mark.parametrize("call", [tc.tile, np.tile], ids=["ours", "numpy"])
+def test_tile_takes_tensors_of_integers_and_no_others(call: Any) -> None:
+    x = tc.asarray(np.arange(2.0), backend="numpy")
+    for repetitions in (2, np.int64(2), tc.asarray(2), tc.asarray([2]), [tc.asarray(2)]):
+        assert call(x, repetitions).tolist() == [0.0, 1.0, 0.0, 1.0]
+    with pytest.raises(TypeError, match="integer"):
+        call(x, tc.asarray([2.0]))

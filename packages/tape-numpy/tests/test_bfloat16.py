@@ -32,7 +32,7 @@ def low(values: Any) -> tc.Tensor:
 
 
 def held(x: tc.Tensor) -> Any:
-    """What a Tensor holds, as float64; of bfloat16 it is what computes in float32, never an array of NumPy's own."""
+    """Return the values as float64; a bfloat16 Tensor must hold a BFloat16Array, never an array of NumPy's own."""
     from tape_numpy.bfloat16 import BFloat16Array
 
     if x.dtype is tc.bfloat16:

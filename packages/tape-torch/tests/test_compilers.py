@@ -170,3 +170,8 @@ def test_a_kernel_that_pytorch_cannot_trace_is_named_with_what_to_do() -> None:
     data, indices, starts = (tc.asarray(v, backend="torch") for v in ([1.0, 2.0], [1, 0], [0, 1, 2]))
     with pytest.raises(ValueError, match="compile='torch' is for kernels that run in the same way for all values"):
         tc.function(compile="torch")(product)(data, indices, starts, x)
+
+
+def test_a_function_that_computes_nothing_is_not_compiled() -> None:
+    with pytest.raises(ValueError, match="compile='torch' has nothing to compile"):
+        tc.function(lambda x: x, compile="torch")(tc.ones(2, backend="torch"))

@@ -362,7 +362,7 @@ OURS = re.compile(
 """What is said of Tape's own parts and not of the arguments."""
 
 SHAPED_BY_VALUES = re.compile(
-    r"here (the shape of the result of|what an array holds|a value as|whether a value) .*is asked for"
+    r"Python needs (the shape of the result of|the values? of a traced (Tensor|array|number))"
     r"|the shape of the result cannot depend on"
 )
 

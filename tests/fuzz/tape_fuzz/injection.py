@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from tape_core.base import forking
+
+OURS = f"{os.sep}src{os.sep}tape_"
+"""In the paths of all sources of Tape, and not in those of its tests."""
 
 
 class Injection:
@@ -22,8 +26,7 @@ class Injection:
         self.act = act
 
     def _trace(self, frame: Any, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if "tape_" not in name or "tests" in name:
+        if OURS not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":

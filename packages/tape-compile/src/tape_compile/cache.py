@@ -9,7 +9,7 @@ from weakref import ref
 
 from tape_core import Variable
 
-from tape_compile.methods import kept
+from tape_compile.methods import unbound
 from tape_compile.thresholds import MAX_FALLBACKS
 
 
@@ -82,6 +82,6 @@ def compares_by_identity(value: object) -> bool:
     )
 
 
-def on_end(values: Iterable[object], forget: Callable[[], object]) -> list[ref[object]]:
+def notify_on_end(values: Iterable[object], forget: Callable[[], object]) -> list[ref[object]]:
     """Weak references to values that compare by identity; while one is kept, the end of its value calls `forget`."""
-    return [ref(value, lambda _: forget()) for value in map(kept, values) if compares_by_identity(value)]
+    return [ref(value, lambda _: forget()) for value in map(unbound, values) if compares_by_identity(value)]

@@ -19,7 +19,7 @@ from tape_core.backends import backend_of_type, selection
 from tape_core.support import SCALARS, dtypes, pytree, wrap
 
 from tape_compile.cache import compares_by_identity
-from tape_compile.methods import Bound, kept
+from tape_compile.methods import Bound, unbound
 
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = Mapping[str, Any]
@@ -114,7 +114,7 @@ def environment() -> tuple[Any, ...]:
     return chosen.backend, chosen.device, dtypes.get_default_dtype()
 
 
-def sees_order(python: Callable[..., Any]) -> bool:
+def sees_keyword_order(python: Callable[..., Any]) -> bool:
     """Whether a function may see the order of keyword arguments: it has `**kwargs`, or no code to look at."""
     code = getattr(getattr(python, "__func__", python), "__code__", None)
     return code is None or bool(code.co_flags & inspect.CO_VARKEYWORDS)
@@ -130,7 +130,7 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
     if kind in _EXACT:
         return kind, value
     if isinstance(value, Bound):
-        value = kept(value)
+        value = unbound(value)
     if isinstance(value, Variable):
         return kind, value._serial
     if isinstance(value, Number) and not isinstance(value, Enum):

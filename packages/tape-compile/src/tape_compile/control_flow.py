@@ -24,7 +24,7 @@ from tape_compile.refusals import refuses
 from tape_compile.tracer.trace import Trace
 from tape_compile.tracer.traced_array import TRACED
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.tracer.variable_state import Held
+from tape_compile.tracer.variable_state import VariableState
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -75,12 +75,12 @@ class SubTrace(FlowTrace):
 
     def read(self, variable: Variable | HostNumber) -> Any:
         """Read a Variable, as a captured input: a loop's step may find another value each time."""
-        if id(variable) not in self.held:
+        if id(variable) not in self.variable_states:
             now = own = self.parent.read(variable)
             if type(now) in TRACED:
                 own = self.input(now.value, now.backend)
                 self.captured[self, own.id] = now
-            self.held[id(variable)] = Held(variable, own, own)
+            self.variable_states[id(variable)] = VariableState(variable, own, own)
         return super().read(variable)
 
     def write(self, variable: Variable | HostNumber, array: Any) -> None:
@@ -93,7 +93,7 @@ class SubTrace(FlowTrace):
 
     def holds(self, variable: Variable | HostNumber) -> bool:
         """Whether a Variable exists, and is not just being made."""
-        return id(variable) in self.held or self.parent.holds(variable)
+        return id(variable) in self.variable_states or self.parent.holds(variable)
 
     def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> Any:
         """Add a call with an effect.
@@ -125,7 +125,7 @@ class SubTrace(FlowTrace):
             )
         inputs: list[int] = []
         refs = tuple([self._split(arg, inputs)[1] for arg in args])
-        self._noted(name, fn, refs, {}, (), backend, inputs, effect=True)
+        self._append_instruction(name, fn, refs, {}, (), backend, inputs, effect=True)
 
     def on_new_generator(self, generator: Generator) -> None:
         """A generator is made: it draws the same numbers in each run."""
@@ -170,7 +170,7 @@ class SubTrace(FlowTrace):
         Raises:
             TracingError: one was made in this call, so that it is no input.
         """
-        found = [held for held in self.held.values() if held.written]
+        found = [held for held in self.variable_states.values() if held.written]
         if any([type(held.first) not in TRACED for held in found]):
             raise TracingError(f"{self.name} is compiled, and a branch or a loop makes a Variable and assigns to it")
         return [held.variable for held in found]
@@ -219,7 +219,7 @@ class Part:
 
     def place(self, variable: Variable) -> int | None:
         """The place of a Variable's value among `captured`."""
-        held = self._trace.held.get(id(variable))
+        held = self._trace.variable_states.get(id(variable))
         return None if held is None else self._places[self._trace, held.first.id]
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
@@ -486,7 +486,7 @@ def _loop_results(
     like = [*outs, *outs[:n]] if keep else outs
     arrays = flow.add_to(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
     if keep and flow.run is while_loop:
-        trace.is_of_any_length([array.id for array in arrays[m:]])
+        trace.mark_unknown_length([array.id for array in arrays[m:]])
     found = [_on(array, array.backend, _layers(t)) for array, t in zip(arrays, like, strict=True)]
     return found[:n], found[n:m], found[m:]
 

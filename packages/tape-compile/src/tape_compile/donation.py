@@ -22,8 +22,8 @@ class Donated:
     __getattr__ = __array__ = __float__ = __int__ = __index__ = __complex__ = __bool__ = __len__ = _refuse
 
 
-def give_away(name: str, leaves: list[Any], donated: Iterable[int]) -> None:
-    """Take the arrays out of donated Tensors among the arguments of a function."""
+def invalidate_donated(name: str, leaves: list[Any], donated: Iterable[int]) -> None:
+    """Take the arrays out of donated Tensors, so that the compiled code may hold the only reference."""
     for tensor in [leaves[k] for k in donated]:
         gone: Any = Donated(f"this Tensor, of shape {tensor.shape}, was donated to {name}: use what that returned")
         tensor._array, tensor._slots, tensor.backend = gone, NO_SLOTS, gone

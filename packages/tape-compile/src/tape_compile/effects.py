@@ -10,6 +10,7 @@ from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
 from tape_core.staging import value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
+from tape_core.typing import BackendLike, Raw
 
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from tape_core.backends import Backend
     from tape_core.random import Generator
 
-    from tape_compile.program import Instruction
+    from tape_compile.program import Argument, Instruction
+    from tape_compile.tracer.trace import Snapshot
 
 
 class Effects:
@@ -29,25 +31,25 @@ class Effects:
 
     guards: list[tuple[Callable[[], Any], Any]]
     instructions: list[Instruction]
-    trying: int
+    speculating: int
 
     if TYPE_CHECKING:
 
-        def state(self) -> Any: ...
-        def roll_back(self, state: Any) -> None: ...
-        def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any: ...
-        def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None: ...
+        def state(self) -> Snapshot: ...
+        def roll_back(self, state: Snapshot) -> None: ...
+        def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
+        def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None: ...
         def on_draw(self, generator: Generator) -> None: ...
         def on_new_generator(self, generator: Generator) -> None: ...
 
-    def guard(self, get: Callable[[], Any], value: Any) -> None:
+    def guard(self, get: Callable[[], Any], value: object) -> None:
         """Restrict the trace to calls in which `get()` returns this value."""
         if not any([known is get for known, _ in self.guards]):
             self.guards.append((get, value))
 
     def opaque(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a Python function now, and in each run."""
-        return OpaqueCall(function, args, kwargs).traced(self)
+        return OpaqueCall(function, args, kwargs).run_and_record(self)
 
     def stateful(
         self,
@@ -59,25 +61,27 @@ class Effects:
         """Trace a method; if it decides by a value, take back what was traced, and make the call opaque."""
         args = _without_generators(args)
         before = self.state()
-        self.trying += 1
+        self.speculating += 1
         try:
             return method(*args, **kwargs)
         except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
             self.roll_back(before)
         finally:
-            self.trying -= 1
-        return OpaqueCall(method, args, kwargs, holders(args[0])).traced(self)
+            self.speculating -= 1
+        return OpaqueCall(method, args, kwargs, holders(args[0])).run_and_record(self)
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Call a Python function that returns nothing in each run."""
         if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
-            OpaqueCall(function, args, kwargs).emitted(self)
+            OpaqueCall(function, args, kwargs).emit_into(self)
 
     # -- random numbers
 
-    def draw(self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any) -> Tensor:
+    def draw(
+        self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: BackendLike, device: str | None
+    ) -> Tensor:
         """Return an array of the generator's bits, drawn again in each run."""
         chosen = selection.select(backend, device)
         library = chosen.backend.library
@@ -103,7 +107,7 @@ class Effects:
         self.on_new_generator(generator)
         self.effect("seed_generator", seed_generator, (), selection.select().backend)
 
-    def random_state(self) -> Any:
+    def random_state(self) -> _StateToken:
         """Return a token for the state of the global generator at this point of each run."""
         token = _StateToken()
 
@@ -114,11 +118,11 @@ class Effects:
         self.effect("note_random_state", note_random_state, (), selection.select().backend)
         return token
 
-    def set_random_state(self, state: Any) -> None:
+    def set_random_state(self, state: Sequence[int] | _StateToken) -> None:
         """Set the global generator to a state, or to that of a token, in each run."""
 
         def set_state() -> tuple[()]:
-            random.global_rng().set_state(state.state if type(state) is _StateToken else state)
+            random.global_rng().set_state(state.state if isinstance(state, _StateToken) else state)
             return ()
 
         self.effect("set_random_state", set_state, (), selection.select().backend)
@@ -126,7 +130,7 @@ class Effects:
     def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
         """Keep the state of the global generator under the number of a loop's step, in each run."""
 
-        def note_state_of_step(k: Any) -> tuple[()]:
+        def note_state_of_step(k: Raw) -> tuple[()]:
             states[int(k)] = random.global_rng()._bits.getstate()
             return ()
 
@@ -137,7 +141,7 @@ class Effects:
         """Let the global generator continue from the state kept for a step; afterwards from where it was."""
         before: list[Any] = []
 
-        def set_state_of_step(k: Any) -> tuple[()]:
+        def set_state_of_step(k: Raw | None) -> tuple[()]:
             bits = random.global_rng()._bits
             if k is None:
                 bits.setstate(before.pop())
@@ -159,7 +163,7 @@ def _without_generators(args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
 
 
-def _is_batched(value: Any) -> bool:
+def _is_batched(value: object) -> bool:
     return isinstance(value, Tensor) and type(value._array) is BatchedArray
 
 
@@ -171,18 +175,20 @@ class _StateToken:
 
 
 class OpaqueCall:
-    """A call of a Python function as an instruction: its arguments but for the arrays, which each run gives it."""
+    """The function of an opaque instruction: a Python function with its arguments, into which each run puts arrays."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, holders: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], holders: Iterable[Any] = ()
+    ) -> None:
         self.function = function
         self.__name__ = function.__name__
         self.leaves, self.structure = pytree.flatten((_without_generators(args), kwargs))
         given = [v for v in self.leaves if isinstance(v, Variable)]
         self.variables = list({id(v): v for v in [*given, *holders]}.values())
-        self.tensors: list[tuple[int, Any]] = []  # where the arrays go, and their backends
-        self.out: Any = None  # the structure of what it returns, and the backends of its leaves
+        self.tensors: list[tuple[int, Any]] = []  # the places of arrays among the leaves, and their backends
+        self.out: Any = None  # the structure of the last result, and the backends of its leaves
 
-    def _arrays(self) -> list[Any]:
+    def _collect_arrays(self) -> list[Any]:
         """Return the arrays of the Tensors among the arguments, and keep their places."""
         arrays: list[Any] = []
         for k, leaf in enumerate(self.leaves):
@@ -192,9 +198,9 @@ class OpaqueCall:
                 self.tensors.append((k, parts[0].backend.library))
         return arrays
 
-    def emitted(self, trace: Effects) -> None:
+    def emit_into(self, trace: Effects) -> None:
         """Add an instruction for a call that returns nothing; it runs now if the trace knows that it is reached."""
-        arrays = self._arrays()
+        arrays = self._collect_arrays()
         backend = self.tensors[0][1] if self.tensors else selection.select().backend
 
         def run(*given: Any) -> tuple[()]:
@@ -204,9 +210,9 @@ class OpaqueCall:
 
         trace.emit(self.__name__, run, arrays, backend)
 
-    def traced(self, trace: Effects) -> Any:
+    def run_and_record(self, trace: Effects) -> Any:
         """Run the call now, and add an instruction for it."""
-        arrays = [*self._arrays(), *[v._array for v in self.variables]]
+        arrays = [*self._collect_arrays(), *[v._array for v in self.variables]]
         backends = [v.backend for v in self.variables if v.backend is not None]
         backend: Any = backends[0] if backends else selection.select().backend
 

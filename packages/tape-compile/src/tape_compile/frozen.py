@@ -1,4 +1,4 @@
-"""Copies of arrays from around compiled functions, which are constants: writing to the original changes no trace."""
+"""Copies of the arrays that a trace keeps as constants, so that later writes to the originals do not change it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tape_core.backends import backend_of_type
 
 from tape_compile.program import Raw
 
-# By the id of an original weak references to it and to its copy, which traces keep alive.
+# The id of an original to weak references to it and to its copy, which traces keep alive.
 _copies: dict[int, tuple[Any, Any]] = {}
-_own: dict[int, Any] = {}  # by id weak references to the copies: nobody writes to them, so they need no copy again
+_own: dict[int, Any] = {}  # weak references to the copies by id: nobody writes to them, so they are never copied again
 
 
 def frozen(array: Raw) -> Raw:
-    """A copy of an array with its values of now, which all traces share while the original does not change.
+    """Return a copy of an array with its present values, which all traces share until the original changes.
 
     Immutable arrays are returned themselves.
     """
@@ -44,7 +44,7 @@ def frozen(array: Raw) -> Raw:
 
 
 def _forget(table: dict[int, Any], key: int) -> Callable[[ref[Any]], None]:
-    """A callback of a weak reference: drop its entry, unless another array has got the id meanwhile."""
+    """Return a callback for a weak reference that drops its entry, unless a new array has taken the id."""
 
     def forget(gone: ref[Any]) -> None:
         found = table.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,33 +14,45 @@ from tape_core.backends import compilers
 from tape_core.staging import TracingError, current
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
 from tape_core.tracing import is_replaying
-from tape_core.typing import Fallback, Retrace
+from tape_core.typing import Fallback, PyTree, Retrace
 
+from tape_compile import thresholds
 from tape_compile.cache import Traces, remember
-from tape_compile.cache_key import SLICES, TENSOR, Signature, call_with_static, sees_order, static_key
-from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, kept
-from tape_compile.thresholds import MAX_TRACES
+from tape_compile.cache_key import (
+    SLICES,
+    TENSOR,
+    Args,
+    Kwargs,
+    Signature,
+    Static,
+    call_with_static,
+    sees_keyword_order,
+    static_key,
+)
+from tape_compile.compilers import Compiler
+from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.turns import its_turn
+from tape_compile.turns import tracing_turn
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from tape_core import Variable
 
     from tape_compile.codegen.executable import Compiled
     from tape_compile.tracer.trace import Trace
-    from tape_compile.under_tape.entry import InTapes
+    from tape_compile.under_tape.entry import UnderTape
     from tape_compile.under_tape.trace import Joint
 
-_PYTHON = "python"  # the compiler that leaves the code as it is
-_MANY = 5  # traces of one function that the same call site can hardly mean
+_PYTHON = "python"  # the compiler that runs the generated Python code
 
 
 class Function:
     """A compiled function; :func:`function` makes one.
 
     Attributes:
-        python: the function that it was made of, which runs as it is.
+        python: the Python function that it compiles.
     """
 
     def __init__(
@@ -51,11 +63,11 @@ class Function:
         donate: Iterable[str] = (),
         fallback: Fallback = False,
         retrace: Retrace = "warn",
-        compile: str | Literal[False] | None = None,
+        compile: str | Compiler | Literal[False] | None = None,
         passes: dict[str, bool] | None = None,
         max_traces: int | None = None,
     ) -> None:
-        update_wrapper(self, python)  # first: what wraps another Function, as its gradient, has the attributes of that
+        update_wrapper(self, python)  # first, since it copies the attributes of a wrapped Function, which are set below
         self.python = python
         self._name = getattr(python, "__name__", "function")
         self._settings: dict[str, Any] = {
@@ -69,24 +81,30 @@ class Function:
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
-        # By this name, or else that of the environment; None is Python code, or what the backend is offered.
-        self._how = compilers.default() if compile is None else compile if compile and compile != "none" else _PYTHON
+        # None: Python code, unless a compiler of the backend offers to take the program.
+        self._compiler: str | Compiler | None
+        if compile is None:
+            self._compiler = compilers.default()
+        else:
+            self._compiler = compile if compile and compile != "none" else _PYTHON
         self._static = _names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
             raise TypeError(f"function: passes must be a dict, as {{'cse': False}}, got {passes!r}")
-        if compile is not None and compile is not False and not isinstance(compile, str):
-            raise TypeError(f"function: compile must be the name of a compiler, False or None, got {compile!r}")
+        if compile is not None and compile is not False and not isinstance(compile, str | Compiler):
+            raise TypeError(f"function: compile must be the name of a compiler or a Compiler, got {compile!r}")
         self._options: dict[str, bool] = {}
         if passes:
             from tape_compile.passes import canonical
 
             self._options = canonical(passes)
-            self._settings["passes"] = self._options  # each instance's method warns of an old name no more
+            self._settings["passes"] = (
+                self._options
+            )  # so that the method of each instance does not warn of an old name again
         self._donate = _names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
-        self._sees_order = sees_order(python)
+        self._sees_order = sees_keyword_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
             for name in names:
                 if self._signature is not None and name not in self._signature.parameters:
@@ -101,23 +119,23 @@ class Function:
         if retrace not in ("warn", "allow", "error"):
             raise ValueError(f"function: retrace must be 'warn', 'allow' or 'error', got {retrace!r}")
         if max_traces is None:
-            max_traces = MAX_TRACES
+            max_traces = thresholds.MAX_TRACES
         if type(max_traces) is not int or max_traces < 1:
             raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
-        # By signature: several where they depend on something besides, such as a mode.
+        # Several traces have one cache key where they depend on something besides, such as a mode: on guards.
         self._compiled: Traces[Compiled] = Traces(max_traces)
-        self._eager: dict[Any, str] = {}  # by signature, why it runs as it is
+        self._eager: dict[Any, str] = {}  # by cache key, why the function runs as plain Python
         self._traces = 0
         self._made_variables = False
-        self._tapes: InTapes | None = None
+        self._under_tape_traces: UnderTape | None = None
         self._lock = Lock()
-        self._itself = ref(self)
+        self._unbound_ref = ref(self)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method: each instance has its own, whose traces go with it."""
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return the method of an instance; each has its own traces, which end with it."""
         if instance is None:
             return self
-        try:  # each access comes here: what `Methods.find` does, for what is there
+        try:  # the hot path of `Methods.find`: every access of `instance.method` comes here
             entry = instance.__dict__[METHODS][self, id(instance)]
             if entry[0]() is instance:
                 return _Method.to(self, instance, entry[1])
@@ -125,12 +143,12 @@ class Function:
             pass
         try:
             found = Methods.find(instance, self, lambda: Function(WeakMethod(self.python, instance), **self._settings))
-        except TypeError:  # it has slots alone, and is a static argument
+        except TypeError:  # an instance with __slots__ alone: it is a static argument instead
             return MethodType(self, instance)
         return _Method.to(self, instance, found)
 
     def __reduce__(self) -> Any:
-        """Copies and pickles have no traces: they are made of the function, or found by its name."""
+        """Copy or pickle without the traces: by name where that leads here, else from the Python function."""
         return found_by_name(self, self.python) or (_made, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -138,17 +156,19 @@ class Function:
         if active:
             active = active_recorders()
         if active or OPEN_AXES.get() or current() is not None:
-            if len(active) == 1 and self._how in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
+            if len(active) == 1 and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
-                # What a checkpoint keeps are the results of ops, which are the same in both of its runs.
+                # A checkpoint keeps the results of ops, and its replay must meet the same ops: it traces through.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
-                    return self._in_tapes(tape, args, kwargs)
-            # What records or traces around it sees each op.
+                    return self._under_tape(tape, args, kwargs)
+            # Recorders, vmaps and traces around the call must see each op.
             return self.python(*args, **kwargs)
-        return self._unrecorded(*self._taken_apart(args, kwargs), args, kwargs)
+        return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)
 
-    def _unrecorded(self, signature: Signature, static: Any, with_kwargs: bool, args: Any, kwargs: Any) -> Any:
-        """A call of which nothing has to be recorded."""
+    def _call_compiled(
+        self, signature: Signature, static: Static, with_kwargs: bool, args: Args, kwargs: Kwargs
+    ) -> Any:
+        """Run the trace of this cache key, or trace the function first; no recorder is active."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
                 compiled.recent = True
@@ -157,9 +177,9 @@ class Function:
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
-        with its_turn(self._lock) as turn:
+        with tracing_turn(self._lock) as turn:
             if turn:
-                # Another thread may have traced it meanwhile.
+                # Another thread may have traced it while this one waited.
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
                 if found is None and signature.key not in self._eager:
                     return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
@@ -167,26 +187,26 @@ class Function:
                 found = None
         return self.python(*args, **kwargs) if found is None else found(signature.leaves)
 
-    def _taken_apart(self, args: Any, kwargs: Any) -> tuple[Signature, Any, bool]:
-        """The signature of a call, its static arguments, and whether there are others by keyword."""
+    def _split_call(self, args: Args, kwargs: Kwargs) -> tuple[Signature, Static, bool]:
+        """Return the signature of a call, its static arguments, and whether any others are passed by keyword."""
         if self._signature is None:
             if len(kwargs) > 1 and not self._sees_order:
                 kwargs = dict(sorted(kwargs.items()))
             return Signature(args, kwargs, (), self._name), (), bool(kwargs)
-        static, others = self._apart(args, kwargs)
+        static, others = self._split_static(args, kwargs)
         return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
 
     @property
-    def _in_tapes(self) -> InTapes:
-        """What calls inside a tape's block go to."""
-        if self._tapes is None:
-            from tape_compile.under_tape.entry import InTapes
+    def _under_tape(self) -> UnderTape:
+        """The traces for calls inside tapes' blocks, which are made with the first such call."""
+        if self._under_tape_traces is None:
+            from tape_compile.under_tape.entry import UnderTape
 
-            self._tapes = InTapes(kept(self), self._name, self._options)
-        return self._tapes
+            self._under_tape_traces = UnderTape(unbound(self), self._name, self._options)
+        return self._under_tape_traces
 
-    def _apart(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Static arguments with their keys, and the others."""
+    def _split_static(self, args: Args, kwargs: Kwargs) -> tuple[Static, Kwargs]:
+        """Return the static arguments with their cache keys, and the others by name."""
         assert self._signature is not None
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -198,13 +218,15 @@ class Function:
         others = {name: value for name, value in bound.arguments.items() if name not in self._static}
         return tuple(static), others
 
-    def _first_call(self, signature: Signature, static: Any, with_kwargs: bool, as_it_is: Callable[[], Any]) -> Any:
-        self._check_number(self._traces)
-        # What traces is imported where it is needed first.
+    def _first_call(
+        self, signature: Signature, static: Static, with_kwargs: bool, call_python: Callable[[], Any]
+    ) -> Any:
+        self._check_retraces(self._traces)
+        # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias
         from tape_compile.control_flow import FlowTrace
-        from tape_compile.donation import give_away
-        from tape_compile.results import check_containers, check_result, in_users_terms
+        from tape_compile.donation import invalidate_donated
+        from tape_compile.results import check_containers, check_result, explain_leaked_arrays
         from tape_compile.tracer.contexts import outside, tracing
 
         trace = FlowTrace(self._name, fallback=bool(self._fallback))
@@ -222,36 +244,37 @@ class Function:
             trace.donated[k] = leaves[k]._array.id
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
+        # With fallback the function may run once more, as Python: then it draws the same random numbers.
         bits = random.get_state() if self._fallback else None
         try:
             with tracing(trace):
-                with in_users_terms(trace):
-                    result = self._called(args, kwargs, static)
+                with explain_leaked_arrays(trace):
+                    result = self._call_python(args, kwargs, static)
                 if args or kwargs:
                     tree = (args, kwargs) if with_kwargs else args
                     check_containers(self._name, signature.structure, leaves, tree)
                 check_result(self._name, result)
-                # x += y assigns to the caller's Tensor.
+                # x += y inside the function assigns to the caller's Tensor: each run returns its new array, too.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_no_alias(self._name, signature.leaves, changed)
                 check_no_alias(self._name, signature.leaves, trace.donated, DONATED)
                 compiled = None
                 if trace.failed is None:
-                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._how)
+                    compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._compiler)
             trace.commit({signature.leaves[k]: array for k, array in changed.items()})
-            made = trace.made
+            made = trace.new_variables
         except TracingError as error:
             if bits is None:
                 raise
             random.set_state(bits)
-            self._runs_as_it_is(signature.key, error)
-            return as_it_is()
+            self._fall_back(signature.key, error)
+            return call_python()
         finally:
             trace.end()
         if trace.failed is None:
-            give_away(self._name, signature.leaves, trace.donated)
+            invalidate_donated(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
-            self._runs_as_it_is(signature.key, trace.failed)
+            self._fall_back(signature.key, trace.failed)
         elif made:
             self._check_made(made)
         else:
@@ -263,15 +286,15 @@ class Function:
         with outside():
             return _untraced(result)
 
-    def _runs_as_it_is(self, key: Any, why: TracingError) -> None:
-        """Note that it is not compiled for arguments of this kind, and say so."""
+    def _fall_back(self, key: Hashable, why: TracingError) -> None:
+        """Run the function as plain Python for this cache key from now on, with a warning."""
         remember(self._eager, key, str(why))
         if self._fallback != "silent":
             warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as it is.")
 
-    def _forget(self, key: Any) -> Callable[[], None]:
-        """What drops the traces for arguments that cannot come again."""
-        function = self._itself
+    def _forget(self, key: Hashable) -> Callable[[], None]:
+        """Return a callback that drops the traces of a key whose arguments are gone, so that it cannot occur again."""
+        function = self._unbound_ref
 
         def forget() -> None:
             if (found := function()) is not None:
@@ -281,26 +304,26 @@ class Function:
         return forget
 
     def _donated(self, signature: Signature) -> list[int]:
-        """The places of the Tensors in arguments that are donated."""
+        """Return the places of donated Tensors among the leaves of the arguments."""
         if not self._donate or not signature.leaves:
             return []
         _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
         places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
         return [k for k in places if signature.kinds[k] == TENSOR]
 
-    def _called(self, args: Any, kwargs: Any, static: Any) -> Any:
+    def _call_python(self, args: Args, kwargs: Kwargs, static: Static) -> Any:
         return call_with_static(self.python, self._signature, args, kwargs, static)
 
-    def _check_number(self, known: int) -> None:
+    def _check_retraces(self, known: int) -> None:
         if known and self._retrace == "error":
             raise RuntimeError(
                 f"{self._name} is compiled, and would have to be traced again: with retrace='error' it is traced once. "
                 f"Call it with arrays of the same shapes and dtypes, and the same Python values; known: "
                 f"{known} trace"
             )
-        if known == _MANY and self._retrace == "warn":
+        if known == thresholds.RETRACES_WARN_AT and self._retrace == "warn":
             warn_user(
-                f"{self._name} is compiled, and is traced for the {_MANY + 1}th time, which takes longer than a call "
+                f"{self._name} is compiled, and is traced for the {known + 1}th time, which takes longer than a call "
                 f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
                 f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
                 f"tape_core.function(retrace='allow')"
@@ -314,42 +337,42 @@ class Function:
             )
         self._made_variables = True
 
-    # -- what it tells of itself
+    # -- inspection
 
     @property
     def traces(self) -> int:
-        """How many traces are kept, those for calls inside tapes' blocks among them."""
+        """The number of traces that are kept, including those of calls inside tapes' blocks."""
         return len(self._compiled.all) + len(self._joints)
 
     @property
     def _joints(self) -> list[Joint]:
-        return [] if self._tapes is None else self._tapes.compiled
+        return [] if self._under_tape_traces is None else self._under_tape_traces.compiled
 
     @property
     def fallbacks(self) -> list[str]:
-        """Why the function runs as it is, for each kind of arguments for which it does so."""
+        """The reasons why the function runs as plain Python, one for each cache key for which it does."""
         return list(self._eager.values())
 
     def show(self) -> None:
-        """Print the source of what runs, for each trace; the newest comes last."""
+        """Print the generated source of each trace; the newest comes last."""
         print(self.text())  # noqa: T201 - what it is for
 
     def text(self) -> str:
-        """What :meth:`show` prints."""
+        """Return the generated source of each trace, as :meth:`show` prints it."""
         found = [compiled.source for compiled in self._compiled.all]
         found += [source for joint in self._joints for source in joint.sources]
         return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
 
     def export(
         self,
-        path: Any,
+        path: str | PathLike[str],
         /,
         *args: Any,
         constants: Literal["inline", "npz"] = "inline",
         variables: Literal["arguments", "constants"] = "arguments",
         **kwargs: Any,
     ) -> None:
-        """Write what a trace became to a Python file that needs the array library, and nothing of Tape.
+        """Write the generated code of a trace to a Python file that needs the array library, but not Tape.
 
         The file has one function of raw arrays: the Tensors among the arguments, then the Variables that are read. It
         returns a tuple: the Tensors of the result, then the new values of the Variables that are assigned. So gradients
@@ -384,14 +407,14 @@ class Function:
         beside: dict[str, Any] | None = {} if constants == "npz" else None
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 
-    def _compiled_for(self, args: Any, kwargs: Any) -> Compiled:
-        """The code for these arguments; if there is none, the function is called with them first.
+    def _compiled_for(self, args: Args, kwargs: Kwargs) -> Compiled:
+        """Return the code for these arguments, after a call with them if there is none.
 
         Raises:
             ValueError: the function runs as it is.
         """
-        signature, _, _ = self._taken_apart(args, kwargs)
-        for _ in range(3):  # a call that makes Variables is not one that is kept
+        signature, _, _ = self._split_call(args, kwargs)
+        for _ in range(3):  # the trace of a call that makes Variables is not kept, so it takes another call
             for compiled in self._compiled.get(signature.key, ()):
                 if compiled.fits():
                     return compiled
@@ -399,11 +422,11 @@ class Function:
         raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
 
     def stats(self) -> list[dict[str, Any]]:
-        """The effect of passes, for each trace.
+        """Return the effect of the passes, as one dict for each trace.
 
-        Each is a dict: how many instructions there are, as `"traced"` and after each pass by its name; and how many
-        elements the arrays have that a call makes, `"elements_traced"` before all passes and `"elements"` after them.
-        Passes that are left out are not in it.
+        `"traced"` is the number of instructions in the trace, and the name of each pass that ran is a key for the
+        number after it. `"elements_traced"` and `"elements"` count the elements of all arrays that a call allocates,
+        before and after the passes.
         """
         from tape_compile.passes import Statistics
 
@@ -422,12 +445,12 @@ class Function:
 
 
 class _Method(Bound, Function):
-    """A compiled method, of an instance that it keeps alive."""
+    """A compiled method, which keeps its instance alive."""
 
     __slots__ = ("_bound_to",)
 
 
-def _names(option: str, given: Any) -> tuple[str, ...]:
+def _names(option: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise TypeError(f"function: {option} must be a parameter's name, or several, got {wrong[0]!r}")
@@ -443,15 +466,15 @@ def _traced(trace: Trace, tensor: Tensor) -> Tensor:
     return wrap(trace.input(tensor._array, backend), backend)
 
 
-def _untraced(result: Any) -> Any:
-    """What a traced run has returned, as values."""
+def _untraced(result: PyTree) -> Any:
+    """Return the result of the traced run with real arrays in place of traced ones."""
     if result is None:
         return None
     leaves, structure = pytree.flatten(result)
     return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
 
 
-def _value(leaf: Any) -> Any:
+def _value(leaf: object) -> Any:
     if isinstance(leaf, IndexedSlices):
         return IndexedSlices(_value(leaf.values), _value(leaf.indices), leaf.dense_shape)
     if type(leaf) is not Tensor:

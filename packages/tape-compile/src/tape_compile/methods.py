@@ -1,20 +1,21 @@
-"""Compiled methods, of which each instance has its own, and how decorated functions are copied and pickled.
+"""Compiled methods: each instance has its own traces; and how decorated functions are copied and pickled.
 
-An instance has its compiled functions in an attribute, and they do not keep it alive: they know it by a weak reference.
-What `instance.method` gives does keep it alive, as a method does: it is another object with the same attributes.
+An instance keeps its compiled functions in the attribute `METHODS`. They refer to it weakly, so they do not keep it
+alive. `instance.method` returns another object (`Bound`) that shares their `__dict__` and does keep the instance alive,
+as Python's own bound methods do.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 _new = object.__new__
-METHODS = "_compiled_methods"  # the attribute in which an instance has them
+METHODS = "_compiled_methods"  # the attribute of an instance with its compiled methods
 
 
 class Methods(dict[Any, Any]):
@@ -24,17 +25,17 @@ class Methods(dict[Any, Any]):
         return Methods, ()
 
     @staticmethod
-    def find(instance: Any, key: Any, make: Callable[[], Any], name: str = METHODS) -> Any:
-        """What an instance has under a key in the attribute `name`; `make` makes it at first.
+    def find(instance: object, key: Hashable, make: Callable[[], Any], name: str = METHODS) -> Any:
+        """Return the entry of an instance under a key in its attribute `name`; `make` makes it the first time.
 
         Raises:
-            TypeError: it has slots alone, or cannot be referenced weakly.
+            TypeError: the instance has `__slots__` alone, or cannot be referenced weakly.
         """
-        if isinstance(instance, type):  # of a class method; its attributes would be those of subclasses, too
+        if isinstance(instance, type):  # a class method; an attribute of the class would be inherited by subclasses
             kept = _OF_CLASSES.setdefault(instance, {}).setdefault(name, Methods())
         else:
             kept = vars(instance).setdefault(name, Methods())
-        # A shallow copy of an instance has the same dict, and may have the id of one that is gone.
+        # Shallow copies share one dict, so the key has the id; that may be reused, so the weak reference decides.
         place = key, id(instance)
         entry = kept.get(place)
         if entry is not None and entry[0]() is instance:
@@ -43,7 +44,7 @@ class Methods(dict[Any, Any]):
         if entry is not None:
             kept[place] = made
             return made[1]
-        # Of several threads that make one at once, all take the first.
+        # `setdefault` is atomic: threads that make an entry at once all take the first.
         return kept.setdefault(place, made)[1]
 
 
@@ -53,7 +54,7 @@ _OF_CLASSES: WeakKeyDictionary[type, dict[str, Methods]] = WeakKeyDictionary()
 class WeakMethod:
     """A method of an instance that does not keep the instance alive."""
 
-    def __init__(self, function: Callable[..., Any], instance: Any) -> None:
+    def __init__(self, function: Callable[..., Any], instance: object) -> None:
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(function, name):
                 setattr(self, name, getattr(function, name))
@@ -75,23 +76,23 @@ class WeakMethod:
         return self.__func__(self.__self__, *args, **kwargs)
 
     @staticmethod
-    def of(method: Any, instance: Any) -> Any:
-        """The same of a method, if it is one of this instance, and is not another callable."""
+    def of(method: Any, instance: object) -> Any:
+        """Return a bound method of this instance as a weak one; any other callable is returned itself."""
         return WeakMethod(method.__func__, instance) if getattr(method, "__self__", None) is instance else method
 
 
 class Bound:
-    """A mixin for what `instance.method` gives: what the instance has compiled, and the instance, kept alive.
+    """A mixin for the value of `instance.method`: the compiled function of the instance, which it keeps alive.
 
-    It has the dict of the other object, so that both are the same in everything.
+    It shares the `__dict__` of that function, so the two have all state in common.
     """
 
     _bound_to: tuple[Any, Any]  # the decorated function and the instance, in a slot
-    _itself: Any  # a reference to what the instance has
+    _unbound_ref: Any  # a weak reference to the compiled function of the instance
 
     @classmethod
-    def to(cls, decorated: Any, instance: Any, compiled: Any) -> Any:
-        """One for a decorated function and an instance that has this."""
+    def to(cls, decorated: object, instance: object, compiled: object) -> Any:
+        """Bind the compiled function of an instance to it."""
         made = _new(cls)
         made.__dict__ = compiled.__dict__
         made._bound_to = decorated, instance
@@ -112,17 +113,17 @@ class Bound:
         return _bound, self._bound_to
 
 
-def kept(value: Any) -> Any:
-    """What an instance has, for what `instance.method` gives; any other value is itself."""
-    return value._itself() if isinstance(value, Bound) else value
+def unbound(value: object) -> Any:
+    """Return the compiled function that an instance keeps, given `instance.method`; any other value as it is."""
+    return value._unbound_ref() if isinstance(value, Bound) else value
 
 
-def _bound(decorated: Any, instance: Any) -> Any:
+def _bound(decorated: Any, instance: object) -> Any:
     return decorated.__get__(instance, type(instance))
 
 
-def found_by_name(decorated: Any, python: Callable[..., Any]) -> str | None:
-    """The name of a decorated function, if that leads to it."""
+def found_by_name(decorated: object, python: Callable[..., Any]) -> str | None:
+    """Return the qualified name of a decorated function if it is found under that name, for pickles; else None."""
     name = getattr(python, "__qualname__", "")
     found: Any = sys.modules.get(getattr(python, "__module__", ""))
     for part in name.split("."):

@@ -1,4 +1,4 @@
-"""Calls that may raise because of values: these are checks, which passes keep though nobody needs their results."""
+"""Instructions that may raise because of values: they are checks, which DCE keeps even if nobody uses their results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def may_refuse(instruction: Instruction, program: Program) -> bool:
-    """Whether a call may raise in a later run, for other values than those of the trace.
+    """Whether an instruction may raise in a later run, for other values than those of the trace.
 
-    That are branches and loops with such a call in them, functions with a true attribute `refuses`, and ops that are
-    declared so (`tape_core.engine.op.refuses`), unless the values that they refuse are constants.
+    These are branches and loops with such an instruction in them, functions with a true attribute `refuses`, and ops
+    declared with `refuses=` (see `tape_core.engine.op`), unless the values that they check are constants.
     """
     fn = instruction.fn
     parts = getattr(fn, "parts", None)
@@ -23,7 +23,7 @@ def may_refuse(instruction: Instruction, program: Program) -> bool:
         return any([part.refuses for part in parts])
     if getattr(fn, "refuses", False):
         return True
-    from tape_core.extend import registry  # ops are there when something runs
+    from tape_core.extend import registry  # imported late: ops register themselves when tape_core is loaded
 
     op = registry.get(instruction.name.removesuffix("_keeping"))
     if op is None or not op.refuses or not instruction.inputs:
@@ -40,7 +40,7 @@ def refuses(program: Program) -> bool:
 
 
 def _checked_arguments(op: Op, instruction: Instruction) -> list[Argument]:
-    """The arguments whose values the op may refuse."""
+    """Return the arguments whose values the op may refuse."""
     names = list(op.signature.parameters)
     args, kwargs = instruction.args, instruction.kwargs
     places = [(name, names.index(name)) for name in op.refuses]

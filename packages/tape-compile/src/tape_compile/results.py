@@ -1,4 +1,4 @@
-"""The results of a function that is traced: errors where they cannot be returned, copies of constants."""
+"""The results of a traced function: errors for those that cannot be returned, copies of constants."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def in_users_terms(trace: Trace) -> Iterator[None]:
-    """A context in which the TypeError of an array library that gets a traced array becomes a TracingError.
+def explain_leaked_arrays(trace: Trace) -> Iterator[None]:
+    """Enter a context in which the TypeError of an array library that got a traced array becomes a TracingError.
 
     Raises:
         TracingError: with advice.
@@ -31,9 +31,9 @@ def in_users_terms(trace: Trace) -> Iterator[None]:
         if isinstance(error, TracingError) or "TracedArray" not in str(error):
             raise
         raise TracingError(
-            f"{trace.name} is compiled, and a function that is none of Tape's is given an array that is another one in "
-            f"each call ({error}). Give the Tensor itself to the functions of tape_core, or of NumPy; what only takes "
-            f"arrays runs outside, or in a function with tape_core.function(fallback=True)"
+            f"{trace.name} is compiled, and a function that is none of Tape's is given a traced array, whose values "
+            f"differ between calls ({error}). Give the Tensor itself to the functions of tape_core, or of NumPy; what "
+            f"only takes arrays runs outside, or in a function with tape_core.function(fallback=True)"
         ) from error
 
 
@@ -57,7 +57,7 @@ def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], 
 
 
 def check_result(name: str, result: object) -> None:
-    """Refuse a result with Tensors, or arrays of such, in places that are not found in later calls.
+    """Refuse a result with Tensors, or their arrays, in places where later calls would not put new ones.
 
     Raises:
         TracingError: it returns the array of a Tensor, or an iterator.
@@ -68,7 +68,7 @@ def check_result(name: str, result: object) -> None:
     for leaf in pytree.flatten(result)[0]:
         if type(leaf) in TRACED:
             raise TracingError(
-                f"{name} is compiled, and returns an array that is another one in each call, as of `x.array`: return "
+                f"{name} is compiled, and returns a traced array, as of `x.array`: return "
                 f"the Tensor, and take its array after the call"
             )
         if isinstance(leaf, Iterator):
@@ -85,29 +85,30 @@ def check_result(name: str, result: object) -> None:
 
 
 class RawArray(NamedTuple):
-    """A raw array among the results: a constant of the trace, of which each call returns a copy."""
+    """A raw array among the results, which is a constant of the trace: each call returns a copy."""
 
     array: Any
     backend: Backend
 
 
 def static_result(leaf: object) -> object:
-    """A leaf of the result that is no Tensor, as a trace keeps it."""
+    """Return a leaf of the result that is no Tensor in the form in which a trace keeps it."""
     backend = backend_of_type(type(leaf))
     if backend is None or (array := frozen(leaf)) is leaf:
         return leaf
     return RawArray(array, backend)
 
 
-def returned(leaf: object) -> object:
-    """A leaf that a trace has kept, as a call returns it: arrays are the caller's own, to write to."""
+def restored_leaf(leaf: object) -> object:
+    """Return a leaf that a trace has kept, for the caller: arrays are copies, which the caller may write to."""
     return leaf.backend.frozen(leaf.array) if isinstance(leaf, RawArray) else leaf
 
 
 def _attributes(leaf: object) -> list[object]:
-    """The attributes of an object that is no pytree, and the parts of lists and dictionaries among them.
+    """Return the attributes of an object that is no pytree, and the parts of lists and dicts among them.
 
-    Tape's own objects, such as tapes and modules, functions and classes have none here: they may refer to Tensors.
+    Functions, classes and Tape's own objects, such as tapes and modules, count as having none: they may refer to
+    Tensors.
     """
     kind = type(leaf)
     if kind in SCALARS or kind.__module__.startswith("tape_") or callable(leaf):

@@ -47,5 +47,8 @@ EXPORT_INLINE_MAX_ELEMENTS = 64  # elements of a constant that is written into a
 
 # -- traces
 
-MAX_TRACES = 256  # traces of one function that are kept by default, since each holds code and constants
-MAX_FALLBACKS = 1000  # kinds of arguments for which it is remembered that the function is not compiled
+MAX_TRACES = 256  # traces kept for one function by default, since each holds code and constants
+MAX_FALLBACKS = 1000  # cache keys for which it is remembered that the function is not compiled
+MAX_CALL_KINDS = 1000  # kinds of calls remembered inside tapes' blocks: a Python number that changes makes many
+MAX_DERIVATIVES = 4  # patterns of cotangents that one joint trace is compiled for; further ones run the function again
+RETRACES_WARN_AT = 5  # traces: one more is hardly meant by whoever wrote the call

@@ -1,4 +1,4 @@
-"""Turns: of several threads that call a function for the first time, one traces it, and the others wait for that."""
+"""Turns of threads: one thread traces a function that several call for the first time, and the others wait for it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TRACING: ContextVar[bool] = ContextVar("tape_core.tracing", default=False)
 
 
 @contextmanager
-def its_turn(lock: Lock) -> Iterator[bool]:
-    """A context that one thread is in at a time; it gives whether it is this thread's turn to trace.
+def tracing_turn(lock: Lock) -> Iterator[bool]:
+    """Enter a context in which one thread at a time may trace; its value says whether this thread may.
 
-    A thread that is tracing a function already does not wait, since the other one may wait for that function: it is not
-    its turn then.
+    A thread that already traces another function does not wait, since that would deadlock where two threads trace
+    functions that call each other: then it may not trace, and runs the function as Python.
     """
     if not TRACING.get():
         with lock.held():

@@ -57,7 +57,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed unexpectedly."""
+        """True if no check failed unexpectedly."""
         return not self.failed
 
     @property

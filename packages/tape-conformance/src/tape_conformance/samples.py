@@ -74,7 +74,7 @@ class Case:
 
     @property
     def is_complex(self) -> bool:
-        """Whether an input is complex."""
+        """True if an input is complex."""
         return any(isinstance(v, tc.Tensor) and v.dtype.kind == "complex floating" for v in self.values)
 
     def call(self, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""`tape_core.function`: the door to the package that traces and compiles."""
+"""`tape_core.function`: it loads tape-compile, the package that traces and compiles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tape_core.typing import Fallback, Retrace
 
 if TYPE_CHECKING:
+    from tape_compile.compilers import Compiler
     from tape_compile.function import Function
 
 
@@ -18,7 +19,7 @@ def _function_class() -> type[Function]:
         ImportError: tape-compile is not installed.
     """
     try:
-        # The only place where core names the package: everything else is told through `staging`.
+        # The only place where core names the package; all else in core talks to a trace through `staging`.
         from tape_compile.function import Function
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "tape_compile":
@@ -38,27 +39,27 @@ def function(
     donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
+    compile: str | Compiler | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
-    python: Any = None,
+    python: Callable[..., Any] | None = None,
     /,
     *,
-    static_argnames: Any = (),
-    donate: Any = (),
+    static_argnames: str | Iterable[str] = (),
+    donate: str | Iterable[str] = (),
     fallback: Fallback = False,
     retrace: Retrace = "warn",
-    compile: str | Literal[False] | None = None,
+    compile: str | Compiler | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
 ) -> Any:
-    """A function that is traced once for arguments of one kind, and then runs without Tensors, tapes and rules.
+    """Compile a function: trace it once for each cache key, then run straight-line code on raw arrays.
 
-    The first call runs `python` and notes the calls of kernels, those of gradients, Jacobians and vmap among them. They
-    become the source of one Python function, which runs from then on. Its results are those of `python`, to the
-    last bit.
+    The first call runs `python` and records every call of a kernel, including those of gradients, Jacobians and vmap.
+    From this trace Tape generates the source of one Python function, which later calls run. Its results have the same
+    bits as those of `python`.
 
     >>> import tape_core as tc
     >>> w = tc.Variable(2.0)
@@ -73,46 +74,49 @@ def function(
     >>> step.traces
     1
 
-    A trace is for one structure of arguments, for the shapes, dtypes and devices of the Tensors in it, for the values
-    of everything else in it, and for the backend that is selected. Variables may have any value: they are read and
-    assigned in each call. Other Tensors and Python values that the function finds around it stay what they were. Random
-    numbers are drawn anew.
+    The cache key of a trace consists of the structure of the arguments; the shapes, dtypes and devices of Tensors among
+    them; the values of all other arguments; and the selected backend. A call with another key is traced anew. Variables
+    are read and assigned in each call. Tensors and Python values from around the function are constants of the trace.
+    Random numbers are drawn anew in each call.
 
-    Inside a tape's block the call is one record, of which both directions are compiled, from the second call of a kind
-    on. Where several tapes, an accumulator or vmap around the call are at work, `python` runs as it is.
+    Inside the block of one tape, the call is a single record with a compiled derivative, from the second call of a
+    key on. Inside several tapes, a forward accumulator or a vmap, `python` itself runs.
 
     Args:
-        python: the function. What it does besides computing, such as printing, it does while it is traced.
-        static_argnames: names of parameters whose values are constants of a trace. They must be hashable. Python
-            scalars, strings and other objects that are no arrays are so anyway.
+        python: the function. Its side effects, such as printing, happen only while it is traced.
+        static_argnames: names of parameters whose values are constants of a trace; they must be hashable. Arguments
+            without arrays, such as Python scalars and strings, are constants anyway.
         donate: names of parameters whose Tensors the function may overwrite with results of the same shape and dtype.
-            After a call they hold nothing, and any use of them raises a RuntimeError. It is for what a call replaces,
-            such as parameters that are no Variables. Memory that somebody else holds, as a caller's NumPy array, is
-            left alone; Variables are updated in place anyway. Where `python` runs as it is nothing is donated.
-        fallback: where the function decides by a value, warn once and run it as it is from then on; with `"silent"`
-            without the warning.
-        retrace: what to do about many traces: `"warn"` at the sixth, `"allow"` them, or `"error"` at the second.
-        compile: the name of a compiler; `python -m tape_core` lists those that are installed. `"python"` is Python code
-            that calls one kernel after the other, and so is False. tape-torch brings `"torch"`, PyTorch's Inductor,
-            which rounds in its own ways, and `"cudagraph"`. By default it is the one that the environment variable
-            `TAPE_COMPILER` names, or else Python code, and on CUDA a graph for many kernels of small arrays. A name
-            that no package provides is an error of the first call.
-        passes: passes that are to be left out, as `{"cse": False}`; see `Function.stats`. And
-            `{"reassociate": True}` asks for rewrites that round differently: results are then a few units in the last
-            place from those of `python`.
-        max_traces: how many traces are kept, by default 256, and as many for calls in tapes' blocks; the one that was
-            not used for longest goes. A trace for a Variable or another object that was an argument goes with it.
+            After a call they hold nothing, and any use of them raises a RuntimeError. Donate arguments that the call
+            replaces, such as parameters that are not Variables; those are updated in place anyway. Memory that is also
+            referenced elsewhere, for instance by a NumPy array of the caller, is not overwritten. Nothing is donated
+            in calls that run `python` itself.
+        fallback: True to run `python` itself, with one warning, where the function cannot be traced because Python
+            depends on the value of a Tensor; `"silent"` for no warning. False raises a TracingError.
+        retrace: what happens to many traces: a warning at the sixth (`"warn"`), nothing (`"allow"`), or an error at the
+            second (`"error"`).
+        compile: a compiler by its name, of which `python -m tape_core` lists the installed ones, or a
+            `tape_compile.extend.Compiler`. `"python"` is Python code that calls one kernel after the other; so is
+            False. tape-torch brings `"torch"`, PyTorch's Inductor, which rounds in its own ways, and `"cudagraph"`. By
+            default it is the one that the environment variable `TAPE_COMPILER` names, or else Python code, and on CUDA
+            a graph for many kernels of small arrays. A name that no package provides is an error of the first call.
+        passes: compiler passes to skip, as in `{"cse": False}`; `Function.stats` has their names. And
+            `{"reassociate": True}` adds rewrites that round differently: results may then differ from those of `python`
+            by a few units in the last place.
+        max_traces: the number of traces that are kept, 256 by default, and as many again for calls in tapes' blocks.
+            The least recently used one is dropped first. A trace for a Variable or another object among the arguments
+            is dropped when that object ends.
 
     Raises:
-        TracingError: a TypeError, in a call: the function decides by a value, as by `if` or `item()`, or a Tensor from
-            inside is used after it has returned.
+        TracingError: (a TypeError) in a call: Python needs the value of a traced Tensor, for instance for `if` or
+            `item()`; or a Tensor from inside the function is used after it has returned.
         TypeError: in a call: an argument is neither an array nor hashable.
-        ValueError: an argument of this function is not what it must be; in a call: a Variable is made each time, or
-            what is donated is given twice.
+        ValueError: an argument of this function is invalid; in a call: a Variable is made each time, or a donated
+            Tensor is passed twice.
         RuntimeError: in a call: an argument was donated before.
     """
 
-    def decorate(python: Any) -> Any:
+    def decorate(python: Callable[..., Any]) -> Function:
         if not callable(python):
             raise TypeError(f"function: a function is compiled, got {python!r}")
         return _function_class()(

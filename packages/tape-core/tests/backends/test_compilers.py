@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from tape_core.backends import CompilerError, CompilerLoadError, CompilerNotFoundError, compilers
+from tape_core.backends import Backend, CompilerError, CompilerLoadError, CompilerNotFoundError, compilers
 from tape_core.backends.plugins import Plugins
 
 COUNTING = """
@@ -177,3 +177,11 @@ except ImportError as error:
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "To install it: pip install tape-compile" in found.stdout
+
+
+def test_a_backend_of_an_earlier_contract_is_told_what_takes_the_place_of_its_compiler() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Old\.accelerated is not used any more: write a compiler"):
+
+        class Old(Backend):
+            def accelerated(self, run: Any, how: str, examples: Any) -> Any:
+                return run

@@ -132,10 +132,10 @@ CALLS = {
     ),
     "no fill value that is too large": (lambda: tc.full((2,), 2**70), (OverflowError, ValueError), "^full: "),
     "no derivative by no argument": (lambda: tc.hessian(tc.sum, argnums=())(_ones(2)), ValueError, "argnums is empty"),
-    "no compiler for nothing": (
+    "no compiler that is not installed": (
         lambda: tc.function(lambda x: x, compile="xla")(_ones(2)),
         ValueError,
-        "compile='xla' has nothing to compile",
+        "no compiler named 'xla' is installed",
     ),
     "no text for persistent": (lambda: tc.GradientTape(persistent="no"), TypeError, "persistent must be True or False"),
     "no text for debug": (lambda: tc.GradientTape(debug="no"), TypeError, "debug must be True or False"),

@@ -1,4 +1,4 @@
-"""What layers do besides computing: building, modes, masks, messages."""
+"""Layers: building, modes, masks, messages."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_updates_have_the_bits_of_eager_ones(name: str, option: str) -> None:
 
 
 def instructions(run: Any) -> list[Any]:
-    """What the newest trace became."""
+    """Return the instructions of the newest trace."""
     (compiled,) = next(iter(run._compiled.values()))
     found: list[Any] = compiled.program.instructions
     return found
@@ -207,7 +207,7 @@ def test_two_updates_in_one_call_and_one_in_a_loop() -> None:
 
 
 class Signs(nn.Optimizer):
-    """As a user writes one."""
+    """An optimizer as a user writes one."""
 
     def _slots(self) -> dict[str, float]:
         return {"mean": 0.0}
@@ -258,7 +258,7 @@ def test_the_rate_and_the_count_are_those_of_the_call() -> None:
         rate, count = step(tc.asarray(2.0))
         assert (rate.item(), count.item()) == (k, k + 1)
     assert step.traces == 1
-    with pytest.raises(TracingError, match="a comparison with a number is asked for"):
+    with pytest.raises(TracingError, match="needs the value of a traced number here"):
         tc.function(lambda g: g if optimizer.learning_rate > 0.1 else -g)(tc.asarray(2.0))
 
 

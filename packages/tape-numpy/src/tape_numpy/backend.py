@@ -161,7 +161,7 @@ class NumPyBackend(Backend):
 
     @property
     def is_strict(self) -> bool:
-        """Whether `np.errstate` or `np.seterr` asks for an error or a call at a floating-point exception."""
+        """True if `np.errstate` or `np.seterr` asks for an error or a call at a floating-point exception."""
         if _error_settings() is _DEFAULT_ERROR_SETTINGS:
             return False
         return not {"raise", "call"}.isdisjoint(np.geterr().values())
@@ -192,13 +192,13 @@ class NumPyBackend(Backend):
         return copy
 
     def is_as(self, array: Raw, copy: Raw) -> bool:
-        """Whether an array equals a copy of it; compares the bytes of small ones."""
+        """Return whether an array equals a copy of it; compares the bytes of small ones."""
         if array.size <= COMPARE_BYTES_MAX_ELEMENTS:
             return bool(array.tobytes() == copy.tobytes())
         return super().is_as(array, copy)
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
-        """Whether nobody but the caller, with this many references, holds the array or a view of its memory.
+        """Return whether nobody but the caller, with this many references, holds the array or a view of its memory.
 
         It goes by CPython's reference count, as NumPy itself does to reuse a temporary.
         """
@@ -257,7 +257,7 @@ _NUMBERS = frozenset({bool, int, float})
 
 
 def _have_one_layout(g: Raw, arguments: Arguments) -> bool:
-    """Whether all arguments are numbers, or contiguous arrays with the shape and dtype of `g`, also contiguous."""
+    """Return whether all arguments are numbers, or contiguous arrays like `g`, of its shape and dtype."""
     if not g.flags.c_contiguous:
         return False
     for a in arguments:

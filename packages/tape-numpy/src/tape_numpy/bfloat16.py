@@ -173,7 +173,7 @@ class _Widening:
 
     @property
     def rounds(self) -> bool:
-        """Whether a floating-point result is to be rounded to bfloat16."""
+        """True if a floating-point result is to be rounded to bfloat16."""
         if self.requested is not None:
             return self.requested == DTYPE
         return self.has_bfloat16 and not self.has_other_float
@@ -300,7 +300,7 @@ def _guarded(name: str, kernel: Kernel) -> Kernel:
 
 
 def _is_bfloat16(value: object) -> bool:
-    """Whether an argument is an array of bfloat16, traced or not, the dtype itself, or a sequence with one of these."""
+    """Return whether an argument is a (traced) array of bfloat16, the dtype itself, or a sequence with one of these."""
     if getattr(value, "dtype", None) is DTYPE or value is DTYPE:
         return True
     return isinstance(value, tuple | list) and any(map(_is_bfloat16, value))

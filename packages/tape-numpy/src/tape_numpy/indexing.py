@@ -69,7 +69,7 @@ def add_rows(x: Raw, indices: Raw, rows: Raw, *, in_place: bool = False) -> Raw:
 
 
 def _may_repeat(key: IndexKey) -> bool:
-    """Whether a key may name an element more than once: only integer arrays can."""
+    """Return whether a key may name an element more than once: only integer arrays can."""
     parts = key if isinstance(key, tuple) else (key,)
     return any([isinstance(part, np.ndarray) and part.dtype != bool for part in parts])
 
@@ -103,7 +103,7 @@ def _ufunc_at(ufunc: np.ufunc, out: Raw, values: Raw, key: IndexKey) -> None:
 
 
 def _in_bounds(numbers: Raw, n: int) -> bool:
-    """Whether all are integers from -n to n - 1."""
+    """Return whether all are integers from -n to n - 1."""
     if numbers.dtype.kind not in "iu":
         return False
     return not numbers.size or bool(-n <= numbers.min() and numbers.max() < n)

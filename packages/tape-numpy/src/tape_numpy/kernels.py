@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -159,6 +159,13 @@ def _broadcast_to(x: Raw, shape: tuple[int, ...]) -> Raw:
     return out
 
 
+def _tile(x: Raw, repetitions: SupportsIndex | Iterable[SupportsIndex]) -> Raw:
+    # np.tile dispatches on `repetitions`, too: with a Tensor there it would call Tape, which calls this, without end.
+    if isinstance(repetitions, Iterable) and getattr(repetitions, "shape", None) != ():
+        return np.tile(x, tuple(map(operator.index, repetitions)))
+    return np.tile(x, operator.index(repetitions))  # type: ignore[arg-type]
+
+
 def _ones_like(x: Raw, **kwargs: Any) -> Raw:
     return np.ones_like(x, **kwargs) if kwargs or type(x) is np.ndarray else type(x)(1)
 
@@ -198,7 +205,7 @@ def sum_span(axis: Axis, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def has_line_sums(shape: tuple[int, ...]) -> bool:
-    """Whether a sum along the last axis of a C-contiguous array of this shape is computed by `line_sums`."""
+    """Return whether a sum along the last axis of a C-contiguous array of this shape is computed by `line_sums`."""
     return math.prod(shape) >= BLAS_SUM_MIN_ELEMENTS and shape[-1] <= BLAS_SUM_MAX_LINE
 
 
@@ -231,7 +238,7 @@ def line_sums(x: Raw) -> Raw:
 
 @cache
 def line_sums_are_reproducible() -> bool:
-    """Whether `line_sums` keeps its promise with this BLAS: tried once, on random rows."""
+    """Return whether `line_sums` keeps its promise with this BLAS: tried once, on random rows."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
         for n in (2, 3, 10, 25, 64, 127):
@@ -245,7 +252,7 @@ def line_sums_are_reproducible() -> bool:
 
 @cache
 def extrema_take_numbers() -> bool:
-    """Whether np.maximum and np.minimum of an array and a number have the bits of those of two arrays.
+    """Return whether np.maximum and np.minimum of an array and a number have the bits of those of two arrays.
 
     For -0.0 and NaN this depends on the vector instructions; it is tried once. Compiled code uses two arrays.
     """
@@ -279,13 +286,13 @@ def diagonal_matmul(d: Raw, x: Raw) -> Raw:
 
 
 def is_identity(x: object) -> bool:
-    """Whether an array is an identity matrix."""
+    """Return whether an array is an identity matrix."""
     return isinstance(x, np.ndarray) and x.ndim == 2 and x.shape[0] == x.shape[1] and bool((x == np.eye(len(x))).all())
 
 
 @cache
 def diagonal_matmul_is_exact() -> bool:
-    """Whether `diagonal_matmul` keeps its promise with this BLAS: tried once, on random matrices."""
+    """Return whether `diagonal_matmul` keeps its promise with this BLAS: tried once, on random matrices."""
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
         for n, columns in ((2, 2), (17, 5), (100, 100), (130, 300)):
@@ -371,6 +378,7 @@ KERNELS: dict[str, Kernel] = {
     "ones_like": _ones_like,
     "isdtype": _isdtype,
     "sum": _sum,
+    "tile": _tile,
     "mean": _mean,
     "max": _max,
     "min": _min,

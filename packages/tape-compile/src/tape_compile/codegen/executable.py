@@ -13,14 +13,14 @@ from tape_core.support import pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
-from tape_compile.cache import on_end
+from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
-from tape_compile.donation import give_away
+from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
 from tape_compile.program import Program, Raw
-from tape_compile.results import returned, static_result
+from tape_compile.results import restored_leaf, static_result
 from tape_compile.tracer.trace import Trace
 
 _ANY = Backend("several", None)
@@ -64,11 +64,11 @@ class Compiled:
         changed: dict[int, Raw],
         result: object,
         options: dict[str, bool],
-        how: str | None,
+        how: str | Compiler | None,
     ) -> None:
         self.kinds = signature.kinds
         self.donated = list(trace.donated)
-        held = [h for h in trace.held.values() if h.first is not None]
+        held = [h for h in trace.variable_states.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
         # Attributes that get new values, by object and name, for one `map(setattr, ...)`: no signal comes between.
@@ -98,7 +98,7 @@ class Compiled:
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        compiler: Compiler | None = None if how is None else compilers.load(how)
+        compiler: Compiler | None = compilers.load(how) if isinstance(how, str) else how
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
@@ -109,7 +109,7 @@ class Compiled:
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
         self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
 
-    def _compiled(self, name: str, how: str | None, compiler: Compiler | None, trace: Trace) -> Run:
+    def _compiled(self, name: str, how: str | Compiler | None, compiler: Compiler | None, trace: Trace) -> Run:
         """Return the function that runs the program: Python code, or a compiler's.
 
         Raises:
@@ -127,7 +127,7 @@ class Compiled:
         for feature, names in found.items():
             if names and feature not in compiler.supports:
                 raise ValueError(f"{name}: compile={how!r} {_UNSUPPORTED[feature].format(', '.join(names))}")
-        backends = compilers.info(str(how)).backends
+        backends = compilers.info(how).backends if isinstance(how, str) else ()
         if program.backend is None and (backends or not compiler.supports.issuperset(found)):
             several = sorted([backend.name for backend in trace.backends])
             if not several:
@@ -195,7 +195,7 @@ class Compiled:
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
-        self._gone = on_end([value for value in values if type(value) is not Tensor], forget)
+        self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
         """Whether guards hold, and Variables are trainable as they were."""
@@ -219,7 +219,7 @@ class Compiled:
             check_no_alias(self.name, leaves, self.changed)
         if self.donated:
             check_no_alias(self.name, leaves, self.donated, DONATED)
-            give_away(self.name, leaves, self.donated)
+            invalidate_donated(self.name, leaves, self.donated)
         try:
             with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either
                 found = self.run(arrays)
@@ -267,7 +267,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(returned(out[1]))
+                made.append(restored_leaf(out[1]))
         return pytree.unflatten(self.structure, made)
 
 

@@ -60,7 +60,7 @@ def exported(
     linker.taken.update(source.names)
     try:
         aliases = [f"{own} = {text}" for own, text in _names(program, source, linker, beside) if text != own]
-        filled = linker.namespace()
+        kernels = linker.namespace()
     except ExportError as error:
         raise ExportError(f"export: {name} cannot be written to a file: {error}") from None
     if linker.needs_namespace:
@@ -74,7 +74,7 @@ def exported(
         [f"{_ARRAYS} = numpy.load(os.path.splitext(os.path.abspath(__file__))[0] + '.npz')"] if beside else [],
         ["xp = types.SimpleNamespace()"] if linker.needs_namespace else [],
         linker.statements,
-        filled,
+        kernels,
         aliases,
     ]
     head = _docstring(_HEAD.format(summary=one_line(f"{name}, as straight-line code."), version=__version__))

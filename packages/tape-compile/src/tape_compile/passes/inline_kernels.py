@@ -53,7 +53,7 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
     from tape_compile.tracer.trace import Trace
 
     trace = Trace(instruction.name)
-    trace.trying = 1  # a decision by a value is no error of the user's
+    trace.speculating = 1  # a decision by a value is no error of the user's
     numbers: dict[int, int] = {}  # by numbers of the inner trace those outside
     inputs: dict[int, TracedArray] = {}
     for k in dict.fromkeys(instruction.inputs):

@@ -1,12 +1,12 @@
-"""Contexts in which functions are traced."""
+"""The contexts that begin and end a trace, or leave it for a while."""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the functions of `signal` without its enumerations, which take longer
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import current_thread, main_thread
-from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any
+from types import BuiltinFunctionType, FrameType
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tape_core.backends import selection
@@ -39,7 +39,7 @@ def _end(trace: Trace) -> None:
 
 
 def _forget_other_threads() -> None:
-    """In a forked child: the traces of other threads do not run any more."""
+    """Drop the traces of other threads, which do not run in a forked child."""
     _running.clear()
     trace = current_trace()
     while trace is not None:
@@ -53,7 +53,7 @@ forget_in_children(_forget_other_threads)
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
-    """A context that is noted, in which new arrays are constants and nothing else records."""
+    """Enter a context that is traced: new arrays are constants, and no tape records."""
     chosen = selection.select()
     backend = selection.use_backend(tracing_backend(chosen.backend), chosen.device)
     with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace):
@@ -65,21 +65,22 @@ def tracing(trace: Trace) -> Iterator[None]:
 
 
 class _Outside:
-    """A signal handler that sees what is there outside of the trace that it comes into the middle of."""
+    """A signal handler wrapped so that it runs outside of the trace that it interrupts."""
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self.handler = handler
 
-    def __call__(self, number: int, frame: Any) -> Any:
+    def __call__(self, number: int, frame: FrameType | None) -> object:
         with outside():
             return self.handler(number, frame)
 
 
 @contextmanager
 def _handlers_outside() -> Iterator[None]:
-    """A context in which handlers of signals run as outside of the trace that they interrupt.
+    """Enter a context in which signal handlers run outside of the trace that they interrupt.
 
-    Python calls them in its main thread only. The one that raises KeyboardInterrupt, and those in C, see no Variables.
+    Python calls handlers in its main thread only. Those written in C, such as the default one of SIGINT, read no
+    Variables, so they stay.
     """
     if current_thread() is not main_thread():
         yield
@@ -100,6 +101,6 @@ def _handlers_outside() -> Iterator[None]:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """A context in the middle of a trace that is not noted."""
+    """Enter a context inside a trace in which nothing is traced or recorded."""
     with setting(ACTIVE, ()), setting(STAGE, None):
         yield

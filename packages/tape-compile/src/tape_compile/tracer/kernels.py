@@ -1,26 +1,27 @@
-"""Kernels on traced arrays: each call of one is noted."""
+"""Kernels on traced arrays: each call runs the real kernel and appends an instruction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import Kernels
 
-from tape_compile.tracer.traced_array import NONE, PLAIN, TracedArray, current_trace, trace_of
+from tape_compile.tracer.traced_array import NO_KWARGS, PLAIN, TracedArray, current_trace, trace_of
 
 if TYPE_CHECKING:
     from tape_compile.tracer.traced_backend import Traced
 
 _SHAPED_BY_VALUES = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 VALUE_FREE = frozenset({"arange_beside", "empty_like", "full_like", "ones_like", "zeros_beside", "zeros_like"})
-"""Kernels of whose first argument only the shape and the like count."""
+"""Kernels that look only at the shape, dtype and device of their first argument."""
 MAYBE_SHAPED_BY_VALUES = _SHAPED_BY_VALUES | {"getitem", "repeat"}
-SEEN_TO = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
-"""Kernels that `Trace.call` looks at more closely."""
+SPECIAL_CASED = MAYBE_SHAPED_BY_VALUES | VALUE_FREE
+"""Kernels that must go through `Trace.call`, which treats them specially."""
 
 
 class TracedKernels(Kernels):
-    """Every op by name on traced arrays, and what else a rule may ask the array library for."""
+    """The namespace for traced arrays: every op by name, and the library's functions that rules may use."""
 
     _backend: Traced
 
@@ -31,7 +32,7 @@ class TracedKernels(Kernels):
             return whole
 
         chosen = getattr(whole, "chosen", None)
-        quick = name == "getitem" or name not in SEEN_TO
+        quick = name == "getitem" or name not in SPECIAL_CASED
         now = current_trace
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -43,19 +44,21 @@ class TracedKernels(Kernels):
                 if trace is None:
                     return function(*args, **kwargs)
             elif quick and not kwargs:
-                # As `Trace.call`, where nothing has to be looked up.
+                # The common cases of `Trace.call` written out: traced arrays of this trace and plain values.
                 a = x.ref
                 if len(args) == 1:
-                    return trace.gave(name, function, (a,), NONE, (a.id,), function(x.value), backend)
+                    return trace.record_result(name, function, (a,), NO_KWARGS, (a.id,), function(x.value), backend)
                 if len(args) == 2:
                     y = args[1]
                     kind = type(y)
                     if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, y))):
-                        return trace.gave(name, function, (a, y), NONE, (a.id,), function(x.value, y), backend)
+                        return trace.record_result(
+                            name, function, (a, y), NO_KWARGS, (a.id,), function(x.value, y), backend
+                        )
                     if kind is TracedArray and y.made_in is trace and name != "getitem":
                         b, out = y.ref, function(x.value, y.value)
-                        return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, backend)
-            if kwargs.get("in_place"):  # whether it can be is looked up in each run
+                        return trace.record_result(name, function, (a, b), NO_KWARGS, (a.id, b.id), out, backend)
+            if kwargs.get("in_place"):  # never while tracing; the in-place pass decides for later runs
                 kwargs["in_place"] = False
             return trace.call(name, function, args, kwargs, backend)
 
@@ -63,8 +66,8 @@ class TracedKernels(Kernels):
         return kernel
 
 
-def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether the shape of an instruction's result depends on values that are others in each call."""
+def shaped_by_values(name: str, args: Sequence[Any]) -> bool:
+    """Whether the shape of a kernel's result depends on values that differ between calls."""
     if name in _SHAPED_BY_VALUES:
         return any(map(_is_unknown, args))
     if name == "getitem":
@@ -75,5 +78,5 @@ def shaped_by_values(name: str, args: tuple[Any, ...]) -> bool:
     return name == "repeat" and len(args) > 1 and _is_unknown(args[1])
 
 
-def _is_unknown(value: Any) -> bool:
+def _is_unknown(value: object) -> bool:
     return type(value) is TracedArray and not value.is_known

@@ -1,4 +1,4 @@
-"""Derivative rules on traced arrays: what they compute is noted, or each call of one that decides by values."""
+"""Derivative rules on traced arrays: their operations are traced, or a whole call is one opaque instruction."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.extend import fused, vjp
 from tape_core.staging import TracingError
+from tape_core.typing import Namespace
 
 from tape_compile.tracer.traced_array import current_trace, trace_of
 
@@ -23,23 +24,26 @@ class Rules:
         self.backend = backend
 
     def get(self, name: str, default: Any = None) -> dict[str, Any]:
-        """Those of one op."""
+        """Return the rules of an op by the name of the input, made traceable."""
         from tape_core.extend import registry
 
         found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
         return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
 
-    def _traceable(self, rule: Any, name: str) -> Any:
+    def _traceable(self, rule: object, name: str) -> Any:
         if isinstance(rule, fused):
-            common = None if rule.common is None else _Opaque(rule.common, f"{name}_common", self.backend)
-            return fused(_Opaque(rule.fn, name, self.backend), common=common)
+            common = None if rule.common is None else _OpaqueRule(rule.common, f"{name}_common", self.backend)
+            return fused(_OpaqueRule(rule.fn, name, self.backend), common=common)
         if isinstance(rule, vjp):
-            return rule if _is_arithmetic(rule.fn) else type(rule)(_Rule(rule.fn, name, self.backend))
-        return _Rule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
+            return rule if _is_arithmetic(rule.fn) else type(rule)(_TracedRule(rule.fn, name, self.backend))
+        return _TracedRule(rule, name, self.backend) if callable(rule) and not _is_arithmetic(rule) else rule
 
 
-def _is_arithmetic(rule: Any) -> bool:
-    """Whether a function does nothing but compute with its parameters by operators, so that no value decides."""
+def _is_arithmetic(rule: object) -> bool:
+    """Whether a function only computes with its parameters by operators, so that no value can decide anything.
+
+    Such a rule is called as it is; any other may need to be rolled back, see `_TracedRule`.
+    """
     code = getattr(rule, "__code__", None)
     return code is not None and _ARITHMETIC.issuperset(code.co_code[::2])
 
@@ -48,11 +52,11 @@ _NAMES = {
     "BINARY_OP", "CACHE", "LOAD_CONST", "LOAD_SMALL_INT", "RESUME", "RETURN_CONST", "RETURN_VALUE", "UNARY_NEGATIVE",
 }  # fmt: skip
 _ARITHMETIC = {number for number, name in enumerate(opname) if name in _NAMES or name.startswith("LOAD_FAST")}
-"""The instructions of Python of which such functions consist."""
+"""The opcodes of CPython of which such functions consist."""
 
 
-class _Opaque:
-    """A function of a namespace and raw arrays, such as a fused rule, that is one instruction."""
+class _OpaqueRule:
+    """A rule of which a call is one instruction, such as a fused one."""
 
     def __init__(self, fn: Callable[..., Any], name: str, backend: Traced) -> None:
         self.__wrapped__ = fn
@@ -62,26 +66,26 @@ class _Opaque:
         self.backend = backend
         self.xp = backend.xp
 
-    def __call__(self, xp: Any, *args: Any) -> Any:
+    def __call__(self, xp: Namespace, *args: Any) -> Any:
         trace = trace_of(args)
         if trace is None:
             return self.on_base(*args)
         return trace.call(self.__name__, self.on_base, args, {}, self.backend)
 
 
-class _Rule(_Opaque):
-    """A rule of which each call is an instruction; where it decides by a value, it is one itself."""
+class _TracedRule(_OpaqueRule):
+    """A rule whose operations are traced; if it needs a value, they are dropped, and the call is one instruction."""
 
-    def __call__(self, xp: Any, *args: Any) -> Any:
+    def __call__(self, xp: Namespace, *args: Any) -> Any:
         trace = current_trace()
         if trace is None or xp is not self.xp:
             return self.__wrapped__(xp, *args)
         before = len(trace.instructions)
-        trace.trying += 1
+        trace.speculating += 1
         try:
             return self.__wrapped__(xp, *args)
         except TracingError:
             del trace.instructions[before:]
         finally:
-            trace.trying -= 1
+            trace.speculating -= 1
         return super().__call__(xp, *args)

@@ -1,10 +1,14 @@
-"""A trace: what one run of a Python function computes, as it is told by kernels, operators and Variables."""
+"""The trace: the instructions that one run of a Python function makes through kernels, operators and Variables.
+
+Values are computed while they are recorded, as in PyTorch's eager mode and unlike in `jax.make_jaxpr`: so the first
+call is also a run, and Python may depend on values that are constants of the trace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
@@ -14,27 +18,33 @@ from tape_core.tracing import NO_SLOTS
 
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
-from tape_compile.program import SHOWN, Instruction, Place, Program, Ref, Spec
+from tape_compile.program import SHOWN, Argument, Instruction, Place, Program, Raw, Ref, Spec
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
 from tape_compile.tracer.traced_array import (
-    NONE,
+    NO_KWARGS,
     PLAIN,
     TRACED,
     TRUTH,
     TracedArray,
     TracedNumber,
+    expose_attributes,
     is_array,
-    know,
-    refuse_leak,
+    raise_leak,
 )
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.tracer.variable_state import Held, kept_by, traced_backend
+from tape_compile.tracer.variable_state import VariableState, real_value, tracing_backend_of
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
     from tape_core.random import Generator
 
+
+Outputs: TypeAlias = Any
+"""The result of a kernel: an array, a nested tuple or list with arrays, or a value without, such as a dtype."""
+
+Snapshot: TypeAlias = tuple[int, int, dict[int, Any]]
+"""The state of a trace: the numbers of instructions and guards, and the values of Variables."""
 
 _new = object.__new__
 
@@ -43,109 +53,113 @@ class Trace(Effects):
     """One run of a function that is being compiled.
 
     Args:
-        name: what messages call the function.
-        fallback: whether a decision that depends on a value is taken, so that the run goes on; `failed` says so then.
-        parent: the trace around this one, which is that of a branch or a loop.
+        name: the function's name in messages.
+        fallback: whether the run goes on as plain Python where it depends on a value; `failed` is the error then.
+        parent: the trace around this one, if this one is of a branch or a loop.
     """
 
     def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
         self.parent = parent
-        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # what is used of the traces around, by its name there
+        self.captured: dict[tuple[Trace, int], TracedArray] = {}  # values of the traces around, by their ids there
         self.name = name
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.open = True
-        self.trying = 0  # where a decision by a value makes what does so one instruction
+        self.speculating = 0  # depth of attempts which, where they need a value, become one opaque instruction
         self.instructions: list[Instruction] = []
         self.inputs: list[int] = []
-        self.values: dict[int, Any] = {}  # of the inputs in this run
+        self.values: dict[int, Any] = {}  # of the inputs, in this run
         self.constants: dict[int, Any] = {}
-        self.known: set[int] = set()  # constants, and what is computed of them alone: Python may decide by these
-        self.specs: dict[int, Spec] = {}  # by numbers, which count up from 0
-        self.of_any_length: set[int] = set()  # values that have another length in another call
-        self.held: dict[int, Held] = {}
-        self.donated: dict[int, int] = {}  # arguments that may be overwritten: by their places the values' numbers
+        self.known: set[int] = set()  # constants and values computed from them alone: Python may depend on these
+        self.specs: dict[int, Spec] = {}  # by value id; ids count up from 0
+        self.unknown_length: set[int] = set()  # values whose length may differ between calls
+        self.variable_states: dict[int, VariableState] = {}
+        self.donated: dict[int, int] = {}  # arguments that may be overwritten: their places to value ids
         self.guards: list[tuple[Callable[[], Any], Any]] = []
-        self._inside: dict[tuple[Trace, int], TracedArray] = {}
+        self._capture_inputs: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_refs: dict[int, Ref] = {}
-        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code and where it is in that
-        self._lines: dict[Place, Place] = {}  # one for each
-        self._from: Place | None = None  # the line that a sweep comes from
-        self._shared: dict[Any, Spec] = {}
-        self._arrays: dict[type, Backend] = {}  # classes of arrays that instructions gave
+        self._places: dict[tuple[int, int], tuple[Any, Place]] = {}  # by code object and the offset in it
+        self._interned_places: dict[Place, Place] = {}  # one object for each equal place
+        self._pinned_place: Place | None = (
+            None  # the user's line while a backward sweep runs, whose instructions all get it
+        )
+        self._interned_specs: dict[Any, Spec] = {}
+        self._backend_of_class: dict[type, Backend] = {}  # by class of array: the libraries seen in results
 
     # -- values
 
-    def _number(self, value: Any) -> int:
+    def _define(self, value: Raw) -> int:
         name = len(self.specs)
         self.specs[name] = self._spec(value)
         return name
 
-    def _spec(self, value: Any) -> Spec:
+    def _spec(self, value: Raw) -> Spec:
         kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
-        found = self._shared.get(key)
+        found = self._interned_specs.get(key)
         if found is None:
-            know(kind)
-            found = self._shared[key] = Spec(kind, tuple(shape), dtype)
+            expose_attributes(kind)
+            found = self._interned_specs[key] = Spec(kind, tuple(shape), dtype)
         return found
 
-    def _new(self, spec: Spec) -> int:
+    def _define_spec(self, spec: Spec) -> int:
         name = len(self.specs)
         self.specs[name] = spec
         return name
 
-    def input(self, value: Any, backend: Any) -> Any:
-        """An array that is another one in each call; without a backend a Python number."""
-        name = self._number(value) if backend is not None else self._new(Spec(type(value), (), None))
+    def input(self, value: Raw, backend: Backend | None) -> Any:
+        """Add an input of the program: an array, or without a backend a Python number."""
+        name = self._define(value) if backend is not None else self._define_spec(Spec(type(value), (), None))
         self.inputs.append(name)
         self.values[name] = value
-        return (TracedArray if backend is not None else TracedNumber)(value, Ref(name), self, backend)
+        if backend is None:
+            return TracedNumber(value, Ref(name), self)
+        return TracedArray(value, Ref(name), self, backend)
 
     def is_inside(self, other: Trace) -> bool:
-        """Whether this trace is that of a branch or a loop in another one."""
+        """Whether this trace is of a branch or a loop inside another one."""
         parent = self.parent
         return parent is other or (parent is not None and parent.is_inside(other))
 
     def _capture(self, array: TracedArray) -> TracedArray:
-        """An array of a trace around this one as an input."""
+        """Make an array of a trace around this one an input, once."""
         if not self.is_inside(array.made_in):
-            refuse_leak(array)
+            raise_leak(array)
         if array.id in array.made_in.known:
             return self.constant(array.value, array.backend, own=True)
         key = array.made_in, array.id
-        found = self._inside.get(key)
+        found = self._capture_inputs.get(key)
         if found is None:
             self.captured[key] = type(array)(array.value, array.ref, array.made_in, array.backend)
-            found = self._inside[key] = self.input(array.value, array.backend)
+            found = self._capture_inputs[key] = self.input(array.value, array.backend)
         return found
 
-    def _constant(self, value: Any) -> Ref:
+    def _constant(self, value: Raw) -> Ref:
         ref = self._constant_refs.get(id(value))
         if ref is None:
-            name = self._number(value)
+            name = self._define(value)
             ref = self._constant_refs[id(value)] = Ref(name)
             self.constants[name] = value
             self.known.add(name)
         return ref
 
-    def constant(self, value: Any, backend: Backend, *, own: bool = False) -> TracedArray:
-        """An array that stays what it is, as one that a library's arrays can meet on either side of an operator.
+    def constant(self, value: Raw, backend: Backend, *, own: bool = False) -> TracedArray:
+        """Return an array as a traced constant, which may stand on either side of an operator with traced arrays.
 
-        It is copied, so that it does stay, unless it is the trace's `own`.
+        It is copied, so that later writes of the user do not change the trace, unless nobody else has it (`own`).
         """
         if not own:
             value = frozen(value)
         return TracedArray(value, self._constant(value), self, backend)
 
-    def ref(self, array: Any) -> Ref:
-        """How instructions name an array."""
+    def ref(self, array: Raw) -> Ref:
+        """Return the reference by which instructions name an array."""
         if type(array) in TRACED:
             return (array if array.made_in is self else self._capture(array)).ref
         return self._constant(frozen(array))
 
     def _split(self, value: Any, inputs: list[int]) -> tuple[Any, Any]:
-        """An argument with raw arrays, and with `Ref` for arrays, whose numbers are appended to `inputs`."""
+        """Return an argument with raw arrays, to call with, and with `Ref`, to record; append ids to `inputs`."""
         kind = type(value)
         if kind in PLAIN:
             return value, value
@@ -169,7 +183,7 @@ class Trace(Effects):
         return value, value
 
     def _parameter(self, tensor: Tensor, inputs: list[int]) -> tuple[Any, Any]:
-        """A Tensor where a Python value is expected: its value, which later calls are given."""
+        """Return the value of a Tensor where a kernel expects a Python value; integers become a Python int."""
         array = tensor._array
         if type(array) is TracedArray:
             if array.id not in self.known:
@@ -179,18 +193,20 @@ class Trace(Effects):
             return tensor, self._split(array, inputs)[1]
         return wrap(array, tensor.backend.library), int(array)
 
-    def is_of_any_length(self, numbers: Iterable[int]) -> None:
-        """Note values that may have another length in another call: nothing is to rely on their shapes."""
+    def mark_unknown_length(self, numbers: Iterable[int]) -> None:
+        """Mark values whose length may differ between calls: no pass may rely on their shapes."""
         for k in numbers:
-            self.of_any_length.add(k)
+            self.unknown_length.add(k)
             spec = self.specs[k]
             if spec.shape:
                 self.specs[k] = Spec(spec.kind, (-1, *spec.shape[1:]), spec.dtype)
 
     # -- instructions
 
-    def call(self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any], backend: Backend) -> Any:
-        """Call a function of raw arrays, as an instruction: what it gives is traced."""
+    def call(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], backend: Backend
+    ) -> Any:
+        """Call a function of raw arrays and append an instruction for it; return the results as traced arrays."""
         raws: list[Any] = []
         refs: list[Any] = []
         inputs: list[int] = []
@@ -210,7 +226,7 @@ class Trace(Effects):
                 raw, ref = self._split(arg, inputs)
                 raws.append(raw)
                 refs.append(ref)
-        names = NONE
+        names = NO_KWARGS
         if kwargs:
             given, names = {}, {}
             for k, arg in kwargs.items():
@@ -220,33 +236,34 @@ class Trace(Effects):
         out = fn(*raws, **given) if kwargs else fn(*raws)
         if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
             first = refs[0]
-            if type(first) is not Ref or first.id not in self.of_any_length:
+            if type(first) is not Ref or first.id not in self.unknown_length:
                 return self.constant(out, backend, own=True)
-        return self.gave(name, fn, tuple(refs), names, inputs, out, backend)
+        return self.record_result(name, fn, tuple(refs), names, inputs, out, backend)
 
-    def gave(
+    def record_result(
         self,
         name: str,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         inputs: Sequence[int],
-        out: Any,
+        out: Outputs,
         backend: Backend,
     ) -> Any:
-        """Note a call by what it was given, as an `Instruction` says, and by what it gave; which is traced then."""
+        """Append an instruction for a call that has been made, with the result `out`; return that as a traced array."""
         kind = type(out)
-        if self._arrays.get(kind) is not backend or self.of_any_length:
+        if self._backend_of_class.get(kind) is not backend or self.unknown_length:
             if kind in SCALARS:
                 fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
             if not (is_array(out) or (isinstance(out, tuple | list) and _has_arrays(out))):
                 return out  # a dtype, say
             before = len(self.specs)
-            found = self._noted(name, fn, args, kwargs, out, backend, inputs)
+            found = self._append_instruction(name, fn, args, kwargs, out, backend, inputs)
             if self.known.issuperset(inputs):
                 self.known.update(range(before, len(self.specs)))
             return found
-        # Nearly always: `_noted` and the like without calls in between.
+        # The common case, one array of a class seen before: `_append_instruction`, `_output` and the constructors
+        # written out, since this runs once for each instruction of a trace and first calls should be quick.
         specs = self.specs
         number = len(specs)
         traced = _new(TracedArray)
@@ -257,7 +274,7 @@ class Trace(Effects):
         ref.id = number
         traced.made_in = self
         traced.backend = backend
-        spec = self._shared.get((kind, shape, dtype))
+        spec = self._interned_specs.get((kind, shape, dtype))
         specs[number] = self._spec(out) if spec is None else spec
         made = _new(Instruction)
         made.name = name
@@ -265,7 +282,7 @@ class Trace(Effects):
         made.args = args
         made.kwargs = kwargs
         made.out = number
-        made.place = self._from or self._place()
+        made.place = self._pinned_place or self._place()
         made.effect = False
         made.inputs = inputs
         self.instructions.append(made)
@@ -276,45 +293,48 @@ class Trace(Effects):
         known.add(number)
         return traced
 
-    def number(self, name: str, fn: Callable[..., Any], args: Any) -> TracedNumber:
-        """Call a function that gives a Python number, as an instruction: of numbers, arrays and what stays as it is."""
+    def number(self, name: str, fn: Callable[..., Any], args: Sequence[Argument]) -> TracedNumber:
+        """Call a function that returns a Python number, and append an instruction for it."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
         with outside():
             out = fn(*[raw for raw, _ in pairs])
         made = self._as_number(out)
         refs = tuple([ref for _, ref in pairs])
-        self.instructions.append(Instruction(name, fn, refs, NONE, made.id, self._place(), False, inputs))
+        self.instructions.append(Instruction(name, fn, refs, NO_KWARGS, made.id, self._place(), False, inputs))
         return made
 
-    def _as_number(self, value: Any) -> TracedNumber:
-        return TracedNumber(value, Ref(self._new(Spec(type(value), (), None))), self)
+    def _as_number(self, value: float) -> TracedNumber:
+        return TracedNumber(value, Ref(self._define_spec(Spec(type(value), (), None))), self)
 
-    def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> Any:
-        """As `call`, of what must be called each time."""
+    def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any:
+        """Call a function, and append an instruction that no pass may drop or reorder."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
         out = fn(*[raw for raw, _ in pairs])
-        return self._noted(name, fn, tuple([ref for _, ref in pairs]), NONE, out, backend, inputs, effect=True)
+        refs = tuple([ref for _, ref in pairs])
+        return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs, effect=True)
 
-    def emit(self, name: str, fn: Callable[..., Any], args: Any, backend: Backend) -> None:
-        """As `effect`, of what gives nothing: printing, checks."""
+    def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None:
+        """Append an effect without a result, such as printing or a check."""
         self.effect(name, fn, args, backend)
 
-    def _noted(
+    def _append_instruction(
         self,
         name: str,
-        fn: Any,
-        args: tuple[Any, ...],
-        kwargs: Any,
-        out: Any,
+        fn: Callable[..., Any],
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Any],
+        out: Outputs,
         backend: Backend,
         inputs: Sequence[int],
         *,
         effect: bool = False,
     ) -> Any:
-        if type(out) not in self._arrays and isinstance(out, tuple | list):
-            numbers = effect or hasattr(fn, "parts")  # of what runs as it is, of a branch or a loop: state
+        if type(out) not in self._backend_of_class and isinstance(out, tuple | list):
+            numbers = effect or hasattr(
+                fn, "parts"
+            )  # opaque calls, branches and loops may return Python numbers, which are state
             traced, names = self._outputs(out, backend, numbers)
             names = () if names is None else names
         else:
@@ -322,11 +342,11 @@ class Trace(Effects):
             names = traced.id
         instruction = Instruction(name, fn, args, kwargs, names, self._place(), effect, inputs)
         self.instructions.append(instruction)
-        if self.of_any_length and not self.of_any_length.isdisjoint(inputs):
-            self.is_of_any_length(instruction.outputs)
+        if self.unknown_length and not self.unknown_length.isdisjoint(inputs):
+            self.mark_unknown_length(instruction.outputs)
         return traced
 
-    def _outputs(self, out: Any, backend: Backend, numbers: bool) -> tuple[Any, Any]:
+    def _outputs(self, out: Outputs, backend: Backend, numbers: bool) -> tuple[Any, Any]:
         if isinstance(out, tuple | list) and (numbers or _has_arrays(out) or not out):
             pairs = [self._outputs(part, backend, numbers) for part in out]
             names, kind = tuple([name for _, name in pairs]), type(out)
@@ -342,53 +362,56 @@ class Trace(Effects):
         traced = self._output(out, backend)
         return traced, traced.id
 
-    def _output(self, out: Any, backend: Backend) -> TracedArray:
-        if self._arrays.get(type(out)) is not backend:
-            self._arrays[type(out)] = backend
+    def _output(self, out: Raw, backend: Backend) -> TracedArray:
+        if self._backend_of_class.get(type(out)) is not backend:
+            self._backend_of_class[type(out)] = backend
             self.backends.add(backend.library)
-        return TracedArray(out, Ref(self._number(out)), self, backend)
+        return TracedArray(out, Ref(self._define(out)), self, backend)
 
     @contextmanager
-    def from_here(self) -> Iterator[None]:
-        """A context in which all is noted as from the user's line that leads to it."""
-        before = self._from
-        self._from = before or self._place()
+    def attributed_to_caller(self) -> Iterator[None]:
+        """Enter a context whose instructions all belong to the user's line that leads here."""
+        before = self._pinned_place
+        self._pinned_place = before or self._place()
         try:
             yield
         finally:
-            self._from = before
+            self._pinned_place = before
 
     def _place(self) -> Place:
-        if self._from is not None:
-            return self._from
+        if self._pinned_place is not None:
+            return self._pinned_place
         frame = user_frame()
         code = frame.f_code
-        key = id(code), frame.f_lasti  # the hash of code itself goes through all of it, and so does a line's number
+        key = id(code), frame.f_lasti  # hashing a code object, or asking for its line, reads all of it
         found = self._places.get(key)
         if found is None:
             place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
-            found = self._places[key] = code, self._lines.setdefault(place, place)
+            found = self._places[key] = code, self._interned_places.setdefault(place, place)
         return found[1]
 
     def require_value(self, what: str) -> None:
-        """A value is asked for: an error, or with `fallback` the end of compiling.
+        """Raise, or with `fallback` stop compiling: Python needs a value that differs between calls.
+
+        Args:
+            what: a noun phrase for the value, for the message.
 
         Raises:
-            TracingError: naming the user's line, and what to do.
+            TracingError: with the user's line, and advice.
         """
         if not self.open:
             if self.failed is not None:
-                return  # it ran as it is, and what it gave away are values
+                return  # the function ran as plain Python, so its results are real values
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
-        if self.trying:
-            raise TracingError("what is tried decides by a value")
-        # No name for what is raised: this frame, to which it leads, would lead to it.
+        if self.speculating:
+            raise TracingError("a value is needed while tracing speculatively")
+        # The error has no local name: its traceback refers to this frame, which would make a cycle.
         if not self.fallback:
-            raise self._undecided(what)
+            raise self._missing_value_error(what)
         if self.failed is None:
-            self.failed = self._undecided(what)
+            self.failed = self._missing_value_error(what)
 
-    def _undecided(self, what: str) -> TracingError:
+    def _missing_value_error(self, what: str) -> TracingError:
         place = self._place()
         if what == TRUTH and (own := deciding_frame()) is not None:
             return TracingError(
@@ -397,75 +420,75 @@ class Trace(Effects):
                 f"mended, the function can run as it is, with tape_core.function(fallback=True)"
             )
         return TracingError(
-            f"{self.name} is compiled, and here {what} is asked for: {place.file}:{place.line}, in {place.function}. "
-            f"It is another one in each call, so Python cannot decide by it. Use tape_core.where for a choice between "
+            f"{self.name} is compiled, but Python needs {what}: {place.file}:{place.line}, in {place.function}. "
+            f"It differs between calls, so a trace cannot depend on it. Use tape_core.where for a choice between "
             f"values, tape_core.cond, while_loop and scan for branches and loops; give what decides as a Python value "
             f"and name it in static_argnames; take values out after the call; or let the function run as it is, with "
             f"tape_core.function(fallback=True)"
         )
 
-    # -- Variables, and numbers that are kept as they are
+    # -- Variables and host numbers
 
     def read(self, variable: Variable | HostNumber) -> Any:
-        """What a Variable holds."""
-        held = self.held.get(id(variable))
+        """Return the value of a Variable or host number at this point; the first read makes it an input."""
+        held = self.variable_states.get(id(variable))
         if held is None:
-            now = self.input(kept_by(variable), traced_backend(variable))
-            held = self.held[id(variable)] = Held(variable, now, now)
+            now = self.input(real_value(variable), tracing_backend_of(variable))
+            held = self.variable_states[id(variable)] = VariableState(variable, now, now)
         now = held.now
-        # An array of its own for each reader: an update in place is of nobody else's.
+        # Each reader gets an object of its own: an in-place update rebinds that object, and must not reach others.
         return TracedArray(now.value, now.ref, self, now.backend) if type(now) is TracedArray else now
 
-    def write(self, variable: Variable | HostNumber, array: Any) -> None:
-        """It is given a value."""
-        held = self.held.get(id(variable))
+    def write(self, variable: Variable | HostNumber, array: Raw) -> None:
+        """Assign a value to a Variable or host number; the real one gets it at the commit."""
+        held = self.variable_states.get(id(variable))
         if held is None:
             try:
-                kept_by(variable)
-            except AttributeError:  # it is being made
-                held = self.held[id(variable)] = Held(variable, None, array)
-                # So that it is there even if this run fails later on.
+                real_value(variable)
+            except AttributeError:  # the Variable is being made, in this run
+                held = self.variable_states[id(variable)] = VariableState(variable, None, array)
+                # The real Variable gets its initial value now, so that it is whole even if this run fails later.
                 setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010
             else:
                 self.read(variable)
-                held = self.held[id(variable)]
+                held = self.variable_states[id(variable)]
         held.now = array
 
     def holds(self, variable: Variable | HostNumber) -> bool:
-        """Whether a Variable is there, and not being made."""
-        if id(variable) in self.held:
+        """Whether a Variable exists, and is not just being made."""
+        if id(variable) in self.variable_states:
             return True
         try:
-            kept_by(variable)
+            real_value(variable)
         except AttributeError:
             return False
         return True
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
-        """Called when a Tensor from around the function is used; it is a constant."""
+        """A Tensor from around the function is used; it becomes a constant."""
 
     def on_draw(self, generator: Generator) -> None:
-        """Called when random numbers are drawn."""
+        """Random numbers are drawn."""
 
     def on_new_generator(self, generator: Generator) -> None:
-        """Called when the traced function makes a generator."""
+        """The traced function makes a generator."""
 
-    def state(self) -> Any:
-        """What has been noted so far, for `roll_back`."""
-        return len(self.instructions), len(self.guards), {key: held.now for key, held in self.held.items()}
+    def state(self) -> Snapshot:
+        """Return a snapshot of the trace, for `roll_back`."""
+        return len(self.instructions), len(self.guards), {key: held.now for key, held in self.variable_states.items()}
 
-    def roll_back(self, state: Any) -> None:
-        """Forget what was noted since."""
+    def roll_back(self, state: Snapshot) -> None:
+        """Drop all that was recorded since a snapshot."""
         instructions, guards, nows = state
         del self.instructions[instructions:]
         del self.guards[guards:]
-        for key, held in self.held.items():
+        for key, held in self.variable_states.items():
             held.now = nows.get(key, held.first)
 
     def is_assigned(self, *variables: Variable) -> bool:
         """Whether the program has assigned to one of these Variables; without arguments, to any."""
         chosen = {id(variable) for variable in variables}
-        return any(held.written and (not chosen or key in chosen) for key, held in self.held.items())
+        return any(held.written and (not chosen or key in chosen) for key, held in self.variable_states.items())
 
     def is_traced(self, value: TracedValue) -> bool:
         """Whether a value is an input or computed in each run, rather than a constant."""
@@ -492,14 +515,14 @@ class Trace(Effects):
         return tracing_backend(backend)
 
     @property
-    def made(self) -> list[Variable]:
+    def new_variables(self) -> list[Variable]:
         """The Variables that were made in this run."""
-        return [held.variable for held in self.held.values() if held.first is None]
+        return [held.variable for held in self.variable_states.values() if held.first is None]
 
     def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
-        """Let the Variables have what they were given, and other Tensors these arrays, all at once."""
+        """Assign the traced values to the real Variables, and arrays to other Tensors, all at once."""
         tensors = tensors or {}
-        written = [held for held in self.held.values() if held.written]
+        written = [held for held in self.variable_states.values() if held.written]
         set_all(
             [held.variable for held in written],
             [value_of(held.now) for held in written],
@@ -509,20 +532,22 @@ class Trace(Effects):
         )
 
     def end(self) -> None:
-        """The run is over. What it held goes now, not when garbage is collected: what is traced knows its trace."""
+        """Close the trace, and free its values now: traced arrays refer to it, so they would wait for the collector."""
         self.open = False
-        for part in (self.held, self.values, self.captured, self._inside):
+        for part in (self.variable_states, self.values, self.captured, self._capture_inputs):
             part.clear()
 
     def program(self, results: Sequence[Any]) -> Program:
-        """The instructions, for these results: then the new values of Variables."""
-        written = [held.now for held in self.held.values() if held.written and held.first is not None]
+        """Return the program; its outputs are these results, then the new values of Variables."""
+        written = [held.now for held in self.variable_states.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
         backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)
-        # By the references there are: of what is donated a name. A Variable's value is everybody's until the commit.
-        program.owned = {h.first.id: SHOWN for h in self.held.values() if h.written and type(h.first) is TracedArray}
+        # The in-place pass may overwrite a donated argument, to which one name refers while the code runs. The old
+        # value of a Variable can be seen until the commit, so it is replaced after the run and never overwritten.
+        states = self.variable_states.values()
+        program.owned = {s.first.id: SHOWN for s in states if s.written and type(s.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
 
@@ -533,7 +558,7 @@ def _backends_of(arrays: Iterable[Any]) -> set[Backend]:
 
 
 class AsArray:
-    """A function that gives Python scalars, as one that gives arrays."""
+    """A function that returns Python scalars, made to return arrays."""
 
     def __init__(self, function: Callable[..., Any], backend: Backend) -> None:
         self.function = function
@@ -546,15 +571,15 @@ class AsArray:
 
 _NUMBERS = frozenset({int, float})
 
-_SMALL = 1 << 12  # elements of a constant that is kept rather than made again
+_SMALL = 1 << 12  # elements: a smaller result without traced inputs is kept as a constant, not computed in each run
 
 
-def _size(array: Any) -> int:
+def _size(array: Raw) -> int:
     size = 1
     for length in array.shape:
         size *= int(length)
     return size
 
 
-def _has_arrays(values: Any) -> bool:
+def _has_arrays(values: Iterable[object]) -> bool:
     return any([_has_arrays(v) if isinstance(v, tuple | list) else is_array(v) for v in values])

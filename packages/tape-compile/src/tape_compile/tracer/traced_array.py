@@ -1,8 +1,8 @@
-"""The tracing backend: arrays of another backend that note what is computed with them.
+"""Tracers: arrays and numbers that record what is computed with them as instructions of a trace.
 
-`tape_core.function` runs a function on Tensors of it, once and on real values: each call of a kernel, each operator on
-an array inside a derivative rule, becomes an instruction (see `tape_compile`). A Tensor of this backend holds a
-:class:`TracedArray`, or an array of the library itself: that is a constant.
+`tape_core.function` runs a function on Tensors that hold these, once and with real values underneath: each kernel call,
+and each operator on an array inside a derivative rule, becomes an instruction. A Tensor of the tracing backend holds a
+:class:`TracedArray`, or an array of the library itself, which is a constant of the trace.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tape_core.backends import COMPARISONS, OPERATORS, SIGNS, Backend, backend_o
 from tape_core.staging import TracedValue, TracingError, value_of
 from tape_core.support import SCALARS
 from tape_core.tracing import STAGE
+from tape_core.typing import IndexKey, Raw, RawDType
 
 if TYPE_CHECKING:
     from tape_compile.program import Ref
@@ -27,22 +28,22 @@ current_trace: Callable[[], Trace | None] = STAGE.get  # type: ignore[assignment
 """Return the trace that is running, or None."""
 
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
-"""What arguments are that are no arrays, and have none in them."""
-TRUTH = "whether a value is true"
-"""What a branch asks for."""
-NONE: dict[str, Any] = {}
-"""The keywords of all instructions that have none: nothing writes into it."""
+"""Classes of arguments that have no arrays in them, so that an instruction keeps them as they are."""
+TRUTH = "the value of a traced Tensor here (`if`, bool())"
+"""What a branch in Python needs, as messages say it."""
+NO_KWARGS: dict[str, Any] = {}
+"""The keyword arguments of all instructions without any; shared, so nothing may write into it."""
 
 
 class TracedArray(TracedValue):
-    """What a Tensor inside a compiled function holds: a value, and the number by which the instructions know it."""
+    """A tracer for an array: its value in this run, and the id by which instructions refer to it."""
 
     __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
     made_in: Trace
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
-    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Backend) -> None:
+    def __init__(self, value: Raw, ref: Ref, trace: Trace, backend: Backend) -> None:
         self.value = value
         self.shape = value.shape
         self.dtype = value.dtype
@@ -52,34 +53,34 @@ class TracedArray(TracedValue):
 
     @property
     def id(self) -> int:
-        """The number by which the instructions know it."""
+        """The id by which instructions refer to it."""
         return self.ref.id
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a constant, or computed of constants alone: Python may decide by its value."""
+        """Whether it is a constant, or computed from constants alone: then Python may depend on its value."""
         return self.ref.id in self.made_in.known
 
     @property
     def trace(self) -> Trace:
-        """The trace that notes what is done with it: the one that it was made in, or one inside that.
+        """The trace that records operations on it: the one it was made in, or one inside that.
 
         Raises:
-            TracingError: that has ended.
+            TracingError: that trace has ended.
         """
         now = current_trace()
         if now is not self.made_in and (now is None or not now.is_inside(self.made_in)):
-            refuse_leak(self)
+            raise_leak(self)
         return now
 
     @property
     def ndim(self) -> int:
-        """The value's."""
+        """The number of dimensions."""
         return len(self.value.shape)
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         size = 1
         for length in self.value.shape:
             size *= int(length)
@@ -87,7 +88,7 @@ class TracedArray(TracedValue):
 
     @property
     def device(self) -> Any:
-        """The value's, in the terms of the array library."""
+        """The library's own object for the device."""
         return self.value.device
 
     if TYPE_CHECKING:
@@ -106,20 +107,22 @@ class TracedArray(TracedValue):
     def __iter__(self) -> Any:
         return (self[k] for k in range(len(self)))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: IndexKey) -> Any:
         trace = self.made_in
         if (
             type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
         ) and trace is current_trace():
             a = self.ref
-            return trace.gave("getitem", operator.getitem, (a, key), NONE, (a.id,), self.value[key], self.backend)
+            return trace.record_result(
+                "getitem", operator.getitem, (a, key), NO_KWARGS, (a.id,), self.value[key], self.backend
+            )
         return self.trace.call("getitem", operator.getitem, (self, key), {}, self.backend)
 
-    def __setitem__(self, key: Any, values: Any) -> None:
-        self._become(self.backend.xp.setitem(self, values, key))
+    def __setitem__(self, key: IndexKey, values: Raw) -> None:
+        self._rebind(self.backend.xp.setitem(self, values, key))
 
-    def _become(self, other: TracedArray) -> TracedArray:
-        """Stand for another value from now on, as an array that is written to does."""
+    def _rebind(self, other: TracedArray) -> TracedArray:
+        """Refer to another value from now on: how a write into a mutable array looks in SSA."""
         if other.made_in is not self.made_in:
             raise TracingError(
                 "a function inside a branch or loop writes into an array from around it; return the new one"
@@ -127,50 +130,50 @@ class TracedArray(TracedValue):
         self.value, self.shape, self.dtype, self.ref = other.value, other.shape, other.dtype, other.ref
         return self
 
-    def _in_place(self, function: Callable[..., Any], name: str, other: Any) -> Any:
+    def _in_place(self, function: Callable[..., Any], name: str, other: Raw) -> Any:
         result = self.trace.call(name, function, (self, other), {}, self.backend)
         if result.value.dtype != self.value.dtype:
             result = self.backend.xp.astype(result, self.value.dtype)
         if tuple(result.value.shape) != tuple(self.value.shape):
             raise ValueError(f"an array of shape {self.shape} cannot become one of shape {result.shape} in place")
         immutable = type(self.value) in self.backend.root.scalar_types
-        return result if immutable else self._become(result)
+        return result if immutable else self._rebind(result)
 
-    # -- what would take the value out
+    # -- conversions to Python, which need the value
 
-    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+    def _concrete(self, what: str, how: Callable[[Any], Any]) -> Any:
         if not self.is_known:
             self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
-        return self._decided(TRUTH, bool)  # type: ignore[no-any-return]
+        return self._concrete(TRUTH, bool)  # type: ignore[no-any-return]
 
     def __int__(self) -> int:
-        return self._decided("a value as an int", int)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (int())", int)  # type: ignore[no-any-return]
 
     def __index__(self) -> int:
-        return self._decided("a value as an int", operator.index)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (as an index)", operator.index)  # type: ignore[no-any-return]
 
     def __float__(self) -> float:
-        return self._decided("a value as a float", float)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (float())", float)  # type: ignore[no-any-return]
 
     def __complex__(self) -> complex:
-        return self._decided("a value as a complex", complex)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced Tensor here (complex())", complex)  # type: ignore[no-any-return]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self._decided("what an array holds", self.backend.base.numpy)
+    def __array__(self, dtype: RawDType = None, copy: bool | None = None) -> Any:
+        found = self._concrete("the values of a traced array here (as a NumPy array)", self.backend.base.numpy)
         return found if dtype is None else found.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._decided("what an array holds", lambda value: value.__dlpack__(**options))
+        return self._concrete("the values of a traced array here (DLPack)", lambda value: value.__dlpack__(**options))
 
     def __dlpack_device__(self) -> Any:
         return self.value.__dlpack_device__()
 
 
 class _Attribute:
-    """An attribute of the library's arrays, as one of traced arrays."""
+    """A descriptor for an attribute of the library's arrays, on traced arrays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -179,7 +182,7 @@ class _Attribute:
         if array is None:
             return self
         name = self.name
-        found = getattr(array.value, name)  # no attribute of these arrays is none of ours
+        found = getattr(array.value, name)  # AttributeError if this library's arrays have none
         if callable(found):
             return partial(array._method, name)
         if is_array(found):
@@ -187,22 +190,25 @@ class _Attribute:
         return found
 
 
-_known_kinds: set[type] = set()
+_exposed_classes: set[type] = set()
 
 
-def know(kind: type) -> None:
-    """Give traced arrays the attributes of a class of arrays. (`__getattr__` would slow all attributes down.)"""
-    if kind not in _known_kinds:
-        _known_kinds.add(kind)
+def expose_attributes(kind: type) -> None:
+    """Give traced arrays the public attributes of a class of arrays.
+
+    They become descriptors, since `__getattr__` would slow the access to all attributes down.
+    """
+    if kind not in _exposed_classes:
+        _exposed_classes.add(kind)
         for name in dir(kind):
             if (name == "__array_namespace__" or not name.startswith("__")) and not hasattr(TracedArray, name):
                 setattr(TracedArray, name, _Attribute(name))
 
 
 class TracedNumber(TracedValue):
-    """A Python number that is another one in each call, such as a learning rate; what is computed of it is noted.
+    """A tracer for a Python number that differs between calls, such as a learning rate.
 
-    With arrays and Tensors it is weak, as Python's numbers are.
+    Its dtype is weak, as that of Python's numbers: an array beside it keeps its own.
     """
 
     __slots__ = ("__weakref__", "backend", "made_in", "ref", "value")
@@ -213,46 +219,46 @@ class TracedNumber(TracedValue):
     trace: Any = TracedArray.trace
     is_known = False
 
-    def __init__(self, value: Any, ref: Ref, trace: Trace, backend: Any = None) -> None:
+    def __init__(self, value: float, ref: Ref, trace: Trace, backend: None = None) -> None:
         self.value = value
         self.ref = ref
         self.made_in = trace
-        self.backend = backend  # of none
+        self.backend = backend  # None: a number is of no library
 
     def __repr__(self) -> str:
         return f"TracedNumber({self.id})"
 
-    def _decided(self, what: str, how: Callable[[Any], Any]) -> Any:
+    def _concrete(self, what: str, how: Callable[[Any], Any]) -> Any:
         self.trace.require_value(what)
         return how(self.value)
 
     def __bool__(self) -> bool:
-        return self._decided("whether a number is 0", bool)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (`if`, bool())", bool)  # type: ignore[no-any-return]
 
     def __int__(self) -> int:
-        return self._decided("a number as an int", int)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (int())", int)  # type: ignore[no-any-return]
 
     def __index__(self) -> int:
-        return self._decided("a number as an int", operator.index)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (as an index)", operator.index)  # type: ignore[no-any-return]
 
     def __float__(self) -> float:
-        return self._decided("a number as a float", float)  # type: ignore[no-any-return]
+        return self._concrete("the value of a traced number here (float())", float)  # type: ignore[no-any-return]
 
 
 TRACED = (TracedArray, TracedNumber)
 
-_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # the same function each time, so that calls are the same
+_attribute = lru_cache(maxsize=64)(operator.attrgetter)  # one function for each name, so that CSE sees equal calls
 
 
 class Method:
-    """A method of arrays as a function of them; two of one name are equal."""
+    """A method of arrays as a function; two of one name are equal, so that CSE finds them."""
 
     __slots__ = ("__name__",)
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
-    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, array: Raw, *args: Any, **kwargs: Any) -> Any:
         return getattr(array, self.__name__)(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -262,48 +268,53 @@ class Method:
         return hash(self.__name__)
 
 
-def is_array(value: Any) -> bool:
-    """Whether something is an array of any library, traced or not."""
+def is_array(value: object) -> bool:
+    """Whether a value is an array of any library, traced or not."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
-def _attach() -> None:
+def _define_operators() -> None:
     now = current_trace
 
-    def takes(other: Any) -> bool:
+    def accepts(other: object) -> bool:
         kind = type(other)
         return kind in TRACED or kind in SCALARS or (is_array(other) and not _is_slices(other))
 
     def binary(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
+        def method(self: TracedArray, other: Raw) -> Any:
             trace = self.made_in
             if trace is now():
-                # As `Trace.call`, where nothing has to be looked up.
+                # The common cases of `Trace.call` written out.
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
                     out = function(self.value, other.value)
-                    return trace.gave(name, function, (a, b), NONE, (a.id, b.id), out, self.backend)
+                    return trace.record_result(name, function, (a, b), NO_KWARGS, (a.id, b.id), out, self.backend)
                 if type(other) in SCALARS:
                     a = self.ref
-                    return trace.gave(
-                        name, function, (a, other), NONE, (a.id,), function(self.value, other), self.backend
-                    )
-            return self.trace.call(name, function, (self, other), {}, self.backend) if takes(other) else NotImplemented
+                    out = function(self.value, other)
+                    return trace.record_result(name, function, (a, other), NO_KWARGS, (a.id,), out, self.backend)
+            return (
+                self.trace.call(name, function, (self, other), {}, self.backend) if accepts(other) else NotImplemented
+            )
 
         return method
 
     def reflected(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
+        def method(self: TracedArray, other: Raw) -> Any:
             if type(other) in SCALARS and (trace := self.made_in) is now():
                 a = self.ref
-                return trace.gave(name, function, (other, a), NONE, (a.id,), function(other, self.value), self.backend)
-            return self.trace.call(name, function, (other, self), {}, self.backend) if takes(other) else NotImplemented
+                return trace.record_result(
+                    name, function, (other, a), NO_KWARGS, (a.id,), function(other, self.value), self.backend
+                )
+            return (
+                self.trace.call(name, function, (other, self), {}, self.backend) if accepts(other) else NotImplemented
+            )
 
         return method
 
     def in_place(function: Callable[..., Any], name: str) -> Any:
-        def method(self: TracedArray, other: Any) -> Any:
-            return self._in_place(function, name, other) if takes(other) else NotImplemented
+        def method(self: TracedArray, other: Raw) -> Any:
+            return self._in_place(function, name, other) if accepts(other) else NotImplemented
 
         return method
 
@@ -314,9 +325,9 @@ def _attach() -> None:
         return lambda self: self.trace.number(name, function, (self,))
 
     def of_number(function: Callable[..., Any], name: str, *, swapped: bool = False) -> Any:
-        def method(self: TracedNumber, other: Any) -> Any:
+        def method(self: TracedNumber, other: Raw) -> Any:
             if isinstance(other, Tensor):
-                number = _beside(self, other)
+                number = _as_tensor_like(self, other)
                 return function(other, number) if swapped else function(number, other)
             given = (other, self) if swapped else (self, other)
             if type(other) is TracedNumber or type(other) in SCALARS:
@@ -328,8 +339,10 @@ def _attach() -> None:
         return method
 
     def compared(function: Callable[..., Any]) -> Any:
-        def method(self: TracedNumber, other: Any) -> Any:
-            return self._decided("a comparison with a number", lambda value: function(value, value_of(other)))
+        def method(self: TracedNumber, other: Raw) -> Any:
+            return self._concrete(
+                "the value of a traced number here (a comparison)", lambda value: function(value, value_of(other))
+            )
 
         return method
 
@@ -347,31 +360,31 @@ def _attach() -> None:
         setattr(TracedNumber, f"__{symbol}__", sign(getattr(operator, f"__{symbol}__"), name))
 
 
-def _backend_of(array: Any) -> Backend:
+def _backend_of(array: Raw) -> Backend:
     backend = backend_of_type(type(array))
     assert backend is not None  # it is an array
     return backend
 
 
-def _beside(number: TracedNumber, tensor: Tensor) -> Tensor:
-    """A number as a Tensor for arithmetic with one: of its dtype, where that takes a Python number of this kind."""
+def _as_tensor_like(number: TracedNumber, tensor: Tensor) -> Tensor:
+    """Make a number a Tensor for arithmetic with another one, of its dtype where that is Python's own promotion."""
     from tape_core import asarray
 
     dtype = tensor.dtype if tensor.dtype.inexact or type(number.value) is int else None
     return asarray(number, dtype=dtype, backend=tensor.backend, device=tensor.device)
 
 
-def _is_slices(value: Any) -> bool:
+def _is_slices(value: object) -> bool:
     from tape_core import IndexedSlices
 
     return isinstance(value, IndexedSlices)
 
 
-_attach()
+_define_operators()
 
 
 def trace_of(values: Iterable[Any]) -> Trace | None:
-    """The trace that notes what is done with these, if any is traced."""
+    """Return the trace that records operations on these values; None if none of them is traced."""
     now = current_trace()
     for value in values:
         kind = type(value)
@@ -382,8 +395,8 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
     return None
 
 
-def refuse_leak(array: TracedArray) -> NoReturn:
-    """Raise for a traced array whose function has returned."""
+def raise_leak(array: TracedArray) -> NoReturn:
+    """Raise a TracingError for a traced array whose function has returned."""
     raise TracingError(
         f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "
         f"returned: return it from the function, or assign it to a Variable, in place of keeping it elsewhere"

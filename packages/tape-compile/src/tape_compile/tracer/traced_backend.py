@@ -1,4 +1,4 @@
-"""The tracing backend: another backend whose arrays record what is computed with them."""
+"""The tracing backend: it wraps another backend, and its arrays record what is computed with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tape_core import Tensor
 from tape_core.backends import Backend
 from tape_core.staging import TracingError, value_of
 from tape_core.support import contextmanager
+from tape_core.typing import ArrayLike, DTypeLike, Raw, RawDType
 
 from tape_compile.tracer.kernels import TracedKernels
 from tape_compile.tracer.rules import Rules
@@ -17,7 +18,7 @@ from tape_compile.tracer.traced_array import TracedArray, TracedNumber, current_
 
 
 class Traced(Backend):
-    """A backend whose arrays are those of `base` and note what is done with them; there is one on each (`traced`)."""
+    """A backend of traced arrays over those of `base`; :func:`tracing_backend` makes one for each backend."""
 
     base: Backend
 
@@ -36,103 +37,105 @@ class Traced(Backend):
 
     @property
     def rules(self) -> Any:
-        """Those of the ops and of `base`, so that they may be traced."""
+        """The rules of the ops and of `base`, made traceable."""
         return Rules(self)
 
     @rules.setter
     def rules(self, rules: Any) -> None:
-        """`base` has them."""
+        """Ignore the assignment of `Backend.__init__`: `base` has the rules."""
 
-    def raw_dtype(self, dtype: Any) -> Any:
-        """As in the array library."""
+    def raw_dtype(self, dtype: DTypeLike) -> Any:
+        """Ask the array library."""
         return self.base.raw_dtype(dtype)
 
-    def dtype(self, raw: Any) -> Any:
-        """As in the array library."""
+    def dtype(self, raw: RawDType) -> Any:
+        """Ask the array library."""
         return self.base.dtype(raw)
 
     def devices(self) -> tuple[str, ...]:
-        """As in the array library."""
+        """Ask the array library."""
         return self.base.devices()
 
     @property
     def default_device(self) -> str:
-        """As in the array library."""
+        """Ask the array library."""
         return self.base.default_device
 
     def raw_device(self, device: str | None) -> Any:
-        """As in the array library."""
+        """Ask the array library."""
         return self.base.raw_device(device)
 
-    def device(self, array: Any) -> str:
-        """Where the value is."""
+    def device(self, array: Raw) -> str:
+        """Return the device of the value."""
         return self.base.device(value_of(array))
 
-    def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
-        """A traced array stays one; anything else is a constant."""
+    def asarray(
+        self, obj: ArrayLike, *, dtype: RawDType = None, device: str | None = None, copy: bool | None = None
+    ) -> Any:
+        """Return a traced array: of a traced one or number an instruction makes it, anything else is a constant."""
         if type(obj) is TracedNumber:
             options = {"dtype": dtype, "device": device}
             return obj.trace.call("asarray", self.base.asarray, (obj,), options, self)
         if type(obj) is not TracedArray:
             raw = self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
-            return self._constant(raw) if is_array(raw) else raw  # libraries leave some things that are no number
+            return self._constant(raw) if is_array(raw) else raw  # libraries leave some objects as they are
         if (dtype is None or dtype == obj.dtype) and device is None:
-            # What is computed never writes into an array, so a copy is the same value by a name of its own.
+            # Programs never write into values (SSA), so a copy needs no instruction, but an object of its own.
             return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
 
-    def public(self, array: Any) -> Any:
-        """A constant as an array; what is traced as it is."""
+    def public(self, array: Raw) -> Any:
+        """Return the array that users see; a traced one is returned itself."""
         return array if type(array) is TracedArray else self.base.public(array)
 
-    def numpy(self, array: Any) -> Any:
-        """Of a constant; of what is traced it is an error."""
+    def numpy(self, array: Raw) -> Any:
+        """Convert a constant to NumPy; a traced array raises a TracingError."""
         if type(array) is TracedArray:
-            return array._decided("what a Tensor holds", self.base.numpy)
+            return array._concrete("the value of a traced Tensor here (numpy(), item())", self.base.numpy)
         return self.base.numpy(array)
 
-    def format(self, array: Any) -> str:
-        """Of what is another one in each call that it is so: for debuggers and messages."""
+    def format(self, array: Raw) -> str:
+        """Return the text of an array for debuggers and messages, which show no value of a traced one."""
         if type(array) is TracedArray and not array.is_known:
             trace = array.made_in
             return self.base.format(array.value) if trace.failed is not None else "<another in each call>"
         return self.base.format(value_of(array))
 
-    def tell(self, array: Any) -> None:
-        """Of a constant; of what is traced it is an error."""
+    def tell(self, array: Raw) -> None:
+        """Raise a TracingError for a traced array, whose text would have values of this run alone."""
         if type(array) is TracedArray:
-            array._decided("the text of a Tensor", lambda value: None)
+            array._concrete("the value of a traced Tensor here (its text)", lambda value: None)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
-        """As the array library; that a value decides is an error of its own."""
+        """Translate an error of the array library; a TracingError is in the user's terms already."""
         return None if isinstance(error, TracingError) else self.base.user_error(error)
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """As the array library."""
+        """Enter a context without the library's warnings of numbers."""
         return self.base.quiet()
 
     @contextmanager
     def sweeping(self) -> Iterator[None]:
-        """`quiet`, and what is noted comes from the line that asks for the derivative."""
+        """Enter a context for a backward sweep: quiet, and instructions belong to the line that asks for it."""
         trace = current_trace()
-        with self.quiet(), nullcontext() if trace is None else trace.from_here():
+        with self.quiet(), nullcontext() if trace is None else trace.attributed_to_caller():
             yield
 
-    def nbytes(self, array: Any) -> int:
-        """Of the value."""
+    def nbytes(self, array: Raw) -> int:
+        """Return the bytes of the value."""
         return self.base.nbytes(value_of(array))
 
-    def memory(self, array: Any) -> tuple[Any, int]:
-        """Of the value."""
+    def memory(self, array: Raw) -> tuple[Any, int]:
+        """Return the memory of the value, and its size."""
         return self.base.memory(value_of(array))
 
     def shared(self, value: Tensor) -> Any:
-        """A value of `base` as a constant."""
+        """Return the array of an outer Tensor as a constant."""
         if (trace := current_trace()) is not None:
             trace.on_outer_tensor(value)
         return self._constant(value._array)
 
-    def _constant(self, value: Any) -> Any:
+    def _constant(self, value: Raw) -> Any:
         trace = current_trace()
         return value if trace is None else trace.constant(value, self)
 

@@ -1,4 +1,4 @@
-"""What Variables and Numbers hold while a trace runs, which hides it from others, and what they hold outside of it."""
+"""The state of Variables and host numbers during a trace, which nobody outside the trace can see."""
 
 from __future__ import annotations
 
@@ -7,38 +7,40 @@ from typing import Any
 from tape_core import Variable
 from tape_core.staging import HostNumber
 
+from tape_compile.program import Raw
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 
 
-def kept_by(variable: Variable | HostNumber) -> Any:
-    """What it holds outside of traces."""
+def real_value(variable: Variable | HostNumber) -> Any:
+    """Return the value outside of traces; AttributeError for a Variable that is being made."""
     return variable._raw
 
 
-def traced_backend(variable: Variable | HostNumber) -> Any:
+def tracing_backend_of(variable: Variable | HostNumber) -> Any:
     return None if isinstance(variable, HostNumber) else tracing_backend(variable._home)
 
 
-class Held:
-    """What a Variable holds while a trace runs: the Variable itself keeps its value until the end.
+class VariableState:
+    """The state of a Variable in a trace; the Variable itself keeps its value until the commit.
 
     Attributes:
-        first: what it held at first; None if it was made in this run.
-        now: what it holds now.
+        first: the value at the start, an input of the program; None if the Variable was made in this run.
+        now: the value at this point.
+        trainable: the flag at the start; a trace fits only while it is the same.
     """
 
     __slots__ = ("first", "now", "trainable", "variable")
 
-    def __init__(self, variable: Any, first: Any, now: Any) -> None:
-        self.variable = variable
+    def __init__(self, variable: Variable | HostNumber, first: Raw, now: Raw) -> None:
+        self.variable: Any = variable  # callers know which of the two kinds it is
         self.first = first
         self.now = now
         self.trainable = getattr(variable, "trainable", True)
 
     @property
     def written(self) -> bool:
-        """Whether it holds something else than at first."""
+        """Whether it was assigned, to another value than at the start."""
         if type(self.first) is TracedArray and type(self.now) is TracedArray:
             return bool(self.first.id != self.now.id)
         return self.first is not self.now

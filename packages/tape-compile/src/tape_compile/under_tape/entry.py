@@ -1,27 +1,28 @@
 """A compiled function that is called inside a tape's block: one record, of which both directions are compiled.
 
 The function is traced with a tape of its own, which watches what the tape around it watches, and the trace goes on
-through that tape's backward sweep (`joint.py`). The program is then taken apart (`partition.py`): one for the call,
+through that tape's backward sweep (`trace.py`). The program is then taken apart (`partition.py`): one for the call,
 which also gives what the derivative needs, and one for the derivative. The sweep around hands over what has come to the
 inputs so far, too, and the derivative adds to it in the order of the function's own records: so gradients have the bits
 of eager ones.
 
-What is not compiled is computed by running the function again, under a tape (`joint_call.py`): the first derivative for
+What is not compiled is computed by running the function again, under a tape (`record.py`): the first derivative for
 other results than before, say, and every one that is itself recorded, which must be made of ops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tape_core import Tensor, random
 
-from tape_compile.cache import Traces, on_end, remember
-from tape_compile.cache_key import SLICES, TENSOR, Signature, arguments_of, call_with_static
+from tape_compile import thresholds
+from tape_compile.cache import Traces, notify_on_end, remember
+from tape_compile.cache_key import SLICES, TENSOR, Args, Kwargs, Signature, Static, arguments_of, call_with_static
 from tape_compile.results import check_containers
-from tape_compile.turns import its_turn
+from tape_compile.turns import tracing_turn
 from tape_compile.under_tape.record import recorded_call
 from tape_compile.under_tape.trace import Joint, Pattern
 
@@ -30,41 +31,39 @@ if TYPE_CHECKING:
 
     from tape_compile.function import Function
 
-_MANY = 4  # derivatives that one trace is made for
-_KINDS = 1000  # kinds of calls that are remembered: a Python number among the arguments makes many
 
+class UnderTape:
+    """The traces of one compiled function for calls inside tapes' blocks.
 
-class InTapes:
-    """What a function became that is called inside tapes' blocks; there is one for each compiled function.
-
-    The first call of a kind runs as it is, and the second is traced.
+    The first call of a kind runs as plain Python, and the second is traced: many functions are called once in a tape,
+    and tracing both directions takes several times as long as a call.
 
     Attributes:
         known: the traces by kind of call, newest first.
     """
 
     def __init__(self, function: Function, name: str, options: dict[str, bool]) -> None:
-        # The function has this object, and must not be a part of it.
+        # A weak reference: the function owns this object, and a cycle would keep its constants until collection.
         self._function = ref(function)
         self._lock = function._lock
         self.name = name
         self.options = options
         self.known: Traces[Joint] = Traces(function._compiled.most)
-        self._patterns: dict[Any, set[Pattern]] = {}  # those that were asked for
-        self._as_it_is: dict[Any, bool] = {}  # by kind, from its first call on
+        self._patterns: dict[Any, set[Pattern]] = {}  # by kind of call, the patterns of cotangents that sweeps had
+        self._eager: dict[Any, bool] = {}  # by kind, from its first call on: whether it always runs as plain Python
 
     @property
     def function(self) -> Function:
-        """The function; it is there while it is called."""
+        """The compiled function, which exists while it is called."""
         found = self._function()
         assert found is not None
         return found
 
-    def __call__(self, tape: GradientTape, args: Any, kwargs: Any) -> Any:
-        """Call the function."""
-        signature, static, with_kwargs = self.function._taken_apart(args, kwargs)
+    def __call__(self, tape: GradientTape, args: Args, kwargs: Kwargs) -> Any:
+        """Call the function inside the block of a tape."""
+        signature, static, with_kwargs = self.function._split_call(args, kwargs)
         key = tape._key
-        slots: dict[int, int] = {}  # of what is watched among the arguments, with their numbers
+        slots: dict[int, int] = {}  # of watched arguments, to their ids; Tensors with one slot have one id
         watched = [
             None if kind != TENSOR or (slot := leaf._slots.get(key)) is None else slots.setdefault(slot, len(slots))
             for leaf, kind in zip(signature.leaves, signature.kinds, strict=True)
@@ -72,14 +71,14 @@ class InTapes:
         kind = signature.key, tuple(watched), tape._special
         joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
         if joint is None:
-            joint = self._traced(kind, tape, signature, static, with_kwargs, watched)
+            joint = self._trace(kind, tape, signature, static, with_kwargs, watched)
         if joint is not None:
             joint.recent = True
             if tape._cuts is not None and any([number is not None for number in watched]):
                 tape._cuts.merge(joint.cuts)
             if not joint.inputs:
                 joint.read(tape)
-                return self.function._unrecorded(signature, static, with_kwargs, args, kwargs)
+                return self.function._call_compiled(signature, static, with_kwargs, args, kwargs)
             if joint.backend.is_strict:
                 return self.function.python(*args, **kwargs)
             found = recorded_call(joint, tape, signature.leaves)
@@ -89,20 +88,26 @@ class InTapes:
 
     @property
     def compiled(self) -> list[Joint]:
-        """The traces that became code."""
+        """The traces with code of their own."""
         return [joint for joint in self.known.all if joint.inputs]
 
-    def _traced(
-        self, kind: Any, tape: GradientTape, signature: Signature, static: Any, with_kwargs: bool, watched: Any
+    def _trace(
+        self,
+        kind: Hashable,
+        tape: GradientTape,
+        signature: Signature,
+        static: Static,
+        with_kwargs: bool,
+        watched: Sequence[int | None],
     ) -> Joint | None:
-        """The function traced for calls of a kind; None where it is to run as it is."""
-        as_it_is = self._as_it_is.get(kind)
-        if as_it_is is None:
-            remember(self._as_it_is, kind, SLICES in signature.kinds, _KINDS)
-        if as_it_is is not False:
+        """Trace the function for calls of a kind; None where it is to run as plain Python."""
+        eager = self._eager.get(kind)
+        if eager is None:
+            remember(self._eager, kind, SLICES in signature.kinds, thresholds.MAX_CALL_KINDS)
+        if eager is not False:
             return None
 
-        structure = signature.structure  # and not the leaves, which need not live longer
+        structure = signature.structure  # the closure below must not keep the leaves alive
 
         python_function, with_names, name = self.function.python, self.function._signature, self.name
 
@@ -113,41 +118,43 @@ class InTapes:
                 check_containers(name, structure, leaves, (args, kwargs) if with_kwargs else args)
             return result
 
-        with its_turn(self._lock) as turn:
+        with tracing_turn(self._lock) as turn:
             if not turn:
                 return None
-            # Another thread may have traced it meanwhile.
+            # Another thread may have traced it while this one waited.
             joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
-            if joint is not None or self._as_it_is.get(kind):
+            if joint is not None or self._eager.get(kind):
                 return joint
-            self.function._check_number(len({name for name, *_ in list(self.known)} - {signature.key}))
+            self.function._check_retraces(len({key for key, *_ in list(self.known)} - {signature.key}))
             bits = random.get_state()
             try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
-            except Exception:  # noqa: BLE001 - what is wrong with the function it says itself, and a rule where needed
-                remember(self._as_it_is, kind, True, _KINDS)
+            except Exception:  # noqa: BLE001 - the plain run raises the user's own errors
+                remember(self._eager, kind, True, thresholds.MAX_CALL_KINDS)
                 return None
             finally:
                 random.set_state(bits)
-            joint.gone = on_end([leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind))
+            joint.gone = notify_on_end(
+                [leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind)
+            )
             self.known.add(kind, joint)
             return joint
 
-    def _forget(self, kind: Any) -> Callable[[], None]:
-        """What drops the traces for arguments that cannot come again."""
+    def _forget(self, kind: Hashable) -> Callable[[], None]:
+        """Return a callback that drops the traces of a kind whose arguments are gone, so that it cannot occur again."""
         owner = ref(self)
 
         def forget() -> None:
             if (found := owner()) is not None:
-                for known in (found.known, found._patterns, found._as_it_is):
+                for known in (found.known, found._patterns, found._eager):
                     known.pop(kind, None)
 
         return forget
 
-    def asked(self, joint: Joint, pattern: Pattern) -> None:
-        """A derivative was asked for that is not compiled: the next call is traced for it, too."""
+    def on_missing_derivative(self, joint: Joint, pattern: Pattern) -> None:
+        """A derivative was needed that is not compiled: the next call is traced for its pattern, too."""
         with self._lock.now:
             patterns = {*self._patterns.get(joint.kind, ()), *joint.used, pattern}
-            remember(self._patterns, joint.kind, patterns, _KINDS)
-            if len(patterns) <= _MANY:
+            remember(self._patterns, joint.kind, patterns, thresholds.MAX_CALL_KINDS)
+            if len(patterns) <= thresholds.MAX_DERIVATIVES:
                 self.known.remove(joint.kind, joint)

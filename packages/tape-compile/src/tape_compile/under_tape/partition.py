@@ -1,4 +1,7 @@
-"""A program of a function and of its derivatives, taken apart: what runs in the call, and what runs backward."""
+"""The split of a program of a function and its derivatives: into one for the call, and one for each derivative.
+
+A value of the call that a derivative needs is a residual: an output of the first program, and an input of the other.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from tape_compile.refusals import may_refuse
 
 
 class Backward(NamedTuple):
-    """A derivative inside a program: what comes to it as inputs, and what it gives."""
+    """A derivative inside a program."""
 
-    given: list[int]
+    cotangents: list[int]
     outputs: list[int]
 
 
-def parted(
+def partition(
     program: Program, results: int, backward: Sequence[tuple[int, int]], options: dict[str, bool]
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
     """The program of the results, and one for each derivative.
@@ -27,40 +30,40 @@ def parted(
             results, and what the derivatives give follows.
         results: how many outputs are results.
         backward: of each derivative how many cotangents it has, and how many outputs.
-        options: passes that are left out.
+        options: passes that are left out, or asked for.
 
     Returns:
-        The first program, whose outputs are the results and then what is kept, and what each pass left of it; and for
-        each derivative a program and the places of those of the kept values that are its first inputs: its cotangents
-        follow.
+        The program of the call, whose outputs are the results and then the residuals, and how many instructions each
+        pass left of it; and for each derivative a program, and the places among the residuals of its first inputs,
+        which its cotangents follow.
     """
     n = len(program.inputs) - sum(given for given, _ in backward)
-    # What the derivative has in common with the function is seen while they are one.
+    # CSE finds what the derivatives have in common with the function while they are one.
     program, _ = passes.run(program, options, passes.NOT_BEFORE_SPLIT)
     derivatives, at, end = [], n, results
     for given, outputs in backward:
         derivatives.append(Backward(program.inputs[at : at + given], program.outputs[end : end + outputs]))
         at, end = at + given, end + outputs
-    cotangents = {k for one in derivatives for k in one.given}
+    cotangents = {k for one in derivatives for k in one.cotangents}
     early, late = _split(program, results, cotangents)
     bodies = [_needed(program, late, one) for one in derivatives]
-    kept = sorted({k for _, first in bodies for k in first})
-    ends = [*program.outputs[:results], *kept]
+    residuals = sorted({k for _, first in bodies for k in first})
+    ends = [*program.outputs[:results], *residuals]
     forward = Program(early, program.inputs[:n], program.constants, ends, program.specs, program.backend)
-    places = {k: at for at, k in enumerate(kept)}
+    places = {k: at for at, k in enumerate(residuals)}
     programs = []
     for (body, first), one in zip(bodies, derivatives, strict=True):
-        inputs = [*first, *one.given]
+        inputs = [*first, *one.cotangents]
         whole = Program(body, inputs, program.constants, one.outputs, program.specs, program.backend)
         programs.append((passes.run(whole, options)[0], [places[k] for k in first]))
     return passes.run(forward, options), programs
 
 
 def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[Instruction], list[Instruction]]:
-    """The instructions that do not depend on cotangents, and those that do or are of use to them alone.
+    """The instructions of the call, and those of the derivatives.
 
-    Of the latter only those are put off that need nothing that would have to be kept for them, and that refuse no
-    values: a check belongs to the call.
+    An instruction that depends on no cotangent, and that only derivatives need, is computed in these if that takes no
+    further residual. A check of values stays in the call.
     """
     depending = set(cotangents)
     early, late = [], []
@@ -87,7 +90,7 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
 
 
 def _needed(program: Program, late: list[Instruction], one: Backward) -> tuple[list[Instruction], list[int]]:
-    """The instructions for one derivative, and the values that it takes from the function."""
+    """The instructions of one derivative, and its residuals."""
     needed = set(one.outputs)
     body = []
     for instruction in reversed(late):
@@ -95,4 +98,4 @@ def _needed(program: Program, late: list[Instruction], one: Backward) -> tuple[l
             needed.update(instruction.inputs)
             body.append(instruction)
     made = {k for instruction in body for k in instruction.outputs}
-    return body[::-1], sorted(needed - made - set(one.given) - program.constants.keys())
+    return body[::-1], sorted(needed - made - set(one.cotangents) - program.constants.keys())

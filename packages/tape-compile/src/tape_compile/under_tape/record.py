@@ -1,4 +1,4 @@
-"""Calls of what a joint trace became, as records of a tape; see `inside.py`."""
+"""Calls of functions with a compiled derivative, as records of a tape; see `entry.py`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tape_core.tracing import (
 
 from tape_compile.cache_key import STATIC, TENSOR
 from tape_compile.failures import fail
-from tape_compile.results import returned
-from tape_compile.under_tape.trace import FLOWING, INPUT, Joint, Pattern
+from tape_compile.results import restored_leaf
+from tape_compile.under_tape.trace import DIFFERENTIABLE, INPUT, Joint, Pattern
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -37,29 +37,32 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
 
     It is NotImplemented where an argument is the value of a Variable that is read as well.
     """
-    key, records, n = tape._key, tape._records, len(joint.watched)
+    key, records, n = tape._key, tape._records, len(joint.watched_places)
     joint.read(tape)
-    slots_of = [*[leaves[k]._slots for k in joint.watched], *[joint.variables[k]._slots for k in joint.flowing]]
+    slots_of = [
+        *[leaves[k]._slots for k in joint.watched_places],
+        *[joint.variables[k]._slots for k in joint.differentiable_variables],
+    ]
     at = tuple([slots[key] for slots in slots_of])
     if n < len(at) and not {*at[:n]}.isdisjoint(at[n:]):
         return NotImplemented
     call = Call(joint, leaves)
-    arrays = [*[leaves[k]._array for k in joint.taken], *[array for array, _ in call.values]]
+    arrays = [*[leaves[k]._array for k in joint.input_places], *[array for array, _ in call.values]]
     try:
         with joint.quiet():
             found = joint.source.run(arrays)
     except Exception as error:  # noqa: BLE001 - it is raised again
         fail(error)
-    call.kept = found[joint.size :]
+    call.residuals = found[joint.size :]
     if joint.masked:
         tape._masked = True
-    tape._special |= joint.met
+    tape._special |= joint.special
     if joint.sparse and any([records[i] is not None for i in at]):
         tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
     base, several = len(records), len(joint.specs) > 1
     whole = {key: base}
     inputs = (joint.input_specs,), at, None, tuple(slots_of)
-    records.append((_plan(joint.backend), *inputs, None, whole, (), {"call": call}, call.kept))
+    records.append((_plan_for(joint.backend), *inputs, None, whole, (), {"call": call}, call.residuals))
     parts = [{key: base + 1 + k} for k in range(len(joint.specs))] if several else [whole]
     if several:
         records += [(Part(k, joint.specs), None, base) for k in range(len(joint.specs))]
@@ -68,9 +71,9 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
-            made.append(returned(what))
+            made.append(restored_leaf(what))
             continue
-        slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == FLOWING else slots_of[number]
+        slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == DIFFERENTIABLE else slots_of[number]
         # A value that is handed back is known as it is now, as `Variable.value` is.
         made.append(wrap(found[k], what, {key: slots[key]} if kind == INPUT and number >= n else slots))
         k += 1
@@ -87,8 +90,8 @@ class Call:
         bits: where the generator was.
     """
 
-    __slots__ = ("bits", "joint", "kept", "leaves", "values")
-    kept: tuple[Any, ...]
+    __slots__ = ("bits", "joint", "leaves", "residuals", "values")
+    residuals: tuple[Any, ...]
 
     def __init__(self, joint: Joint, leaves: list[Any]) -> None:
         self.joint = joint
@@ -104,41 +107,41 @@ class Call:
         """What debugging tapes call it."""
         return self.joint.name
 
-    def pull(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
+    def vjp(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
         """What has come to each input after this call, for cotangents of the results and what came before.
 
         They are raw, or with `recorded` Tensors. It is None where nothing has come.
         """
         joint = self.joint
         if recorded:
-            return self.again(gs, hs, masked, recorded)
+            return self.rerun(gs, hs, masked, recorded)
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
         if derivative is None:
             if (owner := joint.owner()) is not None:  # else there is no next call
-                owner.asked(joint, pattern)
-            return self.again(gs, hs, masked, recorded)
+                owner.on_missing_derivative(joint, pattern)
+            return self.rerun(gs, hs, masked, recorded)
         joint.used.add(pattern)
-        arrays = [self.kept[k] for k in derivative.needed]
+        arrays = [self.residuals[k] for k in derivative.residuals]
         for array, (shape, dtype) in zip([*gs, *hs], joint.cotangent_specs, strict=True):
             if array is not None:
                 if type(array) is IndexedSlices or array.shape != shape or array.dtype != dtype:
-                    return self.again(gs, hs, masked, recorded)
+                    return self.rerun(gs, hs, masked, recorded)
                 arrays.append(array)
         try:
             found = derivative.source.run(arrays)
         except Exception as error:  # noqa: BLE001 - it is raised again
             fail(error)
-        if derivative.plain:
+        if derivative.all_dense:
             return list(found)
         each = iter(found)
         xp = joint.backend.xp
         return [
             h if shape is None else next(each) if shape == () else IndexedSlices(next(each), next(each), shape, _xp=xp)
-            for h, shape in zip(hs, derivative.found, strict=True)
+            for h, shape in zip(hs, derivative.slice_shapes, strict=True)
         ]
 
-    def again(
+    def rerun(
         self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
     ) -> list[Any]:
         """The same by running the function once more, under a tape; of some results, if they are given, by number."""
@@ -149,24 +152,26 @@ class Call:
                 f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
             )
         tape = GradientTape(watch_accessed_variables=False)
-        tape._special = joint.met
+        tape._special = joint.special
         leaves = list(self.leaves)
-        fresh = [with_own_slots(leaves[k]) for k in joint.watched]
-        for k, number in enumerate(joint.numbers):
+        fresh = [with_own_slots(leaves[k]) for k in joint.watched_places]
+        for k, number in enumerate(joint.watched_ids):
             if number is not None:
                 leaves[k] = fresh[number]
         values = [
             wrap(array, v.backend, twin_slots(wrap(array, v.backend, slots)))
             for v, (array, slots) in zip(joint.variables, self.values, strict=True)
         ]
-        inputs = [*fresh, *[values[k] for k in joint.flowing]]
+        inputs = [*fresh, *[values[k] for k in joint.differentiable_variables]]
         tape.watch(inputs)
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
         with replayed, substitute(joint.variables, values), tape:
             result = pytree.flatten(joint.python(leaves))[0]
         tape._masked = masked
         # Of results with a derivative, one for each.
-        outs = {number: leaf for leaf, (kind, _, number) in zip(result, joint.outs, strict=True) if kind == FLOWING}
+        outs = {
+            number: leaf for leaf, (kind, _, number) in zip(result, joint.outs, strict=True) if kind == DIFFERENTIABLE
+        }
         seeds = {}
         for tensor, g in zip([*[outs[k] for k in range(len(gs))], *inputs], [*gs, *hs], strict=True):
             if g is not None:
@@ -212,7 +217,7 @@ class _CallPlan:
     def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
         """The cotangents of some results, with what comes from others that depend on them."""
         call: Call = kwargs(rec)["call"]
-        return call.again(g.cotangents, [None] * len(slot(rec, 0)), masked, recorded, results)
+        return call.rerun(g.cotangents, [None] * len(slot(rec, 0)), masked, recorded, results)
 
     def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
         """Replace what has come to the inputs by that and what comes of this call."""
@@ -230,8 +235,8 @@ class _CallPlan:
         at = slot(rec, 0)
         call: Call = kwargs(rec)["call"]
         gs = g.cotangents if type(g) is Parts else [dense(g)]
-        for i, d in zip(at, call.pull(gs, [grads[i] for i in at], masked, recorded), strict=True):
+        for i, d in zip(at, call.vjp(gs, [grads[i] for i in at], masked, recorded), strict=True):
             grads[i] = d
 
 
-_plan = lru_cache(maxsize=None)(_CallPlan)
+_plan_for = lru_cache(maxsize=None)(_CallPlan)

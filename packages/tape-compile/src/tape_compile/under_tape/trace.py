@@ -1,4 +1,4 @@
-"""The trace of a function together with its derivative; see `inside.py`."""
+"""The trace of a function together with its derivative; see `entry.py`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tape_compile.methods import WeakMethod
 from tape_compile.results import check_result, static_result
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.under_tape.partition import parted
+from tape_compile.under_tape.partition import partition
 
-INPUT, FLOWING = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
+INPUT, DIFFERENTIABLE = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
 
 
 class Pattern(NamedTuple):
@@ -48,13 +48,13 @@ class Derivative:
     source: Source
 
     def __init__(self, found: list[Any], needed: list[int]) -> None:
-        self.found = found
-        self.needed = needed
-        self.plain = all(shape == () for shape in found)
+        self.slice_shapes = found
+        self.residuals = needed
+        self.all_dense = all(shape == () for shape in found)
 
 
 class Owner(Protocol):
-    """What a trace asks of `InTapes`."""
+    """What a trace asks of `UnderTape`."""
 
     name: str
     options: dict[str, bool]
@@ -63,7 +63,7 @@ class Owner(Protocol):
     def function(self) -> Any:
         """The compiled function."""
 
-    def asked(self, joint: Joint, pattern: Pattern) -> None:
+    def on_missing_derivative(self, joint: Joint, pattern: Pattern) -> None:
         """A derivative was asked for that is not compiled."""
 
 
@@ -84,7 +84,7 @@ class JointTrace(FlowTrace):
 
     def __init__(self, name: str, tape: GradientTape) -> None:
         super().__init__(name)
-        self.around: list[Tensor] = []
+        self.outer_tensors: list[Tensor] = []
         self.draws = False
         self._tape = tape
 
@@ -94,7 +94,7 @@ class JointTrace(FlowTrace):
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
         """A Tensor from around is used."""
-        self.around.append(tensor)
+        self.outer_tensors.append(tensor)
 
     def on_draw(self, generator: Any) -> None:
         """Random numbers are drawn."""
@@ -130,7 +130,7 @@ class JointTrace(FlowTrace):
         super().write(variable, array)
 
 
-def tensors_around(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
+def reachable_tensors(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
     """The Tensors that a function can name: of its closure, its module, its defaults, and of its arguments' attributes.
 
     So also of the functions of its module that it can name.
@@ -205,20 +205,20 @@ class Joint:
         self.options = owner.options
         self.kind = kind
         self.python = python
-        self.numbers = watched
+        self.watched_ids = watched
         self.tensors = [k for k, kind in enumerate(signature.kinds) if kind == TENSOR]
-        self.taken: list[int] = []
-        self.watched: list[int] = []
+        self.input_places: list[int] = []
+        self.watched_places: list[int] = []
         static = [leaf for leaf in signature.leaves if type(leaf) is not Tensor]
         self.used: set[Pattern] = set()
         self.derivatives: dict[Pattern, Derivative] = {}
         with unrecorded():
-            self.around = tensors_around(owner.function.python, static)
+            self.outer_tensors = reachable_tensors(owner.function.python, static)
         trace = JointTrace(owner.name, tape)
         try:
             with tracing(trace):
-                own, inputs, result = self._run(trace, tape, signature, watched)
-                arrays = self._results(trace, result, own, inputs)
+                own, inputs, result = self._trace_forward(trace, tape, signature, watched)
+                arrays = self._analyze_results(trace, result, own, inputs)
                 self.inputs = bool(self.specs and inputs)
                 if not self.specs and any([kind == INPUT for kind, *_ in self.outs]):
                     trace.refuse("gives back what it is given")
@@ -227,7 +227,7 @@ class Joint:
         finally:
             trace.end()
 
-    def _run(
+    def _trace_forward(
         self, trace: JointTrace, tape: GradientTape, signature: Signature, watched: Sequence[int | None]
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """The tape that has recorded the function, its inputs by slot, and the result."""
@@ -243,11 +243,11 @@ class Joint:
             elif kind == TENSOR:
                 backend = tracing_backend(leaves[k].backend)
                 leaves[k] = wrap(trace.input(leaves[k]._array, backend), backend)
-                self.taken.append(k)
+                self.input_places.append(k)
                 if number is not None:
                     own.watch(leaves[k])
                     unique[number] = leaves[k]
-                    self.watched.append(k)
+                    self.watched_places.append(k)
         given = [(leaves[k], leaves[k]._array) for k in self.tensors]
         closure = Closure()
         own._open = True  # it is in no block of its own, but records like one that is
@@ -258,29 +258,31 @@ class Joint:
             own._open = False
         if any([leaf._array is not array for leaf, array in given]):
             trace.refuse("changes an argument")
-        held = [h for h in trace.held.values() if h.first is not None]
+        held = [h for h in trace.variable_states.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
         self.trainable = [(h.variable, h.trainable, watches(tape, h.variable)) for h in held]
         self.guards, self.draws = trace.guards, trace.draws
-        self.around += trace.around
-        self.masked, self.met = own._masked, own._special
+        self.outer_tensors += trace.outer_tensors
+        self.masked, self.special = own._masked, own._special
         of_variables = {id(v._slots) for v in self.variables}
         if any([slots not in of_variables for slots in closure.found]):
             trace.refuse("uses a Tensor from around it that the tape knows")
         inputs = {t._slots[own._key]: t._array for t in unique.values()}
-        self.flowing = [k for k, v in enumerate(self.variables) if own._variables.get(id(v), (v, ()))[1]]
-        for v in [self.variables[k] for k in self.flowing]:
-            inputs[own._variables[id(v)][1][0]] = trace.held[id(v)].first
+        self.differentiable_variables = [
+            k for k, v in enumerate(self.variables) if own._variables.get(id(v), (v, ()))[1]
+        ]
+        for v in [self.variables[k] for k in self.differentiable_variables]:
+            inputs[own._variables[id(v)][1][0]] = trace.variable_states[id(v)].first
         return own, inputs, result
 
-    def _results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
+    def _analyze_results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
         """The arrays of the result; it is noted how to make its leaves of them."""
         check_result(trace.name, result)
         leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
         self.outs: list[tuple[int, Any, int]] = []  # kind, backend or leaf, and which input or flowing result
-        self._flowing: dict[int, Tensor] = {}  # results with a derivative, by slot
+        self._differentiable: dict[int, Tensor] = {}  # results with a derivative, by slot
         for leaf in leaves:
             if isinstance(leaf, IndexedSlices):
                 trace.refuse("returns IndexedSlices")
@@ -293,11 +295,11 @@ class Joint:
             elif slot in inputs:
                 self.outs.append((INPUT, library, list(inputs).index(slot)))
             else:
-                self._flowing.setdefault(slot, leaf)
-                self.outs.append((FLOWING, library, list(self._flowing).index(slot)))
+                self._differentiable.setdefault(slot, leaf)
+                self.outs.append((DIFFERENTIABLE, library, list(self._differentiable).index(slot)))
             arrays.append(leaf._array)
-        self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._flowing.values()])
-        at = list(self._flowing)
+        self.specs = tuple([(tuple(t._array.shape), t._array.dtype) for t in self._differentiable.values()])
+        at = list(self._differentiable)
         self.leading = [k for k, slot in enumerate(at) if len(at) > 1 and flows_into(own, slot, at)]
         return arrays
 
@@ -320,7 +322,7 @@ class Joint:
         first = Pattern(self.masked or tape._masked, (True,) * m, (False,) * len(inputs))
         fitting = [p for p in patterns if (len(p.results), len(p.inputs)) == (m, len(inputs))]
         for pattern in sorted(fitting) or [first]:
-            cotangents, found = self._swept(trace, own, inputs, pattern)
+            cotangents, found = self._trace_sweep(trace, own, inputs, pattern)
             new = [
                 part._array
                 for d in found
@@ -330,27 +332,29 @@ class Joint:
             self.derivatives[pattern] = Derivative(shapes, [])
             arrays += new
             sizes.append((cotangents, len(new)))
-        self.sparse = any([shape is not None and shape != () for d in self.derivatives.values() for shape in d.found])
+        self.sparse = any(
+            [shape is not None and shape != () for d in self.derivatives.values() for shape in d.slice_shapes]
+        )
         self.traced = program = trace.program(arrays)
         program.owned = {}  # a derivative may need what a Variable held
         # What Variables hold then comes after the result.
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
-        (forward, self.effects), backward = parted(program, self.size, sizes, self.options)
+        (forward, self.effects), backward = partition(program, self.size, sizes, self.options)
         self.source = Source(forward, self.name)
         for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):
-            derivative.needed = needed
+            derivative.residuals = needed
             derivative.source = Source(part, f"{self.name}_derivative")
         self.quiet: Callable[[], Any] = nullcontext if forward.backend is None else forward.backend.quiet
-        del self._flowing
+        del self._differentiable
 
-    def _swept(
+    def _trace_sweep(
         self, trace: JointTrace, own: GradientTape, inputs: dict[int, Any], pattern: Pattern
     ) -> tuple[int, list[Any]]:
         """How many cotangents there are, and what a sweep makes of them for each input."""
         seeds = {}
-        arrays = [*[(slot, t._array) for slot, t in self._flowing.items()], *inputs.items()]
+        arrays = [*[(slot, t._array) for slot, t in self._differentiable.items()], *inputs.items()]
         for (slot, array), given in zip(arrays, (*pattern.results, *pattern.inputs), strict=True):
             if given:
                 backend = tracing_backend(self.backend)
@@ -374,7 +378,7 @@ class Joint:
                 return False
             if not (watched and trainable and read) and watches(tape, variable) is not watched:
                 return False
-        if any([tape._key in tensor._slots for tensor in self.around]):
+        if any([tape._key in tensor._slots for tensor in self.outer_tensors]):
             return False
         return all(get() == value for get, value in self.guards)
 

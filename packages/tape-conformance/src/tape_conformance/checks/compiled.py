@@ -234,7 +234,7 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
 
 
 def _same(a: Program, b: Program) -> bool:
-    """Whether two programs consist of the same instruction objects."""
+    """Return whether two programs consist of the same instruction objects."""
     return a is b or (a.instructions == b.instructions and a.outputs == b.outputs)
 
 

@@ -1,4 +1,4 @@
-"""What the rest of Tape knows of an array library."""
+"""The class Backend: all that the rest of Tape knows of an array library."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import warn
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
+
+
+_FORMER = {
+    "compiler": "set compiler_support, a tape_compile.extend.LibrarySupport",
+    "chosen": "write a compiler with offer(), and name it in compilers; see docs/write-a-compiler.md",
+    "accelerated": "write a compiler, a plugin of the group tape.compilers; see docs/write-a-compiler.md",
+}
+"""Former methods of backends, and what takes their place: an override would be ignored without a word."""
 
 
 class Backend:
@@ -75,6 +84,12 @@ class Backend:
         self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
         self._raw_dtypes: dict[DType, Any] = {}
         self._dtypes: dict[Any, DType] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for old, new in _FORMER.items():
+            if old in vars(cls):
+                warn(f"{cls.__qualname__}.{old} is not used any more: {new}", DeprecationWarning, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"

@@ -1,4 +1,4 @@
-"""Which backend makes a new array.
+"""Selection of the backend and device of new arrays.
 
 In this order: an explicit argument, the innermost `use_backend`, `set_backend`, the environment
 variable `TAPE_BACKEND` (read at first need), numpy if it is installed, the only backend

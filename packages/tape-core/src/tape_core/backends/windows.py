@@ -1,4 +1,4 @@
-"""Where windows slide: strides, dilations and padding, read and checked once for all backends."""
+"""Strides, dilations and padding of sliding windows, read and checked once for all backends."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def permissions(what: str, target: str) -> int | None:
 
 
 def is_draft_of(file: str, name: str) -> bool:
-    """Whether a file's name is that of a draft of another one in its folder."""
+    """Return whether a file's name is that of a draft of another file in its folder."""
     return re.fullmatch(rf"\.{re.escape(file)}\.[0-9a-f]{{16}}", name) is not None
 
 

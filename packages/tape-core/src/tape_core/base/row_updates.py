@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
 _before: dict[int, tuple[Any, Any, Any]] = {}
-"""By the id of an array that :func:`rows_added` made: a reference to it, the array before, and which rows differ."""
+"""The id of an array that :func:`rows_added` made: a reference to it, the array before, and the rows that differ."""
 
 
 def rows_added(backend: Backend, array: Raw, indices: Raw, rows: Raw) -> Any:

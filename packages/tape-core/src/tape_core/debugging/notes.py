@@ -1,4 +1,4 @@
-"""What a debugging tape notes: calls of ops and the values between them, by numbers. No array is held."""
+"""The notes of a debugging tape: calls of ops, and the values between them, by numbers. No array is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods of a tape check of their arguments."""
+"""Checks of the arguments of a tape's methods."""
 
 from __future__ import annotations
 

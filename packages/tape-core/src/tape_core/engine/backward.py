@@ -49,6 +49,7 @@ def gradients(
             slot = source._slots.get(key)
             slots_of.append(() if slot is None else (slot,))
     wanted = [slot for slots in slots_of for slot in slots]
+    # One sweep for each backend: a tape may record several, which have no path to each other.
     seeds: dict[Backend, dict[int, Tensor]] = {}
     direct: dict[int, Any] = {}  # a target that this tape does not know may still be a source
     for k, target in enumerate(targets):
@@ -60,6 +61,7 @@ def gradients(
             own = seeds.setdefault(
                 g.backend if g.backend is target.backend else _sweep_backend(target.backend, g.backend), {}
             )
+            # Rules are plain transposes, so the gradient of TensorFlow is conjugated here and at the end; see `rules`.
             g = conj(g) if is_complex else g
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
@@ -146,6 +148,8 @@ def sweep(
 def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Backend) -> None:
     """Walk back the records in the most common case: every leaf is a source, and nothing records the sweep."""
     xp, large = backend.xp, backend.array_class
+    # Slots are places in both lists, so the last cotangent belongs to the last record. Popping lets each array go as
+    # soon as it is used.
     while grads:
         g = grads.pop()
         rec = records.pop()
@@ -181,7 +185,7 @@ def _walk_careful(
         slot = len(grads)
         if g is None:
             continue
-        if slot in sources:
+        if slot in sources:  # a source may be an intermediate result: the sweep goes on through it
             found[slot] = g if recorded else _wrap_cotangent(g, backend)
         if rec is None or (wanted is not None and not wanted[slot]):
             continue

@@ -84,7 +84,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
                 if i is None:
                     continue
                 plan = plans[_FIRST_WATCHED]
-                if plan is None:
+                if plan is None:  # nothing flows through: true for every tape
                     on_no_derivative(op, s, out)
                     break
                 on_op = tape._on_op
@@ -245,7 +245,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x1, x2))
-        result: Tensor = _new(Tensor)
+        result: Tensor = _new(Tensor)  # `wrap`, written out
         result._array = out
         result.backend = backend
         result._slots = slots = NO_SLOTS
@@ -273,6 +273,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             on_op = tape._on_op
             if slots is NO_SLOTS:
                 result._slots = slots = {key: len(tape._records)}
+                # An elementwise op needs specs only of inputs that were broadcast or cast: those whose cotangent
+                # differs from that of the result in shape or dtype.
                 specs: Any = None
                 mixed = False
                 if scalar:

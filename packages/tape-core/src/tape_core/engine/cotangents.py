@@ -57,7 +57,7 @@ def has_no_nan(d: Cotangent) -> bool:
 
 
 _PLAIN: dict[type, bool] = {}
-"""By class of array, whether its values are at hand: those of NumPy and PyTorch are, traced or batched ones are not."""
+"""Classes of arrays that were met: True if the values are at hand, as of NumPy; not of traced or batched ones."""
 
 
 def widening(backend: Backend, xp: Namespace) -> Callable[[Any], Any]:
@@ -81,10 +81,10 @@ def project(xp: Namespace, d: Cotangent, spec: tuple[Any, Any]) -> Any:
     given = d.shape
     if given != shape:
         extra = len(given) - len(shape)
-        if extra > 0 and given[extra:] == shape:
+        if extra > 0 and given[extra:] == shape:  # the common case, a bias: only leading axes were added
             d = xp.sum(d, axis=0 if extra == 1 else tuple(range(extra)))
             return d if d.dtype is dtype else cast(xp, d, dtype)
-        if extra < 0 or 0 in given:
+        if extra < 0 or 0 in given:  # a rule may return less than the result's shape, such as a number
             d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
             given = d.shape
             extra = len(given) - len(shape)

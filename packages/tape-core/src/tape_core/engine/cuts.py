@@ -1,4 +1,4 @@
-"""Where values end that a derivative is taken with respect to: what `grad` and the like say when nothing is connected.
+"""Cuts: the places where a path of values ends, which `grad` and the like name when nothing is connected.
 
 Each of these functions has its tape or accumulator keep a `Cuts`. The paths that carry no derivative tell it when a
 value comes by that the recorder knows: ops without a derivative, methods that take values out, assignments to

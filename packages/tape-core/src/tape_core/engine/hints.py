@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
+from warnings import warn
 
 # Names of NumPy, PyTorch, JAX and TensorFlow, and what is here.
 _HERE = {
@@ -28,6 +30,13 @@ _HERE = {
     "seed": "set_seed", "manual_seed": "set_seed", "float": "float32", "double": "float64", "half": "float16",
     "int": "int64", "long": "int64",
 }  # fmt: skip
+
+
+_MOVED = {
+    ("tape_core", "dtypes"): ("tape_core.base.dtypes", "tape_core.support.dtypes"),
+    ("tape_core", "pytree"): ("tape_core.engine.pytree", "tape_core.support.pytree"),
+}
+"""Modules that were attributes of a package by accident of being imported: where they are, and their public names."""
 
 
 class _Missing(AttributeError):
@@ -56,6 +65,10 @@ def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]
     """Return the `__getattr__` of a module, which raises an AttributeError that says which name is meant."""
 
     def __getattr__(name: str) -> Any:
+        if (module, name) in _MOVED:
+            found, public = _MOVED[module, name]
+            warn(f"{module}.{name} is {public} now", DeprecationWarning, stacklevel=2)
+            return import_module(found)
         raise _Missing(module, name, names)
 
     return __getattr__

@@ -167,7 +167,7 @@ def is_in_place(array: BatchedArray) -> bool:
 
 
 def misplaced(name: str, array: BatchedArray) -> BatchError:
-    """What an op raises that meets an array that is not in its place."""
+    """Return the error of an op for an array that is not on the level of its hidden axis."""
     while array.axis is None:
         array = array.value._array
     if array.axis in OPEN_AXES.get():

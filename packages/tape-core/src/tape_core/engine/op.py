@@ -129,7 +129,6 @@ class Op(Options):
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
-        self._own_kernels: dict[Backend, Kernels] = {}  # as they are without interceptors
         self._interceptors: dict[Backend, list[Interceptor]] = {}
         self.may_keep = True
         # Nothing is known of the kernels of others.
@@ -142,16 +141,16 @@ class Op(Options):
     """Returns a better error for inputs of some shapes with which the kernel failed, or None for the library's own."""
 
     takes_slices = False
-    """Whether its rule gets cotangents of gathers as they are, and not made dense."""
+    """True if the rule takes cotangents of gathers as they are; else they are made dense."""
 
     widens = True
-    """Whether its rules compute with float32 in place of dtypes that are narrow on the backend."""
+    """True if the rules compute with float32 in place of dtypes that are narrow on the backend."""
 
     foreign = False
-    """Whether its rule calls the differentiation of another library."""
+    """True if the rule calls the differentiation of another library."""
 
     of_functions = False
-    """Whether its rule is a user's function, which may compute with anything."""
+    """True if the rule is a user's function, which may compute with anything."""
 
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
@@ -164,7 +163,7 @@ class Op(Options):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a derivative flows through the op."""
+        """True if a derivative flows through the op."""
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
@@ -197,7 +196,10 @@ class Op(Options):
     def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
-        self._own_kernels[backend] = kernel, plans.keeping
+        kernels = kernel, plans.keeping
+        for interceptor in self._interceptors.get(backend, ()):
+            kernels = interceptor(self, backend, kernels)
+        plans.own_kernels = kernels
         self.bindings[backend] = kernel, plans
         self.wrap_kernels(backend)
         return self.bindings[backend]
@@ -209,16 +211,19 @@ class Op(Options):
             return
         own.append(interceptor)
         if backend in self.bindings:
+            plans = self.bindings[backend][1]
+            plans.own_kernels = interceptor(self, backend, plans.own_kernels)
             self.wrap_kernels(backend)
         else:
             self.bind(backend)
 
     def wrap_kernels(self, backend: Backend) -> None:
-        """Bind the kernels on a backend again, with all interceptors around them: its own, then those of all ops."""
+        """Bind the kernels on a backend again, with the interceptors of all ops around those of this one."""
         if (found := self.bindings.get(backend)) is None:
             return
-        kernels, plans = self._own_kernels[backend], found[1]
-        for interceptor in (*self._interceptors.get(backend, ()), *_interceptors):
+        plans = found[1]
+        kernels = plans.own_kernels
+        for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
         plans.keeping = kernels[1]
         self.bindings[backend] = kernels[0], plans
@@ -425,6 +430,8 @@ class Plans(dict[int, "Plan | None"]):
         self.rules = rules
         self.keeping = keeping
         """The kernel that runs if an input is watched, and leaves residuals for rules."""
+        self.own_kernels: Kernels
+        """The kernels with the interceptors of this op alone; set when they are bound."""
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]

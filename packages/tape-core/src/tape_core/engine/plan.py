@@ -29,35 +29,28 @@ class Plan:
     """The rules that run for a record, and what the record must keep for them.
 
     Attributes:
-        backward, backward_reusing: see `PlanLike`.
+        backward: see `PlanLike`.
         make_record: make the record of a call by the general path.
         make_whole_record: the same for a recorder that computes with it at once: it has all inputs and the result.
-        lifted: for each rule, a function of a record and a `Lift` that returns the rule's arguments.
     """
 
     __slots__ = (
+        "_lifted",
         "_narrowed",
         "_recorded",
+        "_reusing",
         "backend",
         "backward",
-        "backward_reusing",
         "keep1",
         "keep2",
         "keep_out",
         "keeps",
-        "lifted",
         "make_record",
         "make_whole_record",
         "n",
         "op",
         "rules",
     )
-
-    backward: Callable[..., None]
-    backward_reusing: Callable[..., None]
-    make_record: Callable[..., Record]
-    make_whole_record: Callable[..., Record]
-    lifted: list[Callable[[Record, Lift], tuple[Any, ...]]]
 
     def __init__(self, op: Op, rules: Sequence[Rule], backend: Backend) -> None:
         self.op = op
@@ -68,27 +61,45 @@ class Plan:
         self.keep1 = 0 in self.keeps
         self.keep2 = 1 in self.keeps
         self.keep_out = any(rule.keeps_out for rule in rules)
+        self.backward: Callable[..., None] = self._first_backward
+        self.make_record: Callable[..., Record] = self._first_record
+        self.make_whole_record: Callable[..., Record] = self._first_whole_record
+        self._reusing: Callable[..., None] | None = None
+        self._lifted: list[Callable[[Record, Lift], tuple[Any, ...]]] | None = None
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._recorded: Plan | None = None
 
-    if not TYPE_CHECKING:
+    # Compiling a generated function takes about 0.1 ms, so each is made when it is first called. Small arrays never
+    # need `backward_reusing`, and ops of one or two inputs no `make_record`. `__getattr__` would be shorter, but makes
+    # Python look up every attribute of a plan more slowly.
 
-        def __getattr__(self, name: str) -> Any:
-            """Generate a function when it is first needed: an unset slot leads here, and it costs nothing later.
+    def _first_backward(self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace) -> None:
+        self.backward = _generate(self, _backward_source(self.op, self.rules, reuse=False))
+        self.backward(g, rec, grads, xp)
 
-            Compiling one takes about 0.1 ms. Small arrays never need `backward_reusing`, and ops of one or two inputs
-            no `make_record`.
-            """
-            if name == "lifted":
-                found = [_generate(self, _lifted_source(rule)) for rule in self.rules]
-            elif name == "make_record" or name == "make_whole_record":
-                found = _generate(self, _record_source(self.op, self, everything=name == "make_whole_record"))
-            elif name == "backward" or name == "backward_reusing":
-                found = _generate(self, _backward_source(self.op, self.rules, reuse=name == "backward_reusing"))
-            else:
-                raise AttributeError(f"'Plan' object has no attribute {name!r}")
-            setattr(self, name, found)
-            return found
+    def _first_record(self, *args: Any) -> Record:
+        self.make_record = _generate(self, _record_source(self.op, self))
+        made: Record = self.make_record(*args)
+        return made
+
+    def _first_whole_record(self, *args: Any) -> Record:
+        self.make_whole_record = _generate(self, _record_source(self.op, self, everything=True))
+        made: Record = self.make_whole_record(*args)
+        return made
+
+    @property
+    def backward_reusing(self) -> Callable[..., None]:
+        """See `PlanLike`. No function may stand before it, which would hold one more reference to a cotangent."""
+        if self._reusing is None:
+            self._reusing = _generate(self, _backward_source(self.op, self.rules, reuse=True))
+        return self._reusing
+
+    @property
+    def lifted(self) -> list[Callable[[Record, Lift], tuple[Any, ...]]]:
+        """For each rule, a function of a record and a `Lift` that returns the rule's arguments."""
+        if self._lifted is None:
+            self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
+        return self._lifted
 
     @property
     def recorded(self) -> Plan:

@@ -58,19 +58,19 @@ class Recorder:
     _on_op: Callable[[Record], object]
 
     _records: Records | tuple[()] = ()
-    """What a tape keeps. Its length is the next slot."""
+    """The records that a tape keeps. Their number is the next slot."""
 
     _forward: bool = False
-    """Whether records must have all inputs and the result: they are used at once."""
+    """True if records must have all inputs and the result, since they are used at once, as in forward mode."""
 
     _special: int = 0
     """The flags of `special_dtype` for all that was recorded; if any is set, records have specs of all inputs."""
 
     _cuts: Cuts | None = None
-    """Where the recorder is told why values that it knows lead nowhere; see `tape_core.engine.cuts`."""
+    """Notes on why values that the recorder knows lead nowhere, if anybody asks; see `tape_core.engine.cuts`."""
 
     _open: bool = True
-    """Whether it is in its block."""
+    """True while the recorder is in its block."""
 
     def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
         """Note what the fast backward pass does not handle: a record of this op, its result and input slots follows."""
@@ -110,6 +110,9 @@ def special_dtype(backend: Backend, dtype: DType) -> int:
     return COMPLEX if dtype.kind == "complex floating" else NARROW if dtype in backend.narrow else 0
 
 
+_get_active = ACTIVE.get  # globals, since CPython 3.11 calls methods of imported names more slowly
+_set_active = ACTIVE.set
+
 _keys = count()
 LIVE: set[int] = set()
 """The keys in use. Other keys in the slots of Tensors are left over from recorders that are gone."""
@@ -121,13 +124,13 @@ def report_leave(tensor: Tensor, how: str, caller: FrameType) -> None:
     Printing a Tensor, for one, reads its values and cuts no path of the user's.
     """
     if not is_ours(caller):
-        for recorder in ACTIVE.get():
+        for recorder in _get_active():
             recorder._on_leave(tensor, how)
 
 
 def report_assigned(variable: Variable, array: Raw, method: str, given: object) -> None:
     """Tell the recorders that a Variable gets another value; see `Recorder._on_assigned`."""
-    for recorder in ACTIVE.get():
+    for recorder in _get_active():
         recorder._on_assigned(variable, array, method, given)
 
 
@@ -169,7 +172,7 @@ def activate(tape: Recorder) -> None:
     Accumulators come last: by the time that they compute the tangent of a result, the tapes know the result, and record
     what is computed with it.
     """
-    if not ACTIVE.get():
+    if not _get_active():
         _set((tape,))
         return
     tapes = tuple(active_recorders())
@@ -181,19 +184,19 @@ def activate(tape: Recorder) -> None:
 
 def recorders_around(accumulator: Recorder) -> tuple[Recorder, ...]:
     """Return the recorders of the tangents that an accumulator computes: all tapes, and the accumulators around it."""
-    tapes = tuple(ACTIVE.get())
+    tapes = tuple(_get_active())
     return tapes[: tapes.index(accumulator)]
 
 
 def deactivate(tape: Recorder) -> None:
     """Stop a recorder, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
-    tapes = ACTIVE.get()
+    tapes = _get_active()
     if tapes and tapes[-1] is tape:
         rest = tapes[:-1]
         if rest:
             _set(rest)
         else:
-            ACTIVE.set(rest)
+            _set_active(rest)
     else:
         _set(tuple([other for other in tapes if other is not tape]))
 
@@ -252,21 +255,21 @@ class InBlock(Recorder):
 
 def active_recorders() -> tuple[Recorder, ...]:
     """Return the active recorders without those that were left in another thread, where a generator ended."""
-    tapes = ACTIVE.get()
+    tapes = _get_active()
     if tapes and not all([tape._open for tape in tapes]):
         _set(tuple([tape for tape in tapes if tape._open]))
-    return ACTIVE.get()
+    return _get_active()
 
 
 def is_active(tape: Recorder) -> bool:
     """Return whether a recorder is active here."""
-    tapes = ACTIVE.get()
+    tapes = _get_active()
     return bool(tapes) and tape in tapes
 
 
 def _set(tapes: tuple[Recorder, ...]) -> None:
     owner = _owner() if tapes else None
-    ACTIVE.set(tapes if owner is None else _Owned(tapes, owner))
+    _set_active(tapes if owner is None else _Owned(tapes, owner))
 
 
 class _Owned(tuple):  # type: ignore[type-arg]

@@ -105,6 +105,7 @@ def _compute_or_replay(session: Session | None, backend: Backend, call: tuple[st
     session = _session_for(session, call[0], backend)
     if session is None:
         return compute()
+    # A session around this one keeps its own results of what is computed here, so ask it in turn.
     around = session.around
     return session.result_of(call, lambda: _compute_or_replay(around, backend, call, compute))
 

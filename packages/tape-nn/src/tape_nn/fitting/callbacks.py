@@ -97,7 +97,7 @@ class _Monitor(Callback):
         self.best = math.nan
 
     def improved(self, run: Run) -> bool | None:
-        """Whether the number is better than the best so far by more than `min_delta`; None if `run.logs` lacks it."""
+        """Return whether the number beats the best so far by more than `min_delta`; None if `run.logs` lacks it."""
         if self.monitor not in run.logs:
             warnings.warn(
                 f"{type(self).__name__} watches {self.monitor!r}, which is not there; there are "

@@ -53,7 +53,7 @@ class Layer(Module):
 
     @property
     def built(self) -> bool:
-        """Whether the Variables have been made."""
+        """True if the Variables have been made."""
         return self._built_lengths is not None
 
     def build(

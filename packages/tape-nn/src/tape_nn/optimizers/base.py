@@ -71,7 +71,7 @@ class Optimizer:
     """
 
     _real_only: ClassVar[bool] = True
-    """Whether complex Variables are refused."""
+    """True if complex Variables are refused."""
 
     # Compiled functions read and assign a `host_number()` in each call, as they do Variables.
     iterations: Any = host_number()
@@ -252,7 +252,7 @@ class Optimizer:
         raise NotImplementedError
 
     _in_place: ClassVar[bool] = True
-    """Whether `_step` may write to the arrays that it is given; see there."""
+    """True if `_step` may write to the arrays that it is given; see there."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -277,7 +277,7 @@ class Optimizer:
         return None
 
     _distinct_rows: ClassVar[bool] = True
-    """Whether rows of a sparse gradient that are named twice must be added up before `_step_rows`."""
+    """True if rows of a sparse gradient that are named twice must be added up before `_step_rows`."""
 
     # -- one update
 

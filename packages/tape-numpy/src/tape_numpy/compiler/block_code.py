@@ -61,7 +61,7 @@ class BlockCode:
         self._write()
 
     def _overwritten(self, free: list[int]) -> dict[int, int]:
-        """By result an input of its shape and dtype that nothing needs by the time that it is computed."""
+        """Map each result to an input of its shape and dtype that nothing needs by the time that it is computed."""
         specs, found = self.group.specs, {}
         for at, instruction in enumerate(self.group.instructions):
             step = step_of(instruction)
@@ -243,7 +243,7 @@ class BlockCode:
 
 
 def _in_two(instruction: Instruction) -> bool:
-    """Whether the result is written before all operands are read."""
+    """Return whether the result is written before all operands are read."""
     step = step_of(instruction)
     return step is not None and step.kind == "where"
 

@@ -68,7 +68,7 @@ def role(instruction: Instruction, specs: Specs, group: Group | None) -> Role | 
 
 
 def _only_spread(numbers: Sequence[int], group: Group) -> bool:
-    """Whether all arrays are broadcast ones, so that the result lies in memory as those do, not row by row."""
+    """Return whether all arrays are broadcast ones, so that the result lies in memory as those do, not row by row."""
     return bool(numbers) and all([group.roles.get(k) == "spread" for k in numbers])
 
 
@@ -218,7 +218,7 @@ class Blocks:
 
 @cache
 def _sums_are_pairwise() -> bool:
-    """Whether this NumPy sums in the order that `tiles.py` relies on, which no documentation promises."""
+    """Return whether this NumPy sums in the order that `tiles.py` relies on, which no documentation promises."""
     x = np.random.default_rng(0).normal(size=70001)
     for dtype in _FLOATS:
         values = (x * 3).astype(dtype)

@@ -28,7 +28,7 @@ _CONTAINERS = (tuple, list, slice)
 
 
 def gives_new(instruction: Instruction, specs: Specs) -> bool:
-    """Whether the result is an array with memory of its own, and none of the arguments is kept."""
+    """Return whether the result is an array with memory of its own, and none of the arguments is kept."""
     if type(instruction.out) is not int or specs[instruction.out].kind is not np.ndarray or instruction.effect:
         return False
     if instruction.fn in (operator.matmul, diagonal_matmul, _SUM, DOT):

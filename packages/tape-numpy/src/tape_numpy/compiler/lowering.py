@@ -88,7 +88,7 @@ def mean(r: Rewriter, x: Argument, *, axis: Axis = None, keepdims: bool = False)
 
 
 def _has_lines(x: Argument, r: Rewriter, axis: Argument) -> TypeGuard[Ref]:
-    """Whether the last axis of a large array is reduced: such calls can be fused."""
+    """Return whether the last axis of a large array is reduced: such calls can be fused."""
     if not _is_float_array(x, r) or r.spec(x).size < thresholds.LOWER_LINES_MIN_ELEMENTS:
         return False
     last = len(r.spec(x).shape) - 1
@@ -156,7 +156,7 @@ def diagonal_product(r: Rewriter, a: Argument, b: Argument) -> bool:
 
 
 def _takes_logits(logits: Argument, r: Rewriter, labels: Argument, axis: int) -> TypeGuard[Ref]:
-    """Whether these are few classes for each of several rows, and labels as `kernels` takes them."""
+    """Return whether these are few classes for each of several rows, and labels as `kernels` takes them."""
     if not _is_float_array(logits, r) or type(labels) is not Ref:
         return False
     shape, given = r.spec(logits).shape, r.spec(labels)

@@ -90,7 +90,7 @@ class Tiling:
         self.longest = max([j - i for _, i, j in self.cuts]) * self.inner
 
     def is_repeated(self, seen: tuple[int, ...]) -> bool:
-        """Whether an array, with these lengths, is a short line that is broadcast to lines that are taken as one."""
+        """Return whether an array of these lengths is a short line that is broadcast to lines that are taken as one."""
         return self.repeats > 1 and seen[-2:] == (1, self.lengths[-1])
 
     def repeated(self, array: Raw) -> Raw:

@@ -1,4 +1,4 @@
-"""How a tape shows itself: a line of text, and in notebooks a page."""
+"""The display of a tape: a line of text, and in notebooks a page."""
 
 from __future__ import annotations
 
