@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
     from tape_core.engine.variable import Variable
     from tape_core.random import Generator
+    from tape_core.typing import BackendLike, Raw
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Tensors = list[Any]
@@ -103,7 +104,7 @@ class Stage(Protocol):
     def read(self, holder: Variable | HostNumber) -> Any:
         """Return what a Variable or a host number holds at this point of the program."""
 
-    def write(self, holder: Variable | HostNumber, value: Any) -> None:
+    def write(self, holder: Variable | HostNumber, value: Raw) -> None:
         """Let a Variable or a host number hold a value from here on."""
 
     def is_assigned(self, *variables: Variable) -> bool:
@@ -112,7 +113,7 @@ class Stage(Protocol):
     def commit(self) -> None:
         """Let the real Variables have the values that the program has assigned so far."""
 
-    def guard(self, get: Callable[[], Any], value: Any) -> None:
+    def guard(self, get: Callable[[], Any], value: object) -> None:
         """Restrict the trace to calls in which `get()` returns this value."""
 
     # -- calls that are not ops
@@ -143,7 +144,9 @@ class Stage(Protocol):
 
     # -- random numbers
 
-    def draw(self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: Any, device: Any) -> Tensor:
+    def draw(
+        self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: BackendLike, device: str | None
+    ) -> Tensor:
         """Add an instruction that draws from a generator in each run: `make` turns its bits into values."""
 
     def seed(self, generator: Generator, seed: int | None) -> None:
@@ -166,11 +169,13 @@ class Stage(Protocol):
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors."""
 
-    def while_loop(self, test: Any, step: Any, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+    def while_loop(
+        self, test: Callable[..., Any], step: Callable[..., Any], carry: Tensors, keep: bool
+    ) -> tuple[Any, Any, Any] | None:
         """Add a loop that runs while a test holds."""
 
     def scan(
-        self, step: Any, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+        self, step: Callable[..., Any], carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
     ) -> tuple[Any, Any, Any] | None:
         """Add a loop over the elements of arrays."""
 
@@ -193,7 +198,7 @@ def outside() -> Iterator[None]:
         yield
 
 
-def value_of(array: Any) -> Any:
+def value_of(array: Raw) -> Any:
     """Return the value of a traced array or number in the run that is traced; anything else is returned as it is."""
     return array.value if isinstance(array, TracedValue) else array
 
@@ -285,7 +290,7 @@ def value_check(function: Call) -> Call:
     return check  # type: ignore[return-value]
 
 
-def _of_all_examples(value: Any) -> Any:
+def _of_all_examples(value: Raw) -> Any:
     # A backend that batches has `of_all_examples`, which returns None for what all examples share. vmaps may be nested.
     while (unbatch := getattr(getattr(value, "backend", None), "of_all_examples", None)) is not None:
         batch = unbatch(value)
@@ -376,7 +381,7 @@ class host_number:
         self.name = name
         self.place = f"_{name}_held"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else vars(instance)[self.place]._array
 
     def __set__(self, instance: object, value: float) -> None:

@@ -1,13 +1,13 @@
 """A compiled function that is called inside a tape's block: one record, of which both directions are compiled.
 
-The function is traced with a tape of its own, which watches what the tape around it watches, and the trace goes on
-through that tape's backward sweep (`trace.py`). The program is then taken apart (`partition.py`): one for the call,
-which also gives what the derivative needs, and one for the derivative. The sweep around hands over what has come to the
-inputs so far, too, and the derivative adds to it in the order of the function's own records: so gradients have the bits
-of eager ones.
+The function is traced with a tape of its own, which watches what the tape around it watches, and the trace continues
+through that tape's backward sweep (`trace.py`): a joint program, as in PyTorch's AOTAutograd. It is partitioned
+(`partition.py`) into a program for the call, which also returns residuals, and one for the derivative. The outer sweep
+passes the cotangents that the inputs have so far, and the derivative adds to them in the order of the function's own
+records: only so do gradients have the bits of eager ones, since addition of floats is not associative.
 
-What is not compiled is computed by running the function again, under a tape (`record.py`): the first derivative for
-other results than before, say, and every one that is itself recorded, which must be made of ops.
+A derivative that is not compiled is computed by running the function again, under a tape (`record.py`): for instance
+the first one for a new pattern of cotangents, and every one that is itself recorded, which must consist of ops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of functions with a compiled derivative, as records of a tape; see `entry.py`."""
+"""Calls of a joint trace as records of a tape; see `entry.py`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from tape_core.tracing import (
     NO_SLOTS,
     Part,
     Parts,
-    apart,
     kwargs,
     own_slots,
     slot,
-    standing_for,
+    substitute,
     sweep,
     twin_slots,
+    with_own_slots,
 )
+from tape_core.typing import Cotangent, Record
 
 from tape_compile.cache_key import STATIC, TENSOR
 from tape_compile.failures import fail
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 
 
 def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
-    """Run it for the leaves of arguments, and leave one record.
+    """Run the code of a joint trace for the leaves of arguments, and append one record to the tape.
 
-    It is NotImplemented where an argument is the value of a Variable that is read as well.
+    Returns:
+        The result; NotImplemented where an argument is the value of a Variable that the function also reads, since then
+        one slot is two inputs.
     """
     key, records, n = tape._key, tape._records, len(joint.watched_places)
     joint.read(tape)
@@ -58,7 +61,9 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
         tape._masked = True
     tape._special |= joint.special
     if joint.sparse and any([records[i] is not None for i in at]):
-        tape._sparse = True  # slices end at a leaf, or else they must be made dense on their way
+        tape._sparse = (
+            True  # IndexedSlices stay sparse only if they end at a leaf; on their way the sweep makes them dense
+        )
     base, several = len(records), len(joint.specs) > 1
     whole = {key: base}
     inputs = (joint.input_specs,), at, None, tuple(slots_of)
@@ -74,20 +79,21 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
             made.append(restored_leaf(what))
             continue
         slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == DIFFERENTIABLE else slots_of[number]
-        # A value that is handed back is known as it is now, as `Variable.value` is.
+        # A returned value of a Variable keeps the slot of this tape alone, as `Variable.value` does.
         made.append(wrap(found[k], what, {key: slots[key]} if kind == INPUT and number >= n else slots))
         k += 1
     return pytree.unflatten(joint.structure, made)
 
 
 class Call:
-    """What a record keeps of a call.
+    """The part of a record that the derivative needs, compiled or not.
 
     Attributes:
-        kept: arrays for the derivative.
-        leaves: the arguments.
-        values: what Variables held, and the slots of that.
-        bits: where the generator was.
+        joint: the trace.
+        residuals: arrays from the forward program.
+        leaves: the leaves of the arguments.
+        values: the arrays and slots that Variables had at the call.
+        bits: the state of the random generator at the call.
     """
 
     __slots__ = ("bits", "joint", "leaves", "residuals", "values")
@@ -95,7 +101,8 @@ class Call:
 
     def __init__(self, joint: Joint, leaves: list[Any]) -> None:
         self.joint = joint
-        # Tensors of its own, since x += y assigns to the caller's; what watches that later watches these.
+        # Copies of the Tensors, since a later x += y assigns to the caller's. They share slots, so that a tape which
+        # watches the caller's Tensor later on watches these.
         self.leaves = list(leaves)
         for k in joint.tensors:
             self.leaves[k] = wrap(leaves[k]._array, leaves[k].backend, own_slots(leaves[k]))
@@ -104,13 +111,17 @@ class Call:
 
     @property
     def name(self) -> str:
-        """What debugging tapes call it."""
+        """The name for debugging tapes."""
         return self.joint.name
 
     def vjp(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
-        """What has come to each input after this call, for cotangents of the results and what came before.
+        """Return the cotangent of each input, or None, after the derivative of this call has been added.
 
-        They are raw, or with `recorded` Tensors. It is None where nothing has come.
+        Args:
+            gs: the cotangents of the results, or None.
+            hs: the cotangents that the inputs have so far, or None.
+            masked: whether cotangents of zero mask.
+            recorded: whether the sweep is itself recorded; then cotangents are Tensors, else raw arrays.
         """
         joint = self.joint
         if recorded:
@@ -118,7 +129,7 @@ class Call:
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
         if derivative is None:
-            if (owner := joint.owner()) is not None:  # else there is no next call
+            if (owner := joint.owner()) is not None:  # else the function is gone, and there is no next call
                 owner.on_missing_derivative(joint, pattern)
             return self.rerun(gs, hs, masked, recorded)
         joint.used.add(pattern)
@@ -144,7 +155,10 @@ class Call:
     def rerun(
         self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
     ) -> list[Any]:
-        """The same by running the function once more, under a tape; of some results, if they are given, by number."""
+        """Compute the same as :meth:`vjp` by running the function again, under a tape.
+
+        With `results`, return the cotangents of these results in place of the inputs.
+        """
         joint, backend = self.joint, self.joint.backend
         if not all(get() == value for get, value in joint.guards):
             raise RuntimeError(
@@ -154,7 +168,7 @@ class Call:
         tape = GradientTape(watch_accessed_variables=False)
         tape._special = joint.special
         leaves = list(self.leaves)
-        fresh = [apart(leaves[k]) for k in joint.watched_places]
+        fresh = [with_own_slots(leaves[k]) for k in joint.watched_places]
         for k, number in enumerate(joint.watched_ids):
             if number is not None:
                 leaves[k] = fresh[number]
@@ -165,10 +179,10 @@ class Call:
         inputs = [*fresh, *[values[k] for k in joint.differentiable_variables]]
         tape.watch(inputs)
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
-        with replayed, standing_for(joint.variables, values), tape:
+        with replayed, substitute(joint.variables, values), tape:
             result = pytree.flatten(joint.python(leaves))[0]
         tape._masked = masked
-        # Of results with a derivative, one for each.
+        # Several leaves may be one result.
         outs = {
             number: leaf for leaf, (kind, _, number) in zip(result, joint.outs, strict=True) if kind == DIFFERENTIABLE
         }
@@ -183,7 +197,7 @@ class Call:
         return cotangents if recorded else [_raw(d) for d in cotangents]
 
 
-def _raw(d: Any) -> Any:
+def _raw(d: Cotangent) -> Any:
     if isinstance(d, IndexedSlices):
         backend = d.values.backend
         return IndexedSlices(d.values._array, d.indices._array, d.dense_shape, _xp=backend.xp)
@@ -191,7 +205,7 @@ def _raw(d: Any) -> Any:
 
 
 class _CallPlan:
-    """Stands where a plan does, in the record of a call."""
+    """The plan in the record of a call: the part of `tape_core.engine.plan.Plan` that sweeps use."""
 
     n = 1
     op = FUNCTION_CALL
@@ -202,36 +216,36 @@ class _CallPlan:
 
     @property
     def recorded(self) -> _CallPlan:
-        """Itself: the call decides."""
+        """The plan for a recorded sweep, which is the same one: `Call.vjp` tells them apart."""
         return self
 
-    def toward(self, rec: tuple[Any, ...], wanted: bytearray) -> _CallPlan:
-        """Itself: the derivative is for all inputs."""
+    def toward(self, rec: Record, wanted: bytearray) -> _CallPlan:
+        """The plan toward some inputs, which is the same one: the derivative is for all inputs."""
         return self
 
-    def leading(self, rec: tuple[Any, ...]) -> Sequence[int]:
-        """The numbers of the results that others depend on."""
+    def leading(self, rec: Record) -> Sequence[int]:
+        """Return the numbers of the results that others depend on."""
         joint: Joint = kwargs(rec)["call"].joint
         return joint.leading
 
-    def within(self, g: Any, rec: tuple[Any, ...], results: list[int], masked: bool, recorded: bool) -> list[Any]:
-        """The cotangents of some results, with what comes from others that depend on them."""
+    def within(self, g: Cotangent, rec: Record, results: list[int], masked: bool, recorded: bool) -> list[Any]:
+        """Return the cotangents of some results, including those from other results that depend on them."""
         call: Call = kwargs(rec)["call"]
         return call.rerun(g.cotangents, [None] * len(slot(rec, 0)), masked, recorded, results)
 
-    def backward(self, g: Any, rec: tuple[Any, ...], grads: list[Any], *_: Any) -> None:
-        """Replace what has come to the inputs by that and what comes of this call."""
+    def backward(self, g: Cotangent, rec: Record, grads: list[Any], *_: Any) -> None:
+        """Add the derivative of this call to the cotangents of its inputs."""
         self._pull(g, rec, grads, masked=False, recorded=False)
 
     backward_reusing = backward
 
     def backward_careful(
-        self, g: Any, rec: tuple[Any, ...], grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
+        self, g: Cotangent, rec: Record, grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
     ) -> None:
-        """The same, of what may be Tensors."""
+        """Do the same for cotangents that may be Tensors, or may mask."""
         self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)
 
-    def _pull(self, g: Any, rec: tuple[Any, ...], grads: list[Any], masked: bool, recorded: bool) -> None:
+    def _pull(self, g: Cotangent, rec: Record, grads: list[Any], masked: bool, recorded: bool) -> None:
         at = slot(rec, 0)
         call: Call = kwargs(rec)["call"]
         gs = g.cotangents if type(g) is Parts else [dense(g)]

@@ -1,4 +1,4 @@
-"""The trace of a function together with its derivative; see `entry.py`."""
+"""The joint trace: a function together with its derivative; see `entry.py`."""
 
 from __future__ import annotations
 
@@ -23,38 +23,46 @@ from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import partition
 
-INPUT, DIFFERENTIABLE = 3, 4  # kinds of leaves of a result: inputs that are handed back, and those with a derivative
+INPUT, DIFFERENTIABLE = (
+    3,
+    4,
+)  # kinds of leaves of a result, besides STATIC and TENSOR: inputs that are returned, and results with a derivative
 
 
 class Pattern(NamedTuple):
-    """Which derivative it is: whether cotangents of zero mask, and which cotangents are there."""
+    """The pattern of cotangents that a derivative is compiled for.
+
+    Attributes:
+        masked: whether cotangents of zero mask.
+        results: for each result with a derivative, whether it has a cotangent.
+        inputs: for each input, whether it has a cotangent already, to which the derivative is added.
+    """
 
     masked: bool
     results: tuple[bool, ...]
     inputs: tuple[bool, ...]
-    """Whether something has come to an input already, to which the derivative is added."""
 
 
 class Derivative:
-    """The code for one pattern.
+    """The code of a derivative, for one pattern.
 
     Attributes:
-        found: for each input None, or what the derivative has there: the shape that slices are of, () for an array.
-        plain: whether there is an array for each.
-        needed: places among what is kept that are its first inputs; the cotangents follow.
+        slice_shapes: for each input None for no gradient, () for an array, or the dense shape of IndexedSlices.
+        all_dense: whether the gradient of each input is an array.
+        residuals: the places of the residuals that are its first inputs; the cotangents follow.
         source: the code.
     """
 
     source: Source
 
-    def __init__(self, found: list[Any], needed: list[int]) -> None:
-        self.slice_shapes = found
-        self.residuals = needed
-        self.all_dense = all(shape == () for shape in found)
+    def __init__(self, slice_shapes: list[Any], residuals: list[int]) -> None:
+        self.slice_shapes = slice_shapes
+        self.residuals = residuals
+        self.all_dense = all(shape == () for shape in slice_shapes)
 
 
 class Owner(Protocol):
-    """What a trace asks of `UnderTape`."""
+    """The part of `UnderTape` that a joint trace uses."""
 
     name: str
     options: dict[str, bool]
@@ -64,11 +72,11 @@ class Owner(Protocol):
         """The compiled function."""
 
     def on_missing_derivative(self, joint: Joint, pattern: Pattern) -> None:
-        """A derivative was asked for that is not compiled."""
+        """A derivative was needed that is not compiled."""
 
 
 def watches(tape: GradientTape, variable: Variable) -> bool:
-    """Whether a tape gives a Variable a slot when it is read, or has done so."""
+    """Whether a tape gives a Variable a slot when the Variable is read, or has done so."""
     return variable._inexact and (
         tape._key in variable._slots or id(variable) in tape._variables or (tape._watch_accessed and variable.trainable)
     )
@@ -89,11 +97,11 @@ class JointTrace(FlowTrace):
         self._tape = tape
 
     def refuse(self, what: str) -> NoReturn:
-        """End the run; the function is not compiled here."""
+        """End the trace with an error: the function runs as plain Python inside tapes."""
         raise TracingError(f"{self.name} is called inside a tape's block and {what}")
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
-        """A Tensor from around is used."""
+        """A Tensor from around the function is used: it must not be watched."""
         self.outer_tensors.append(tensor)
 
     def on_draw(self, generator: Any) -> None:
@@ -130,10 +138,11 @@ class JointTrace(FlowTrace):
         super().write(variable, array)
 
 
-def reachable_tensors(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
-    """The Tensors that a function can name: of its closure, its module, its defaults, and of its arguments' attributes.
+def reachable_tensors(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
+    """Return the Tensors that a function can name: in its closure, module, defaults, and its arguments' attributes.
 
-    So also of the functions of its module that it can name.
+    It follows other functions of the same module. A Tensor that the tape around watches must not become a constant, so
+    each later call checks these (`Joint.fits`).
     """
     found: list[Tensor] = []
     seen: set[int] = set()
@@ -160,7 +169,7 @@ def reachable_tensors(function: Any, arguments: Sequence[Any]) -> list[Tensor]:
 
 
 def _is_empty(cell: CellType) -> bool:
-    """Whether the name has no value yet, as that of a function that names itself."""
+    """Whether the name has no value yet, as that of a function which is being defined."""
     try:
         return cell.cell_contents is cell
     except ValueError:
@@ -168,22 +177,24 @@ def _is_empty(cell: CellType) -> bool:
 
 
 class Joint:
-    """What one trace became.
+    """The compiled form of one joint trace: code for the call, and for the derivatives.
 
     Attributes:
         inputs: whether anything is watched, so that there is a derivative.
-        tensors: the places of arguments that are Tensors.
-        taken, watched: the places of arguments that are inputs of the code, and of those that are watched, each once.
-        numbers: for each argument which of the watched ones it is, or None.
+        tensors: the places of Tensors among the arguments.
+        input_places: the places of the arguments that are inputs of the code; a watched Tensor only once.
+        watched_places: the places of the watched arguments, each Tensor once.
+        watched_ids: for each argument its place in `watched_places`, or None.
         variables: the Variables that are read, whose values are inputs after the arguments.
-        assigned: those that get new values; they are outputs after the result.
-        flowing: places of those that have a derivative.
+        assigned: the Variables that get new values, which are outputs after the result.
+        differentiable_variables: the places in `variables` of those with a derivative.
         specs: shape and dtype of the results with a derivative.
-        leading: the numbers of those that others of them depend on.
-        derivatives: by pattern.
-        name, options: those of the function.
-        age, recent: when it was made or last spared, and whether it was used since.
-        gone: notices the end of arguments that are needed for such a call.
+        leading: the numbers of those results that others of them depend on.
+        derivatives: the code by pattern; used: the patterns that calls had.
+        outer_tensors: Tensors from around the function; it must be traced anew where a tape watches one of them.
+        name, options: of the function.
+        age, recent: for the cache.
+        gone: weak references whose callbacks drop the trace when an argument that it needs ends.
     """
 
     age = 0
@@ -200,7 +211,7 @@ class Joint:
         watched: Sequence[int | None],
         patterns: set[Pattern],
     ) -> None:
-        self.owner = ref(owner)  # which has this object
+        self.owner = ref(owner)  # weak, since the owner keeps this object
         self.name = owner.name
         self.options = owner.options
         self.kind = kind
@@ -230,7 +241,7 @@ class Joint:
     def _trace_forward(
         self, trace: JointTrace, tape: GradientTape, signature: Signature, watched: Sequence[int | None]
     ) -> tuple[GradientTape, dict[int, Any], Any]:
-        """The tape that has recorded the function, its inputs by slot, and the result."""
+        """Run the function; return the tape that recorded it, the arrays of its inputs by slot, and the result."""
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
         own._special = tape._special
         own._cuts = self.cuts = Cuts()
@@ -277,11 +288,13 @@ class Joint:
         return own, inputs, result
 
     def _analyze_results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
-        """The arrays of the result; it is noted how to make its leaves of them."""
+        """Return the arrays of the result, and keep in `outs` how to make its leaves from them."""
         check_result(trace.name, result)
         leaves, self.structure = pytree.flatten(result)
         arrays: list[Any] = []
-        self.outs: list[tuple[int, Any, int]] = []  # kind, backend or leaf, and which input or flowing result
+        self.outs: list[
+            tuple[int, Any, int]
+        ] = []  # kind; backend, or the static leaf; number of the input or of the result with a derivative
         self._differentiable: dict[int, Tensor] = {}  # results with a derivative, by slot
         for leaf in leaves:
             if isinstance(leaf, IndexedSlices):
@@ -312,7 +325,7 @@ class Joint:
         tape: GradientTape,
         patterns: set[Pattern],
     ) -> None:
-        """Trace the derivatives, and make code of all."""
+        """Trace the derivatives, partition the program, and generate the code."""
         if len(trace.backends) != 1:
             trace.refuse("computes with arrays of several backends")
         self.backend = next(iter(trace.backends))
@@ -336,8 +349,8 @@ class Joint:
             [shape is not None and shape != () for d in self.derivatives.values() for shape in d.slice_shapes]
         )
         self.traced = program = trace.program(arrays)
-        program.owned = {}  # a derivative may need what a Variable held
-        # What Variables hold then comes after the result.
+        program.owned = {}  # derivatives may need the old value of a Variable
+        # `trace.program` has the new values of Variables last; they belong to the call, so they follow its results.
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
@@ -352,7 +365,7 @@ class Joint:
     def _trace_sweep(
         self, trace: JointTrace, own: GradientTape, inputs: dict[int, Any], pattern: Pattern
     ) -> tuple[int, list[Any]]:
-        """How many cotangents there are, and what a sweep makes of them for each input."""
+        """Trace a sweep; return the number of cotangents that it starts from, and the gradient of each input."""
         seeds = {}
         arrays = [*[(slot, t._array) for slot, t in self._differentiable.items()], *inputs.items()]
         for (slot, array), given in zip(arrays, (*pattern.results, *pattern.inputs), strict=True):
@@ -365,13 +378,13 @@ class Joint:
 
     @property
     def sources(self) -> list[Source]:
-        """The code of the function, and of its derivatives."""
+        """The code of the call, and of the derivatives."""
         return [self.source, *[derivative.source for derivative in self.derivatives.values()]]
 
     # -- in later calls
 
     def fits(self, tape: GradientTape) -> bool:
-        """Whether what it depends on is still so, the Tensors around it among that."""
+        """Whether guards hold, Variables are watched and trainable as before, and no outer Tensor is watched."""
         read = tape._watch_accessed
         for variable, trainable, watched in self.trainable:
             if variable.trainable is not trainable:
@@ -383,7 +396,7 @@ class Joint:
         return all(get() == value for get, value in self.guards)
 
     def read(self, tape: GradientTape) -> None:
-        """Let a tape know of the Variables that are read."""
+        """Tell a tape which Variables the call reads."""
         for variable in self.variables:
             if tape._key not in variable._slots:
                 tape._on_read(variable)
