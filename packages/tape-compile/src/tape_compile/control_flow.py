@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
 from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
-from tape_core.tracing import STAGE, is_noted, lifted, placed, spread, taken_over
+from tape_core.tracing import STAGE, lifted, note_uses, placed, spread, will_run_again
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source
@@ -118,7 +118,7 @@ class SubTrace(FlowTrace):
         Raises:
             TracingError: a derivative is wanted, for which the branch or step would run once more.
         """
-        if is_noted():
+        if will_run_again():
             raise TracingError(
                 f"{self.name} is compiled, and {name} is called in a branch or a loop of it, of which a derivative is "
                 f"wanted: call it outside"
@@ -139,7 +139,7 @@ class SubTrace(FlowTrace):
         """
         from tape_core import random
 
-        if generator is not random.global_rng() and generator not in self.seeded and is_noted():
+        if generator is not random.global_rng() and generator not in self.seeded and will_run_again():
             raise TracingError(
                 f"{self.name} is compiled, and a function inside a branch or loop, of which a derivative is wanted, "
                 f"draws from a generator of its own: use tape_core.random.global_rng(), or draw outside"
@@ -335,7 +335,7 @@ def _traced(
     if sub.failed is not None:
         trace.failed = trace.failed or sub.failed
         return None
-    taken_over(outs)
+    note_uses(outs)
     return sub, outs
 
 
@@ -350,7 +350,7 @@ def _backends(tensors: Tensors) -> list[Any]:
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
     """The values of Tensors, their tracing backends, and their layers."""
-    taken_over(tensors)
+    note_uses(tensors)
     return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
 
 

@@ -16,9 +16,9 @@ from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots
 from tape_core.modes.batching import spread
 from tape_core.modes.function_op import FUNCTION_CALL
 from tape_core.modes.replay import is_replaying
-from tape_core.transforms.calls import standing_for, unrecorded
-from tape_core.transforms.closures import Capture, Closure, is_noted, taken_over
-from tape_core.transforms.custom import apart
+from tape_core.transforms.calls import substitute, unrecorded
+from tape_core.transforms.closures import Capture, Closure, note_uses, will_run_again
+from tape_core.transforms.custom import with_own_slots
 
 __all__ = [
     "FUNCTION_CALL",
@@ -29,21 +29,21 @@ __all__ = [
     "Cuts",
     "Part",
     "Parts",
-    "apart",
     "call_paths",
     "describe",
     "flows_into",
-    "is_noted",
     "is_replaying",
     "kwargs",
     "lifted",
+    "note_uses",
     "own_slots",
     "placed",
     "slot",
     "spread",
-    "standing_for",
+    "substitute",
     "sweep",
-    "taken_over",
     "twin_slots",
     "unrecorded",
+    "will_run_again",
+    "with_own_slots",
 ]

@@ -20,7 +20,7 @@ def laid_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Whether a scan of few steps is recorded op by op, or as a longer one is."""
     found: bool = request.param
     if not found:
-        monkeypatch.setattr(loops, "LAID_OUT", 0)
+        monkeypatch.setattr(loops, "UNROLL_MAX_STEPS", 0)
     return found
 
 

@@ -156,7 +156,7 @@ OUTER: dict[str, tuple[Callable[[Function, Any], Any], Callable[[Any, Any], Any]
 def test_every_derivative_of_a_combinator_around_a_derivative_is_that_of_the_program_unrolled(
     combinator: str, inner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loops, "LAID_OUT", len(FEW))  # so that few steps make a long loop
+    monkeypatch.setattr(loops, "UNROLL_MAX_STEPS", len(FEW))  # so that few steps make a long loop
     program, unrolled = COMBINATORS[combinator]
     f = program(INNER[inner])
     exact = unrolled(lambda z: 3 * z * z)(Polynomial([0, 1]))

@@ -21,7 +21,7 @@ LONG = 10
 
 @pytest.fixture(autouse=True)
 def _loops_are_long_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "LAID_OUT", LONG - 1)
+    monkeypatch.setattr(loops, "UNROLL_MAX_STEPS", LONG - 1)
 
 
 def cube(v: Any) -> Any:

@@ -56,8 +56,8 @@ def test_longer_scans_are_one_record_and_loops_in_loops_count_together() -> None
     def nested(c: Any, e: Any) -> Any:
         return tc.scan(lambda c, _: (tc.sin(c * e), None), c, length=16)[0], None
 
-    assert "sin" in ops(loops.LAID_OUT, flat)
-    assert "scan(flat)" in ops(loops.LAID_OUT + 1, flat)
+    assert "sin" in ops(loops.UNROLL_MAX_STEPS, flat)
+    assert "scan(flat)" in ops(loops.UNROLL_MAX_STEPS + 1, flat)
     assert "sin" in ops(8, nested)
     assert "sin" not in ops(9, nested)
 

@@ -14,13 +14,13 @@ from tape_core.tracing import (
     NO_SLOTS,
     Part,
     Parts,
-    apart,
     kwargs,
     own_slots,
     slot,
-    standing_for,
+    substitute,
     sweep,
     twin_slots,
+    with_own_slots,
 )
 from tape_core.typing import Cotangent, Record
 
@@ -168,7 +168,7 @@ class Call:
         tape = GradientTape(watch_accessed_variables=False)
         tape._special = joint.special
         leaves = list(self.leaves)
-        fresh = [apart(leaves[k]) for k in joint.watched_places]
+        fresh = [with_own_slots(leaves[k]) for k in joint.watched_places]
         for k, number in enumerate(joint.watched_ids):
             if number is not None:
                 leaves[k] = fresh[number]
@@ -179,7 +179,7 @@ class Call:
         inputs = [*fresh, *[values[k] for k in joint.differentiable_variables]]
         tape.watch(inputs)
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
-        with replayed, standing_for(joint.variables, values), tape:
+        with replayed, substitute(joint.variables, values), tape:
             result = pytree.flatten(joint.python(leaves))[0]
         tape._masked = masked
         # Several leaves may be one result.

@@ -1,4 +1,4 @@
-"""Calls of functions with derivatives of their own: their arguments and results, and the Variables they read."""
+"""The arguments, the results and the Variables of a call that is recorded as one op."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tape_core.modes.function_op import Pull, Push, record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
 from tape_core.staging import current
-from tape_core.typing import Record
+from tape_core.typing import ArrayLike, PyTree, Record
 
 Function = Callable[..., Any]
 
@@ -25,21 +25,21 @@ class Arguments:
     """The arguments of a call, and which of their leaves have derivatives.
 
     Attributes:
-        leaves, structure: all of them.
-        tensors: for each leaf a Tensor, None for what is no array.
-        places: the leaves that have derivatives.
+        leaves, structure: the flattened pytree of all arguments.
+        tensors: each leaf as a Tensor, or None where it is not an array.
+        places: the indices of the leaves that have derivatives.
     """
 
     __slots__ = ("leaves", "places", "structure", "tensors")
 
-    def __init__(self, args: Any) -> None:
+    def __init__(self, args: PyTree) -> None:
         self.leaves, self.structure = pytree.flatten(args)
         self.tensors = [_as_tensor(leaf) for leaf in self.leaves]
         self.places = [k for k, t in enumerate(self.tensors) if t is not None and t.dtype.inexact]
 
     @property
     def given(self) -> Any:
-        """The arguments, arrays as Tensors."""
+        """The arguments with every array as a Tensor."""
         return pytree.unflatten(
             self.structure, [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
         )
@@ -50,21 +50,21 @@ class Arguments:
         return [self.tensors[k] for k in self.places]  # type: ignore[misc]
 
     def replaced(self, values: Sequence[Any]) -> Any:
-        """The arguments with others in place of those that have derivatives."""
+        """Return the arguments with these values in place of the leaves that have derivatives."""
         leaves = [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
         for k, value in zip(self.places, values, strict=True):
             leaves[k] = value
         return pytree.unflatten(self.structure, leaves)
 
-    def others_none(self, values: Sequence[Any]) -> Any:
-        """The structure of the arguments, with None for what has no derivative, and 0 for a Python float or complex."""
+    def with_tangents(self, values: Sequence[Any]) -> Any:
+        """Return these tangents as a pytree like the arguments: 0 for a Python float or complex, else None."""
         leaves: list[Any] = [type(leaf)(0) if type(leaf) in (float, complex) else None for leaf in self.leaves]
         for k, value in zip(self.places, values, strict=True):
             leaves[k] = value
         return pytree.unflatten(self.structure, leaves)
 
     def names(self) -> list[str]:
-        """What messages call the leaves that have derivatives."""
+        """Return the names that messages use for the leaves that have derivatives."""
         # A path in the tuple of arguments: `[0]['w']`.
         paths = [pytree.path(self.structure, k)[1:].partition("]") for k in self.places]
         return [f"argument {number}{inside}" for number, _, inside in paths]
@@ -74,13 +74,13 @@ class Results:
     """The result of a call, and which of its leaves have derivatives.
 
     Attributes:
-        leaves: Tensors, None among them.
-        flowing: the leaves that have derivatives.
+        leaves: the flattened pytree: Tensors, and None where the function returned None.
+        flowing: the indices of the leaves that have derivatives.
     """
 
     __slots__ = ("flowing", "leaves", "structure")
 
-    def __init__(self, result: Any, name: str) -> None:
+    def __init__(self, result: PyTree, name: str) -> None:
         leaves, self.structure = pytree.flatten(result)
         self.leaves: list[Any] = [leaf if leaf is None else _result(leaf, name) for leaf in leaves]
         self.flowing = [k for k, leaf in enumerate(self.leaves) if leaf is not None and leaf.dtype.inexact]
@@ -90,8 +90,9 @@ class Results:
         """The Tensors that have derivatives."""
         return [self.leaves[k] for k in self.flowing]
 
-    def recorded(self, name: str, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Any:
-        """The result as one of `inputs`, and of nothing else; see :func:`record_as_one`."""
+    def record(self, name: str, inputs: Sequence[Tensor], pull: Pull, push: Push | None = None) -> Any:
+        """Record the result as one op of `inputs` with the rules `pull` and `push`, and return it; see
+        :func:`record_as_one`."""
         leaves = list(self.leaves)
         if inputs and self.flowing:
             like = inputs[0].backend
@@ -106,11 +107,11 @@ class Results:
                 leaves[k] = tensor
         return pytree.unflatten(self.structure, leaves)
 
-    def matching(self, tree: Any, what: str) -> list[Any]:
-        """The leaves of a structure that must be that of the result: those of its leaves that have derivatives.
+    def matching(self, tree: PyTree, what: str) -> list[Any]:
+        """Return the leaves of a pytree that belong to differentiable leaves of the result.
 
         Raises:
-            ValueError: the structure, or the shape of a leaf, is another.
+            ValueError: its structure, or the shape of a leaf, differs from the result's.
         """
         leaves, structure = pytree.flatten(tree)
         if len(leaves) != len(self.leaves) or not pytree.same(structure, self.structure, len(leaves)):
@@ -122,12 +123,12 @@ class Results:
         ]
 
 
-def like_value(given: Any, value: Tensor, where: str, whose: str) -> Tensor:
-    """A derivative in the dtype of its value; zeros for None.
+def like_value(given: ArrayLike | None, value: Tensor, where: str, whose: str) -> Tensor:
+    """Return a derivative that a user's rule gave, in the dtype of its value; zeros for None.
 
     Raises:
-        ValueError: it has another shape.
-        TypeError: it is complex, and the value is not; or no array.
+        ValueError: its shape differs from the value's.
+        TypeError: it is complex and the value is real, or it is not an array.
     """
     if given is None:
         return zeros_like(wrap(value._array, value.backend))
@@ -148,8 +149,8 @@ def like_value(given: Any, value: Tensor, where: str, whose: str) -> Tensor:
     return tensor  # type: ignore[no-any-return]
 
 
-def _as_tensor(leaf: Any) -> Tensor | None:
-    """A leaf as a Tensor; None for what is no array."""
+def _as_tensor(leaf: object) -> Tensor | None:
+    """Return a leaf as a Tensor, or None where it is not an array."""
     if isinstance(leaf, Tensor):
         tensor: Tensor = read(leaf, "an argument")
         return tensor
@@ -158,21 +159,21 @@ def _as_tensor(leaf: Any) -> Tensor | None:
     return None
 
 
-def _result(leaf: Any, name: str) -> Tensor:
+def _result(leaf: ArrayLike, name: str) -> Tensor:
     tensor = read(leaf, f"the result of {name}")
     return asarray(tensor) if type(tensor) in SCALARS else tensor
 
 
 def name_of(f: Function) -> str:
-    """What messages call a function."""
+    """Return the name that messages use for a function."""
     return getattr(f, "__name__", "the function")
 
 
-# -- what a function reads
+# -- the Variables that a function reads
 
 
 class Readers(recording.Recorder):
-    """Notes the Variables that are read, and gives nothing a slot."""
+    """A recorder that collects the Variables that are read; it records no op, so no value gets a slot in it."""
 
     __slots__ = ("_key", "found")
 
@@ -181,13 +182,14 @@ class Readers(recording.Recorder):
         self.found: list[Variable] = []
 
     def _on_read(self, variable: Variable) -> None:
+        # Compared by identity: `in` would call `==`, which is an op of Variables.
         if not any([variable is other for other in self.found]):
             self.found.append(variable)
 
 
 @contextmanager
 def reading(*, alone: bool = False) -> Iterator[Readers]:
-    """A context that notes the Variables that are read; with `alone` nothing else records in it."""
+    """Collect the Variables that are read in the context; with `alone` the recorders around it record nothing."""
     readers = Readers()
     with setting(ACTIVE, (readers,) if alone else ACTIVE.get()):
         try:
@@ -199,7 +201,10 @@ def reading(*, alone: bool = False) -> Iterator[Readers]:
 
 
 class _Guard(recording.Recorder):
-    """Has the key of a tape, in its place: what that would record is an error, since it comes from no argument."""
+    """A recorder that stands in for a tape, with the tape's key, and raises at the first op the tape would record.
+
+    Arguments come in by `stop_gradient`, so an op with a known input computes with a captured Tensor.
+    """
 
     __slots__ = ("_key", "_what")
 
@@ -216,14 +221,17 @@ class _Guard(recording.Recorder):
 
 
 class CapturedError(TypeError):
-    """A function uses a Tensor of its surroundings whose derivative would be lost."""
+    """A function computes with a captured Tensor whose derivative would be lost."""
 
 
 @contextmanager
-def guarded(what: str) -> Iterator[Readers]:
-    """As :func:`reading` alone, and what is computed from a Tensor that is watched around it is an error.
+def forbid_captures(what: str) -> Iterator[Readers]:
+    """Collect the Variables that are read, and raise where the context computes with a watched Tensor.
 
-    Arguments must come into it by :func:`~tape_core.stop_gradient`.
+    Arguments must enter it through :func:`~tape_core.stop_gradient`.
+
+    Raises:
+        CapturedError: an op has an input that a tape or accumulator around the context watches.
     """
     around = [_Guard(recorder._key, what) for recorder in ACTIVE.get()]
     with reading(alone=True) as readers:
@@ -233,19 +241,20 @@ def guarded(what: str) -> Iterator[Readers]:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """A context in which nothing around it records."""
+    """Suspend all recorders in the context."""
     with setting(ACTIVE, ()):
         yield
 
 
 @contextmanager
-def standing_for(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
-    """Variables have other values for a while."""
+def substitute(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
+    """Give Variables these values in the context, and their own again afterwards."""
     if current() is None:
         with held_for_a_while(variables, [value._array for value in values], [value._slots for value in values]):
             yield
         return
-    before = [(v, v._array, v._slots) for v in variables]  # the trace's, which nobody else sees
+    # While a function is compiled, a Variable's value belongs to the trace: no other thread sees it, no lock is needed.
+    before = [(v, v._array, v._slots) for v in variables]
     for variable, value in zip(variables, values, strict=True):
         variable._array, variable._slots = value._array, value._slots
     try:

@@ -1,4 +1,4 @@
-"""checkpoint: a function whose results are computed again in the backward pass, or in part kept."""
+"""checkpoint: recompute a function in the backward pass instead of keeping its residuals (rematerialization)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
 from tape_core.modes.replay import KeptResults, replay_error
 from tape_core.ops.data_types import stop_gradient
-from tape_core.transforms.calls import Arguments, Results, name_of, standing_for
-from tape_core.transforms.closures import closure_of, taken_over
+from tape_core.transforms.calls import Arguments, Results, name_of, substitute
+from tape_core.transforms.closures import capture_closure, note_uses
 from tape_core.transforms.custom import linear_transpose
 
 Function = Callable[..., Any]
@@ -26,31 +26,32 @@ Policy = Collection[str] | Callable[[str], bool]
 
 
 def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
-    """The same function, which keeps what it is given only: what it computes is computed again in the backward pass.
+    """Return `f` with its intermediate results recomputed in the backward pass instead of kept: rematerialization.
 
     >>> import tape_core as tc
     >>> layer = tc.checkpoint(lambda x, w: tc.tanh(tc.sin(x @ w)))
     >>> tc.grad(lambda w: tc.sum(layer(tc.ones((2, 3)), w)))(tc.zeros((3, 2))).tolist()
     [[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]]
 
-    It takes less memory and at most as much time again as the function. Trainable Variables that it reads are watched
-    as ever, Tensors from around it have their gradients, and computing again uses the values that were read. So it does
-    the random numbers of :func:`tape_core.set_seed`'s generator; a generator that `f` is given must not be drawn from.
+    Only the arguments are kept. It takes less memory, and the backward pass at most one more run of `f`. Trainable
+    Variables that `f` reads and Tensors that it captures have their gradients, and the second run uses the values that
+    the first one read. It also draws the same random numbers, where they come from the generator of
+    :func:`tape_core.set_seed`; from a generator that is an argument `f` must not draw.
 
-    A policy says what is worth its memory: results of the ops that it names are kept and not computed again.
+    A policy names the ops whose results are kept and not computed again.
 
     >>> layer = tc.checkpoint(lambda x, w: tc.tanh(tc.sin(x @ w)), policy=["matmul"])
 
     Args:
         f: a function of pytrees, which does the same whenever it is called. Keyword arguments are not differentiated.
-        policy: the names of ops, such as `["matmul", "conv"]`, or a function that tells of an op's name whether its
-            results are kept; by default none are. Inside vmap an op is what it is made of there (see the support
-            matrix), and it is that which the policy is asked of. In a compiled function branches and loops are
-            computed again as a whole.
+        policy: the names of ops, such as `["matmul", "conv"]`, or a function of an op's name that returns True if its
+            results are kept; by default none are. Inside vmap some ops are composed of others (see the support
+            matrix), and the policy is asked about those. In a compiled function branches and loops are computed
+            again as a whole.
 
     Raises:
-        ValueError: `policy` names an op that there is not.
-        RuntimeError: in the backward pass: `f` did something else when it was run again.
+        ValueError: `policy` names an op that does not exist.
+        RuntimeError: in the backward pass: `f` called other ops when it ran again.
     """
     check_callable("checkpoint", "f", f)
     kept_ops = _ops_of(policy)
@@ -59,23 +60,23 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if all(recorder._forward for recorder in ACTIVE.get()):
-            return f(*args, **kwargs)  # nothing keeps anything
+            return f(*args, **kwargs)  # forward mode keeps no residuals: there is nothing to save
         arguments = Arguments(args)
         bits = random.get_state()
         kept = KeptResults(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
-        with closure_of(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
+        with capture_closure(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
             out = f(*arguments.replaced([stop_gradient(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
-            taken_over([leaf for leaf in results.leaves if leaf is not None])
+            note_uses([leaf for leaf in results.leaves if leaf is not None])
         variables = closure.variables
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
         closure.cuts = cuts_of([*inputs, *closure.tensors])
         n = len(arguments.places)
 
-        def again(values: list[Tensor]) -> list[Tensor]:
+        def recompute(values: list[Tensor]) -> list[Tensor]:
             with (
                 random.replayed(bits),
-                standing_for(variables, values[n:]),
+                substitute(variables, values[n:]),
                 kept.replaying() if kept else nullcontext(),
             ):
                 out = f(*arguments.replaced(values[:n]), **kwargs)
@@ -85,15 +86,15 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
                 raise replay_error(str(error)) from None
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-            return linear_transpose(again, inputs, gs, watched, closure, axes_inside())
+            return linear_transpose(recompute, inputs, gs, watched, closure, axes_inside())
 
-        return results.recorded(f"checkpoint({name})", [*inputs, *closure.tensors], pull)
+        return results.record(f"checkpoint({name})", [*inputs, *closure.tensors], pull)
 
     return wrapped
 
 
 def _ops_of(policy: Policy | None) -> Callable[[], list[Op]]:
-    """The ops whose results a policy keeps: a function, since ops may be declared later."""
+    """Return a function that gives the ops whose results a policy keeps; late, since ops may still be declared."""
     if policy is None:
         return list
     if callable(policy):
@@ -109,4 +110,5 @@ def _ops_of(policy: Policy | None) -> Callable[[], list[Op]]:
 
 
 def _roots(tensors: list[Any]) -> set[Any]:
+    """Return the backends on which a call computes, without those that wrap them."""
     return {t.backend.root for t in tensors if t is not None} or {get_backend()}

@@ -1,10 +1,14 @@
-"""Closures: the Tensors and Variables that a function uses without being given them."""
+"""The closure of a function: the Tensors that it captures, as far as a recorder knows them, and its Variables.
+
+A function that is recorded as one op (a checkpoint, a loop) has derivatives for these too, so they become inputs of the
+record beside its arguments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
+from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import ACTIVE, OBSERVERS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import record
@@ -17,41 +21,41 @@ from tape_core.engine.tensor import Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.staging import current
 from tape_core.transforms.calls import Readers, reading
-from tape_core.typing import Record, Slots
+from tape_core.typing import Raw, Record, Slots
 
 Shared = tuple[dict[int, int], dict[int, int]]
 
 
 class Closure:
-    """What a function has read besides its arguments.
+    """The values that a function has read besides its arguments.
 
     Attributes:
-        tensors: Tensors that the recorders around know.
-        variables: Variables with a derivative.
-        found: those Tensors and the values of Variables, by the id of their slots.
-        shared: of Tensors that all examples of a vmap share the slots, and those of their values below.
-        cuts: where it is told why nothing flows through the function, of the recorders that know what goes in.
+        tensors: the captured Tensors that a recorder around the function knows.
+        variables: the Variables of inexact dtype.
+        found: those Tensors and the values of the Variables, by the id of their slots.
+        shared: pairs of slots, of a Tensor inside a vmap that all examples share and of its value outside.
+        cuts: the `Cuts` of the recorders that know an input; the derivative reports to them why nothing flows.
     """
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
-        self.found: dict[int, Tensor] = {}  # it keeps the slots
+        self.found: dict[int, Tensor] = {}  # the Tensors keep their slots alive, so that no id is used twice
         self.shared: list[Shared] = []
         self.cuts: list[Cuts] = []
         self._trace = current()
 
-    def note(self, array: Any, slots: dict[int, int], backend: Any) -> None:
-        """A value has been computed with, which has these slots; below a vmap, too, if it is the same there."""
+    def note(self, array: Raw, slots: dict[int, int], backend: Backend) -> None:
+        """Note a value with these slots as read by the function; of a value and its twin in a vmap the outer one."""
         known = self.found.get(id(slots))
         if known is None or backend.height < known.backend.height:
             made_in = getattr(array, "made_in", None)
             if made_in is not None and made_in.is_inside(self._trace):
-                array = array.value  # a constant, which is one of a branch or a loop there
+                array = array.value  # traced inside this function's own branch or loop: outside it is a constant
             self.found[id(slots)] = wrap(detached(array), backend, slots)
             self._note_shared(array, slots)
 
-    def _note_shared(self, array: Any, slots: dict[int, int]) -> None:
+    def _note_shared(self, array: Raw, slots: dict[int, int]) -> None:
         if type(array) is BatchedArray and array.axis is None:
             below = array.value
             self._note_shared(below._array, below._slots)
@@ -60,29 +64,29 @@ class Closure:
 
 
 class Capture(Recorder):
-    """Has the key of a tape or an accumulator, in its place, and notes what that would record.
+    """A recorder that stands in for a tape or an accumulator, with its key, and notes the captured inputs of ops.
 
-    What is computed gets no slot, so only values from around the function come here.
+    The results of ops lose their slot again, so only values from outside the function are known to it.
     """
 
     __slots__ = ("_closure", "_cuts", "_key", "_parts")
 
     _forward = True
-    _special = COMPLEX  # its records have specs
+    _special = COMPLEX  # asks for records that hold the inputs' slots, arrays and specs
 
     def __init__(self, key: int, closure: Closure, cuts: Cuts | None = None) -> None:
         self._key = key
         self._cuts = cuts
         self._closure = closure
-        self._parts: list[Slots] = []  # the slots of an op's several results
+        self._parts: list[Slots] = []  # the slots of the results of the last op with several
 
     def _on_twin(self, tensor: Tensor) -> bool:
-        """Note that a transformation reads this Tensor: the next run makes another twin of it."""
+        """Note a Tensor that a transformation copies: each run makes a new twin of it, so the original is the input."""
         self._closure.note(tensor._array, tensor._slots, tensor.backend)
         return False
 
     def _on_op(self, rec: Record) -> None:
-        """Note what an op has computed with, and take back the slot of its result."""
+        """Note the inputs of an op, and remove the slot that its result was given."""
         plan = rec[PLAN]
         if type(plan) is Part:
             del self._parts[plan.k][self._key]
@@ -98,7 +102,7 @@ class Capture(Recorder):
 
 
 class _Refusal(Recorder):
-    """Refuses assignments in a function that will run again for its derivative, and would assign once more."""
+    """An observer that refuses assignments in a function: its derivative runs it again, which would assign twice."""
 
     __slots__ = ("_what",)
 
@@ -114,20 +118,20 @@ class _Refusal(Recorder):
 
 
 def is_recorded() -> bool:
-    """Whether anything records that needs a derivative."""
+    """Return True if a tape or an accumulator records."""
     return any([type(recorder) not in (Readers, Capture) for recorder in ACTIVE.get()])
 
 
-def is_noted() -> bool:
-    """Whether a function is looked at here, which is run again for its derivative."""
+def will_run_again() -> bool:
+    """Return True inside a function that runs again for its derivative."""
     return any([type(observer) is _Refusal for observer in OBSERVERS.get()])
 
 
-def taken_over(tensors: Iterable[Tensor]) -> None:
-    """Tell what looks at a function that it reads these Tensors, though no op may compute with them.
+def note_uses(tensors: Iterable[Tensor]) -> None:
+    """Note these Tensors as read by the functions whose closures are captured, even if no op computes with them.
 
-    They are what it gives, which may be a Tensor from around it as it is, and what an instruction of a compiled
-    function is given, which goes on with the arrays underneath.
+    That is for the results of a function, which may be captured Tensors themselves, and for the operands of an
+    instruction in a compiled function, which works on the raw arrays.
     """
     captures = [recorder for recorder in ACTIVE.get() if type(recorder) is Capture]
     for tensor in tensors if captures else ():
@@ -142,13 +146,14 @@ def taken_over(tensors: Iterable[Tensor]) -> None:
 
 
 @contextmanager
-def known_where_shared(shared: Sequence[Shared], key: int) -> Iterator[None]:
-    """A context in which a recorder that knows values below vmaps knows what is shared in these, as if lifted there.
+def share_slots(shared: Sequence[Shared], key: int) -> Iterator[None]:
+    """Make values that are shared by all examples of a vmap known to a recorder inside it, in this context.
 
-    A function may read both such a value and a Tensor made of it in a vmap, which has slots of its own.
+    A function may read both a value outside a vmap and its twin inside, which has slots of its own: the derivative
+    must arrive at one input, so the twin gets the recorder's slot of the value.
     """
     given = []
-    for slots, below in shared:  # the lowest first
+    for slots, below in shared:  # the outermost vmap first, so that slots pass from level to level
         if key in below and key not in slots:
             slots[key] = below[key]
             given.append(slots)
@@ -160,14 +165,17 @@ def known_where_shared(shared: Sequence[Shared], key: int) -> Iterator[None]:
 
 
 @contextmanager
-def closure_of(what: str, *, assigns: bool = False) -> Iterator[Closure]:
-    """A context in which nothing records, and what is read is noted; arguments must come into it detached.
+def capture_closure(what: str, *, assigns: bool = False) -> Iterator[Closure]:
+    """Capture the closure of a function that runs in the context, where nothing is recorded.
+
+    Its arguments must enter detached, by `stop_gradient`. The closure is complete when the context ends.
 
     Args:
-        assigns: whether the function may assign to Variables.
+        what: the name of the function in messages.
+        assigns: True if the function may assign to Variables.
 
     Raises:
-        RuntimeError: a Variable is assigned in it, and may not be.
+        RuntimeError: the function assigns to a Variable and `assigns` is False.
     """
     closure = Closure()
     captures = [Capture(recorder._key, closure, recorder._cuts) for recorder in ACTIVE.get()]

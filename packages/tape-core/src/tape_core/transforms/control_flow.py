@@ -17,22 +17,29 @@ from tape_core.transforms import loops
 from tape_core.transforms.calls import name_of
 from tape_core.transforms.closures import is_recorded
 from tape_core.transforms.snapshots import snapshot
+from tape_core.typing import ArrayLike, PyTree
 
 Function = Callable[..., Any]
 
 
 class Tree:
-    """A structure of arrays, of which the leaves are Tensors; None stays what it is.
+    """A pytree of arrays, flattened to Tensors; a leaf None stays None.
+
+    Attributes:
+        structure: the structure of the pytree; None for a single Tensor or for None.
+        size: the number of leaves, with those that are None.
+        places: the indices of the leaves that are arrays.
+        tensors: these leaves.
 
     Raises:
-        TypeError: a leaf is no array.
+        TypeError: a leaf is not an array.
     """
 
     __slots__ = ("places", "size", "structure", "tensors")
     structure: Any
     tensors: list[Tensor]
 
-    def __init__(self, tree: Any, what: str, like: Tree | None = None) -> None:
+    def __init__(self, tree: PyTree, what: str, like: Tree | None = None) -> None:
         if tree is None or type(tree) is Tensor:
             self.structure, self.size = None, 1
             self.places, self.tensors = ([], []) if tree is None else ([0], [tree])
@@ -40,17 +47,17 @@ class Tree:
         leaves, self.structure = pytree.flatten(tree)
         self.size = len(leaves)
         self.places = [k for k, leaf in enumerate(leaves) if leaf is not None]
-        # A Python number is what the leaf is that it takes the place of.
+        # A Python number takes the dtype of the leaf that it replaces, such as a count that a loop carries.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
-        # Others stand where the Tensors beside them do, which a compiled loop needs on one backend.
+        # Without such a leaf it goes where the other Tensors are: a compiled loop needs all of them on one backend.
         beside = next((leaf for leaf in leaves if type(leaf) is Tensor), None)
         self.tensors = [
             _tensor(leaves[k], known.get(k), beside, lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
             for k in self.places
         ]
 
-    def of(self, tensors: Sequence[Tensor]) -> Any:
-        """The structure with other Tensors."""
+    def of(self, tensors: Sequence[Tensor]) -> PyTree:
+        """Return the pytree with other Tensors."""
         if self.structure is None and self.places:
             return tensors[0]
         leaves: list[Any] = [None] * self.size
@@ -59,14 +66,14 @@ class Tree:
         return pytree.unflatten(self.structure, leaves)
 
     def names(self) -> list[str]:
-        """What messages call the Tensors."""
+        """Return the paths of the Tensors, for messages."""
         return [pytree.path(self.structure, k) for k in self.places]
 
     def check(self, other: Tree, what: str, whose: str) -> None:
-        """Whether another one is like this one.
+        """Check that another pytree is like this one.
 
         Raises:
-            TypeError: its structure is another, or the shape or dtype of a leaf, which is named.
+            TypeError: it differs in structure, or in the shape or dtype of a leaf, which the message names.
         """
         same = self.size == other.size and self.places == other.places
         if not same or not pytree.same(self.structure, other.structure, self.size):
@@ -80,7 +87,7 @@ class Tree:
                 )
 
     def shown(self) -> str:
-        """The structure with a star for each array."""
+        """Return the structure as text, with a star for each array."""
         return repr(pytree.unflatten(self.structure, [_Star() if k in self.places else None for k in range(self.size)]))
 
 
@@ -89,7 +96,7 @@ class _Star:
         return "*"
 
 
-def _tensor(leaf: Any, like: Tensor | None, beside: Tensor | None, where: Callable[[], str]) -> Tensor:
+def _tensor(leaf: ArrayLike, like: Tensor | None, beside: Tensor | None, where: Callable[[], str]) -> Tensor:
     value = read(leaf, where)
     if type(value) not in SCALARS:
         return value  # type: ignore[no-any-return]
@@ -101,11 +108,11 @@ def _tensor(leaf: Any, like: Tensor | None, beside: Tensor | None, where: Callab
     return asarray(value)
 
 
-def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
-    """`true_fn(*operands)` where `pred` holds, else `false_fn(*operands)`.
+def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
+    """Return `true_fn(*operands)` if `pred` is true, else `false_fn(*operands)`.
 
-    It is `if` for code that is compiled, where Python cannot decide by a value: there both functions are traced, and
-    the one that is needed runs.
+    It is the `if` of compiled functions, where Python cannot decide by a value: there both functions are traced, and
+    each call runs one of them.
 
     >>> import tape_core as tc
     >>> @tc.function
@@ -114,23 +121,24 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     >>> root(tc.asarray(4.0)).item(), root(tc.asarray(-9.0)).item()
     (2.0, -3.0)
 
-    Inside :func:`~tape_core.vmap`, where `pred` may be another for each example, both run for all examples, and each
-    gets its own result; the gradient of a function is NaN there too where it is so for an example that does not use it.
+    Inside :func:`~tape_core.vmap`, where `pred` may differ between examples, both run for all examples and each example
+    takes its own result. So a branch whose gradient is NaN for an example spoils it, even where the example takes the
+    other branch.
 
     Args:
-        pred: a scalar: a Tensor of shape () or a Python bool. A number holds where it is not 0.
+        pred: a scalar: a Tensor of shape () or a Python bool. A number is true where it is not 0.
         true_fn, false_fn: functions of the operands that return pytrees of one structure, with arrays of the same
             shapes and dtypes. They may use Tensors and Variables from around them.
         operands: pytrees of arrays.
 
     Raises:
-        TypeError: `pred` is no scalar; the results are not alike, which is seen where both functions run.
+        TypeError: `pred` is not a scalar; or the results are not alike, which shows where both functions run.
     """
     for name, f in (("true_fn", true_fn), ("false_fn", false_fn)):
         check_callable("cond", name, f)
     if type(pred) in SCALARS:
         return (true_fn if pred else false_fn)(*operands)
-    true_fn, false_fn = _lasting(true_fn), _lasting(false_fn)
+    true_fn, false_fn = _frozen(true_fn), _frozen(false_fn)
     predicate = _scalar(pred, "cond: pred")
     given = Tree(operands, "cond: operands")
     if ACTIVE.get():
@@ -149,15 +157,15 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
         return run
 
     branches = [flat(true_fn, "true_fn"), flat(false_fn, "false_fn")]
-    if _differs(predicate):
+    if _differs_by_example(predicate):
         yes, no = (branch(given.tensors) for branch in branches)
         return found[0].of([where(predicate, a, b) for a, b in zip(yes, no, strict=True)])
-    outs = loops.cond(_named("cond", true_fn), predicate, branches, given.tensors)
+    outs = loops.cond(_label("cond", true_fn), predicate, branches, given.tensors)
     return found[0].of(outs)
 
 
-def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
-    """What `body_fun` makes of `init_val`, called again on its own result while `cond_fun` of that holds.
+def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTree:
+    """Apply `body_fun` to `init_val`, and again to its result, while `cond_fun` of the value is true.
 
     >>> import tape_core as tc
     >>> @tc.function
@@ -167,10 +175,10 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     >>> x.item(), steps.item()
     (0.625, 4)
 
-    Every derivative goes through it, whatever the number of steps. Where a tape or an accumulator records, the loop
-    keeps what each step was given, and the derivative runs each step again.
+    All derivatives are defined, reverse mode too, whatever the number of steps. Where a tape or an accumulator records,
+    the loop keeps the input of each step, and the derivative runs each step again.
 
-    Inside :func:`~tape_core.vmap` it goes on until no example needs a step; the others stay as they are.
+    Inside :func:`~tape_core.vmap` it goes on until no example needs a step; the values of finished examples stay.
 
     Args:
         cond_fun: a function of the value that returns a scalar: a Tensor of shape () or a Python bool.
@@ -179,13 +187,13 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         init_val: a pytree of arrays. Python numbers become Tensors.
 
     Raises:
-        TypeError: `cond_fun` returns no scalar; `body_fun` returns another structure, shape or dtype than it was
-            given: the leaf is named.
+        TypeError: `cond_fun` does not return a scalar; or the result of `body_fun` differs from its argument in
+            structure, shape or dtype: the message names the leaf.
         RuntimeError: `body_fun` assigns to a Variable while a tape or an accumulator records.
     """
     check_callable("while_loop", "cond_fun", cond_fun)
     check_callable("while_loop", "body_fun", body_fun)
-    cond_fun, body_fun = _lasting(cond_fun), _lasting(body_fun)
+    cond_fun, body_fun = _frozen(cond_fun), _frozen(body_fun)
     init = Tree(init_val, "while_loop: init_val")
     if ACTIVE.get():
         cuts.on_branch(init.tensors)
@@ -199,23 +207,27 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         init.check(new, "while_loop: the result of body_fun", "what it was given has")
         return new.tensors
 
-    def needed(carry: list[Any]) -> Any:
+    def test_any_example(carry: list[Any]) -> Any:
         found = test(carry)
-        return found if type(found) in SCALARS else _of_any_example(found)
+        return found if type(found) in SCALARS else _true_for_any_example(found)
 
-    def of_those_that_need_it(carry: list[Any]) -> list[Any]:
+    def step_unfinished(carry: list[Any]) -> list[Any]:
         going, new = test(carry), step(carry)
-        if type(going) in SCALARS or not _differs(going):
+        if type(going) in SCALARS or not _differs_by_example(going):
             return new
         return [where(going, a, b) for a, b in zip(new, carry, strict=True)]
 
     if OPEN_AXES.get():
-        return init.of(loops.while_loop(_named("while_loop", body_fun), needed, of_those_that_need_it, init.tensors))
-    return init.of(loops.while_loop(_named("while_loop", body_fun), test, step, init.tensors))
+        return init.of(
+            loops.while_loop(_label("while_loop", body_fun), test_any_example, step_unfinished, init.tensors)
+        )
+    return init.of(loops.while_loop(_label("while_loop", body_fun), test, step, init.tensors))
 
 
-def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
-    """Call `f` on each element of `xs` in turn, with what it returned for the one before.
+def scan(
+    f: Function, init: PyTree, xs: PyTree = None, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Call `f` on each element of `xs` in turn, with the carry that it returned for the one before.
 
     >>> import tape_core as tc
     >>> last, sums = tc.scan(lambda total, x: (total + x, total + x), 0.0, tc.asarray([1.0, 2.0, 3.0]))
@@ -223,28 +235,29 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
     (6.0, [1.0, 3.0, 6.0])
 
     A compiled function has its body once, however long `xs` is. Where a tape or an accumulator records, up to 128
-    steps, those of loops inside loops multiplied, are recorded as those of a Python loop. Of more the loop keeps what
-    each step was given, and the derivative runs each step again: it takes less memory, and more time.
+    steps (those of nested loops multiplied) are recorded like the steps of a Python loop. A longer loop keeps the input
+    of each step, and the derivative runs each step again: it takes less memory, and more time.
 
     Args:
-        f: a function of what is carried and an element of `xs`, that returns a pair: what is carried on, a pytree of
-            the same structure, shapes and dtypes, and a result for this element, any pytree of arrays or None.
-        init: what is carried into the first call: a pytree of arrays. Python numbers become Tensors.
+        f: a function of the carry and an element of `xs` that returns a pair: the next carry, of the same structure,
+            shapes and dtypes, and a result for this element, any pytree of arrays or None.
+        init: the first carry: a pytree of arrays. Python numbers become Tensors.
         xs: a pytree of arrays whose elements are along their first axis, or None.
         length: how many elements; it must be given where `xs` has no arrays.
-        reverse: start with the last element. Results stand where their elements do.
+        reverse: start with the last element. Results have the places of their elements.
 
     Returns:
-        What is carried in the end, and the results, stacked along a first axis.
+        The last carry, and the results, stacked along a first axis.
 
     Raises:
-        TypeError: `f` returns no pair, or carries on another structure, shape or dtype: the leaf is named.
-        ValueError: arrays of `xs` have other lengths, or no axis; `length` is missing or another.
+        TypeError: `f` does not return a pair, or its carry changes in structure, shape or dtype: the message names the
+            leaf.
+        ValueError: arrays of `xs` have different lengths, or no axis; `length` is missing or differs from theirs.
         RuntimeError: `f` assigns to a Variable while a tape or an accumulator records, and there are more than 128
             steps.
     """
     check_callable("scan", "f", f)
-    f = _lasting(f)
+    f = _frozen(f)
     carried = Tree(init, "scan: init")
     elements = Tree(xs, "scan: xs")
     n = _length(elements, length)
@@ -266,45 +279,45 @@ def scan(f: Function, init: Any, xs: Any = None, length: int | None = None, reve
         results[:] = [like or out]
         return new.tensors, out.tensors
 
-    last, ys = loops.scan(_named("scan", f), step, carried.tensors, elements.tensors, n, bool(reverse))
+    last, ys = loops.scan(_label("scan", f), step, carried.tensors, elements.tensors, n, bool(reverse))
     return carried.of(last), results[0].of(ys)
 
 
-def map(f: Function, xs: Any) -> Any:
-    """`f` of each element of `xs`, one after the other, stacked.
+def map(f: Function, xs: PyTree) -> PyTree:
+    """Apply `f` to each element of `xs`, one after the other, and stack the results.
 
     >>> import tape_core as tc
     >>> tc.map(lambda row: row / tc.sum(row), tc.asarray([[1.0, 3.0], [2.0, 2.0]])).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
 
-    :func:`~tape_core.vmap` does it at once, and takes more memory.
+    :func:`~tape_core.vmap` computes all of them at once, and takes more memory.
 
     Args:
         f: a function of an element that returns a pytree of arrays.
         xs: a pytree of arrays whose elements are along their first axis.
 
     Raises:
-        ValueError: arrays of `xs` have other lengths, or no axis.
+        ValueError: arrays of `xs` have different lengths, or no axis.
         TypeError: results of `f` are not alike.
     """
     check_callable("map", "f", f)
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 
-# -- what is asked of arguments
+# -- checks of arguments
 
 
-def _lasting(f: Function) -> Function:
-    """The function as it is to be run again, too, where a derivative may be wanted."""
+def _frozen(f: Function) -> Function:
+    """Return the function with the bindings of its closure frozen, if a derivative may run it again later."""
     return snapshot(f) if is_recorded() else f
 
 
-def _named(what: str, f: Function) -> str:
+def _label(what: str, f: Function) -> str:
     return f"{what}({name_of(f)})"
 
 
-def _scalar(value: Any, what: str) -> Tensor:
-    """A predicate as a Tensor of shape () and dtype bool."""
+def _scalar(value: ArrayLike, what: str) -> Tensor:
+    """Return a predicate as a Tensor of shape () and dtype bool."""
     tensor = read(value, what)
     if type(tensor) is not Tensor:
         tensor = asarray(tensor)
@@ -313,8 +326,8 @@ def _scalar(value: Any, what: str) -> Tensor:
     return tensor if tensor.dtype.kind == "bool" else tensor != 0
 
 
-def _differs(predicate: Tensor) -> bool:
-    """Whether examples of a vmap may have other values."""
+def _differs_by_example(predicate: Tensor) -> bool:
+    """Return True if the examples of a vmap may have different values."""
     array = predicate._array
     while type(array) is BatchedArray:
         if array.axis is not None:
@@ -323,8 +336,8 @@ def _differs(predicate: Tensor) -> bool:
     return False
 
 
-def _of_any_example(predicate: Tensor) -> Tensor:
-    """Whether it holds for any example."""
+def _true_for_any_example(predicate: Tensor) -> Tensor:
+    """Return a predicate that is true if it is true for any example of the vmaps around."""
     while type(array := predicate._array) is BatchedArray:
         predicate = array.value if array.axis is None else any_of(array.value)
     return predicate

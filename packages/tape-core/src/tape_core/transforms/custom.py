@@ -1,4 +1,4 @@
-"""Functions with derivatives of their own: custom_gradient by a VJP, custom_jvp by a JVP."""
+"""Functions whose derivative the user gives: custom_gradient takes a VJP, custom_jvp a JVP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.levels import BatchedArray, lifted, placed
+from tape_core.engine.levels import Axis, BatchedArray, lifted, placed
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
@@ -23,14 +23,15 @@ from tape_core.modes.function_op import Axes, Pull, below, lower_cotangent, rais
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack
-from tape_core.transforms.calls import Arguments, Results, guarded, like_value, name_of, reading
-from tape_core.transforms.closures import Closure, known_where_shared
+from tape_core.transforms.calls import Arguments, Results, forbid_captures, like_value, name_of, reading
+from tape_core.transforms.closures import Closure, share_slots
+from tape_core.typing import Cotangent
 
 Function = Callable[..., Any]
 
 
 def custom_gradient(f: Function) -> Function:
-    """A function with the gradient that it says itself: `f(*args)` returns `(result, grad)`.
+    """Return a function whose gradient the user gives: `f(*args)` returns `(result, grad)`.
 
     >>> import tape_core as tc
     >>> @tc.custom_gradient
@@ -48,26 +49,26 @@ def custom_gradient(f: Function) -> Function:
     gradient for each positional argument, in their structure: a Tensor or None. Where `f` reads trainable Variables
     that are not among its arguments, `grad` must take `variables=None` too, and return `(gradients, [one per
     variable])`.
-    As in TensorFlow, gradients are those of :meth:`GradientTape.gradient`: of a holomorphic function conj(f'(z)) times
-    the upstream gradient. What `grad` computes is differentiated for second derivatives, and it is what forward mode
-    goes by. A Jacobian calls it once, for all rows; where `grad` takes values out of Tensors, to compute with NumPy,
-    once for each row. The cotangent of a result that is only gathered from is dense; where `grad.takes_slices` is true,
-    it is :class:`IndexedSlices`.
+    As in TensorFlow, gradients are those of :meth:`GradientTape.gradient`: for a holomorphic function conj(f'(z)) times
+    the upstream gradient. Second derivatives differentiate `grad`, and forward mode uses its transpose. A Jacobian
+    calls `grad` once, for all rows; where it takes values out of Tensors, to compute with NumPy, once for each row.
+    The cotangent of a result that is only gathered from is dense, unless `grad.takes_slices` is true: then it is
+    :class:`IndexedSlices`.
 
     Args:
-        f: a function of pytrees, or a method of a class, of which the object is no argument to differentiate. Keyword
-            arguments are passed on and not differentiated.
+        f: a function of pytrees, or a method: its object is not differentiated. Keyword arguments are passed on and
+            not differentiated.
 
     Raises:
-        TypeError: in the call: `f` reads Variables, and `grad` does not take `variables`; its result is no pair.
-        ValueError: in the backward pass: `grad` returned another number of gradients, or one of another shape.
+        TypeError: in the call: `f` reads Variables and `grad` does not take `variables`; or its result is not a pair.
+        ValueError: in the backward pass: `grad` returned a wrong number of gradients, or one of a wrong shape.
     """
     check_callable("custom_gradient", "f", f)
     name = name_of(f)
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        owner, args = _owner(f, args)
+        owner, args = _split_owner(f, args)
         arguments = Arguments(args)
         with reading() as readers, own_derivative():
             pair = f(*owner, *arguments.given, **kwargs)
@@ -86,7 +87,7 @@ def custom_gradient(f: Function) -> Function:
         labels = [*arguments.names(), *[f"variable {v.name or k}" for k, v in enumerate(variables)]]
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-            upstream = _upstream(results, gs)
+            upstream = _upstream_gradients(results, gs)
             with own_derivative():
                 answer = grad(*upstream, variables=variables) if variables else grad(*upstream)
             if variables:
@@ -98,7 +99,7 @@ def custom_gradient(f: Function) -> Function:
             found = pytree.flatten(by_argument)[0]
             expected = len(arguments.leaves)
             if owner and len(found) == expected + 1:
-                found = found[1:]  # one for the object was given, too
+                found = found[1:]  # the user gave one for the object, too
             if len(found) != expected:
                 raise ValueError(
                     f"custom_gradient function expected to return {expected} gradients, but returned {len(found)} "
@@ -114,26 +115,27 @@ def custom_gradient(f: Function) -> Function:
             return found
 
         pull.takes_slices = getattr(grad, "takes_slices", False)  # type: ignore[attr-defined]
-        return results.recorded(f"custom_gradient({name})", inputs, _by_examples(pull, OPEN_AXES.get()))
+        return results.record(f"custom_gradient({name})", inputs, _split_batches(pull, OPEN_AXES.get()))
 
     return wrapped
 
 
-def _by_examples(pull: Pull, around: Axes) -> Pull:
-    """A function of cotangents that also takes batches of them where it computes with libraries that know none.
+def _split_batches(pull: Pull, around: Axes) -> Pull:
+    """Return a rule that also takes batches of cotangents, example by example if the rule itself cannot.
 
-    A Jacobian asks for all its rows at once. Where that fails, because NumPy computes with the cotangents say, each
-    is computed on its own.
+    A Jacobian asks for all its rows at once, by vmap. That raises where the rule computes with NumPy, for instance;
+    then each row is computed on its own.
 
     Args:
         pull: a function of cotangents.
-        around: the hidden axes of the vmaps that the function itself is in: what it keeps has those, and they stay.
+        around: the hidden axes of the vmaps that the function itself is in. Its residuals have these axes too, so they
+            are never split.
     """
 
     def pulled(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> Sequence[Any]:
         try:
             return pull(gs, watched, outs)
-        except TypeError as error:  # BatchError is one, and so is what other libraries raise
+        except TypeError as error:  # BatchError is a TypeError, and so is what other libraries raise for a Tensor
             gs = [dense(g) for g in gs]
             batched = [g for g in gs if g is not None and type(g._array) is BatchedArray]
             top = max([g.backend for g in batched], key=lambda backend: backend.level, default=None)
@@ -142,7 +144,7 @@ def _by_examples(pull: Pull, around: Axes) -> Pull:
                 raise
             failed = error
 
-        def example(g: Any, k: int) -> Any:
+        def example(g: Cotangent, k: int) -> Cotangent:
             if g is None or g.backend is not top:
                 return g
             return g._array.value if g._array.axis is None else g._array.value[k]
@@ -151,7 +153,7 @@ def _by_examples(pull: Pull, around: Axes) -> Pull:
             rows = [pulled([example(g, k) for g in gs], watched, outs) for k in range(axis.size)]
         except Exception as error:
             raise error from failed
-        return [_examples([dense(row) for row in column], top, axis) for column in zip(*rows, strict=True)]
+        return [_join_examples([dense(row) for row in column], top, axis) for column in zip(*rows, strict=True)]
 
     pulled.takes_slices = getattr(pull, "takes_slices", False)  # type: ignore[attr-defined]
 
@@ -159,7 +161,7 @@ def _by_examples(pull: Pull, around: Axes) -> Pull:
 
 
 def custom_jvp(f: Function) -> Function:
-    """A function with the derivative that a rule says: `rule(primals, tangents)` gives `(result, tangent)`.
+    """Return a function whose derivative a rule gives: `rule(primals, tangents)` returns `(result, tangent)`.
 
     >>> import tape_core as tc
     >>> @tc.custom_jvp
@@ -172,25 +174,25 @@ def custom_jvp(f: Function) -> Function:
     >>> tc.jvp(log1pexp, (0.0,), (2.0,))[1].item(), tc.grad(log1pexp)(0.0).item()
     (1.0, 0.5)
 
-    It is JAX's. The rule must be linear in the tangents: forward mode goes by it, reverse mode by its transpose, and
-    the derivatives of what it computes are those of higher order. It is not told which are wanted: a tangent is
-    there for every argument that has one, zeros where nothing is to be differentiated.
+    It is the same as in JAX. The rule must be linear in the tangents: forward mode uses it, reverse mode its transpose,
+    and higher orders differentiate it. It is not told which arguments are differentiated: every argument that can have
+    a tangent has one, zeros where it is constant.
 
     `primals` and `tangents` are tuples with an entry for each positional argument, of the argument's structure. A
-    Python float or complex, which is a constant, has the tangent 0, and any other leaf that is no floating or complex
-    array the tangent None. What the rule gives has the structure of the result; a tangent of None is zero.
+    Python float or complex, which is a constant, has the tangent 0, and any other leaf that is not a floating or
+    complex array has the tangent None. The rule's tangent has the structure of the result; None in it means zero.
     Keyword arguments are passed on to both and not differentiated.
 
     Args:
-        f: a function of pytrees. It must get by argument all that is to be differentiated.
+        f: a function of pytrees. Everything that is to be differentiated must be an argument.
 
     Returns:
-        The function, whose method `defjvp(rule)` sets the rule and returns it.
+        The function; its attribute `defjvp(rule)` sets the rule and returns it.
 
     Raises:
-        TypeError: in the call: there is no rule; `f` reads a trainable Variable, or a Tensor that is watched, that is
-            none of its arguments. When it is differentiated: the rule returns no pair.
-        ValueError: when it is differentiated: the tangent has another structure or shape than the result.
+        TypeError: in the call: there is no rule, or `f` reads a trainable Variable or a watched Tensor that is not an
+            argument. When it is differentiated: the rule does not return a pair.
+        ValueError: when it is differentiated: the tangent differs from the result in structure or shape.
     """
     check_callable("custom_jvp", "f", f)
     name = name_of(f)
@@ -201,10 +203,10 @@ def custom_jvp(f: Function) -> Function:
         if not rules:
             raise TypeError(f"custom_jvp: {name} has no rule; give it one with @{name}.defjvp")
         rule = rules[0]
-        owner, args = _owner(f, args)
+        owner, args = _split_owner(f, args)
         arguments = Arguments(args)
         inputs = arguments.differentiable
-        with guarded(f"custom_jvp: {name}") as readers:
+        with forbid_captures(f"custom_jvp: {name}") as readers:
             result = f(*owner, *arguments.replaced([stop_gradient(t) for t in inputs]), **kwargs)
         if read_too := [v for v in readers.found if v.trainable]:
             raise TypeError(
@@ -214,7 +216,7 @@ def custom_jvp(f: Function) -> Function:
         results = Results(result, name)
 
         def pushed(primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> list[Tensor]:
-            pair = rule(arguments.replaced(primals), arguments.others_none(tangents), **kwargs)
+            pair = rule(arguments.replaced(primals), arguments.with_tangents(tangents), **kwargs)
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise TypeError(f"custom_jvp: the rule of {name} must return a pair (result, tangent)")
             return results.matching(pair[1], f"custom_jvp: the tangent from the rule of {name}")
@@ -225,7 +227,7 @@ def custom_jvp(f: Function) -> Function:
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
             return linear_transpose(lambda ts: pushed(inputs, ts), [_zeros(x) for x in inputs], gs, watched)
 
-        return results.recorded(f"custom_jvp({name})", inputs, pull, push)
+        return results.record(f"custom_jvp({name})", inputs, pull, push)
 
     def defjvp(rule: Function) -> Function:
         check_callable("defjvp", "rule", rule)
@@ -244,24 +246,25 @@ def linear_transpose(
     around: Closure | None = None,
     inner: Axes = (),
 ) -> list[Any]:
-    """The transpose of the derivative of `f` at `at`, which is that of a linear `f`, applied to cotangents `gs`.
+    """Apply the transpose of the derivative of `f` at `at` to cotangents; for a linear `f` that is its own transpose.
 
     Args:
-        f: a function from a list of Tensors to one.
-        at: its argument.
+        f: a function from a list of Tensors to a list of Tensors.
+        at: its argument, the point.
         gs: a cotangent for each of its results, None where nothing flows.
-        watched: which of the cotangents of its arguments are wanted; the others are None.
-        around: what `f` finds around it; the cotangents of its Tensors come after those of the arguments.
-        inner: below which hidden axes the derivative is asked for, see :func:`axes_inside`.
+        watched: for each input, True if its cotangent is wanted; the others are None.
+        around: the closure of `f`; the cotangents of its Tensors come after those of the arguments.
+        inner: the hidden axes below which the derivative is asked for, see :func:`axes_inside`.
     """
-    fresh, found_around = [apart(placed(t)) for t in at], [placed(t) for t in around.tensors] if around else []
-    # Where the derivative is asked for below vmaps that the function is in, the tape knows values as they are there.
+    fresh, found_around = [with_own_slots(placed(t)) for t in at], [placed(t) for t in around.tensors] if around else []
+    # The derivative may be asked for outside vmaps that the function is in: then the tape watches the values that the
+    # vmaps split, with all examples.
     known = [below(t, inner) for t in [*fresh, *found_around]]
     wanted = [t for t, w in zip(known, watched, strict=True) if w]
     tape = GradientTape(watch_accessed_variables=False)
     tape._cuts = Cuts()
     tape.watch(wanted)
-    with known_where_shared(around.shared if around else (), tape._key):
+    with share_slots(around.shared if around else (), tape._key):
         with tape:
             outs = f(fresh)
         used = [lower_cotangent(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
@@ -278,16 +281,16 @@ def linear_transpose(
     ]
 
 
-def apart(tensor: Tensor) -> Tensor:
-    """A copy that a tape can watch on its own; tapes that know the Tensor know the copy."""
+def with_own_slots(tensor: Tensor) -> Tensor:
+    """Return a copy that a new tape can watch apart from the original; older tapes know it as the original."""
     array = tensor._array
     if type(array) is BatchedArray:
-        array = BatchedArray(apart(array.value), array.backend, array.axis)
+        array = BatchedArray(with_own_slots(array.value), array.backend, array.axis)
     return wrap(array, tensor.backend, twin_slots(tensor))
 
 
-def _examples(rows: Sequence[Any], backend: Any, axis: Any) -> Tensor | None:
-    """Cotangents, one for each example of a hidden axis, as one; None where all of them are."""
+def _join_examples(rows: Sequence[Cotangent], backend: Any, axis: Axis) -> Tensor | None:
+    """Stack the cotangents of the examples along a hidden axis; None where all of them are None."""
     like = next((row for row in rows if row is not None), None)
     if like is None:
         return None
@@ -298,8 +301,11 @@ def _examples(rows: Sequence[Any], backend: Any, axis: Any) -> Tensor | None:
 # -- arguments and results
 
 
-def _owner(f: Function, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The object or class whose method is called, and the other arguments: it has no derivative."""
+def _split_owner(f: Function, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Split the arguments of a method call into the object or class, which has no derivative, and the others.
+
+    A decorator sees a plain function; whether its first argument is `self` shows in the class of that argument.
+    """
     if not args or type(args[0]) is Tensor:
         return (), args
     first, original = args[0], inspect.unwrap(f)
@@ -320,8 +326,8 @@ def _zeros(x: Tensor) -> Tensor:
     return zeros_like(wrap(x._array, x.backend))
 
 
-def _upstream(results: Results, gs: Sequence[Any]) -> list[Any]:
-    """A cotangent for each Tensor of the result, as gradients: conjugated."""
+def _upstream_gradients(results: Results, gs: Sequence[Any]) -> list[Any]:
+    """Return the gradient, a conjugated cotangent, for each Tensor of the result; zeros where nothing flows."""
     by_place = dict(zip(results.flowing, gs, strict=True))
     found = []
     for k, out in enumerate(results.leaves):

@@ -1,7 +1,7 @@
 """Derivatives of functions: gradients, products with Jacobians, and Jacobians, of pytrees to pytrees.
 
-Each function here calls what the user calls as well: :class:`GradientTape` backward, :class:`ForwardAccumulator`
-forward, :func:`vmap` for many rows or columns at once. So all of them compose, in any order.
+They are built from the public :class:`GradientTape` (reverse mode), :class:`ForwardAccumulator` (forward mode) and
+:func:`vmap` (many rows or columns at once), so they compose in any order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from tape_core.modes.forward import ForwardAccumulator, by_elements
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import asarray, eye
 from tape_core.ops.manipulation import reshape
+from tape_core.typing import ArrayLike, PyTree
 
 Argnums = int | Sequence[int]
 Function = Callable[..., Any]
 
 
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False) -> Function:
-    """The function that gives the gradient of `f`, whose result is one number.
+    """Return a function that computes the gradient of `f`, whose result is one number.
 
     >>> import tape_core as tc
     >>> cube = lambda x: x * x * x
@@ -40,19 +41,20 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unco
 
     Args:
         f: a function of pytrees of Tensors; Python floats and arrays count as Tensors.
-        argnums: with respect to which positional arguments: for an int the gradient of that argument, for several a
-            tuple.
-        has_aux: whether `f` returns a pair, of which the second part is not differentiated; the result is one, too.
-        allow_unconnected: give zeros where the result depends on none of the arguments, as far as Tape sees.
+        argnums: the positional arguments to differentiate by: an int for one gradient, a sequence for a tuple of them.
+        has_aux: `f` returns a pair `(value, aux)`, of which `aux` is not differentiated; the result is
+            `(gradient, aux)`.
+        allow_unconnected: return zeros where the result depends on none of the arguments, as far as Tape sees; else
+            this is an error.
 
     Returns:
-        A function of what `f` takes. The gradient has the structure of the argument, with zeros for the parts that `f`
-        does not depend on; where the argument was only gathered from, :class:`IndexedSlices`.
+        A function with the arguments of `f`. The gradient has the structure of the argument, with zeros for the parts
+        that `f` does not depend on; where the argument was only gathered from, it is :class:`IndexedSlices`.
 
     Raises:
         ValueError: the result of `f` is not one number, or `f` has fewer arguments; or the result depends on none of
-            those in `argnums`, and it is said where the path ends, as at an assignment to a Variable.
-        TypeError: an argument has a dtype that has no derivative, or is real while the result is complex.
+            those in `argnums`; the message says where the path ends, as at an assignment to a Variable.
+        TypeError: an argument has a dtype without a derivative, or is real while the result is complex.
     """
     with_value = with_gradient("grad", f, argnums, has_aux, allow_unconnected)
 
@@ -67,7 +69,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unco
 def value_and_grad(
     f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
 ) -> Function:
-    """As :func:`grad`, for a function that returns the value as well: `(value, gradient)`.
+    """Return a function that computes the value of `f` and its gradient: `(value, gradient)`; see :func:`grad`.
 
     With `has_aux` it is `((value, aux), gradient)`.
 
@@ -82,20 +84,20 @@ def value_and_grad(
 def with_gradient(
     name: str, f: Function, argnums: Argnums = 0, has_aux: bool = False, allow_unconnected: bool = False
 ) -> Function:
-    """:func:`value_and_grad` under the name that messages have."""
+    """Return :func:`value_and_grad` of `f`, with messages in the name of the public function that uses it."""
     check_callable(name, "f", f)
-    argnums = _checked(name, argnums)
+    argnums = _check_argnums(name, argnums)
 
     @wraps(f)
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen, fresh = _chosen(name, args, argnums)
+        chosen, fresh = _choose_arguments(name, args, argnums)
         sources = [fresh[k] for k in chosen]
-        tape, cuts = _recorder(GradientTape(watch_accessed_variables=False))
+        tape, cuts = _with_cuts(GradientTape(watch_accessed_variables=False))
         with tape:
             tape.watch(sources)
             out = f(*fresh, **kwargs)
-            value, aux = _split(f, out) if has_aux else (out, None)
-            value = _result(name, value)
+            value, aux = _split_aux(f, out) if has_aux else (out, None)
+            value = _as_result(name, value)
         if value.shape != ():
             raise ValueError(
                 f"{name}: the function must return one number, its result has shape {value.shape}; use jacrev, or vjp"
@@ -108,7 +110,7 @@ def with_gradient(
             parts = pytree.flatten(found)[0]
             if not allow_unconnected:
                 _check_reached(name, parts, cuts, args, chosen, used)
-            found = pytree.unflatten(structure, _filled(parts, leaves))
+            found = pytree.unflatten(structure, _materialize_zeros(parts, leaves))
         gradients = found[0] if isinstance(argnums, int) else tuple(found)
         return ((value, aux) if has_aux else value), gradients
 
@@ -116,7 +118,7 @@ def with_gradient(
 
 
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of `f` at `primals`, and the function that maps a cotangent of it to those of `primals`.
+    """Return the value of `f` at `primals`, and the function that maps its cotangent to those of `primals`.
 
     >>> import tape_core as tc
     >>> y, pull = tc.vjp(lambda x, w: x @ w, tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0]))
@@ -124,21 +126,21 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     [[3.0, 4.0], [1.0, 2.0]]
 
     Returns:
-        `(value, pull)`, or with `has_aux` `(value, pull, aux)`. `pull` takes the structure of the value, and gives a
-        tuple with a cotangent of the structure of each primal. It may be called many times. None is for a part of the
-        value that has no derivative.
+        `(value, pull)`, or with `has_aux` `(value, pull, aux)`. `pull` takes a pytree of the structure of the value,
+        with None for parts that have no derivative, and returns a tuple: a cotangent of the structure of each primal.
+        It may be called many times.
 
     Raises:
-        ValueError: in `pull`: a cotangent has another structure or shape than the value, or is None where it counts.
+        ValueError: in `pull`: a cotangent differs from the value in structure or shape, or is None for an inexact part.
     """
     check_callable("vjp", "f", f)
-    _, args = _chosen("vjp", primals, range(len(primals)))
+    _, args = _choose_arguments("vjp", primals, range(len(primals)))
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(args))
         out = f(*args)
-        value, aux = _split(f, out) if has_aux else (out, None)
+        value, aux = _split_aux(f, out) if has_aux else (out, None)
         leaves, structure = pytree.flatten(value)
-        value = pytree.unflatten(structure, [_result("vjp", leaf) for leaf in leaves])
+        value = pytree.unflatten(structure, [_as_result("vjp", leaf) for leaf in leaves])
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
         _check_cotangents(value, cotangents)
@@ -148,7 +150,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False) -> Any:
-    """The value of `f` at `primals` and its derivative along `tangents`, in one pass forward.
+    """Return the value of `f` at `primals` and its derivative along `tangents`, in one forward pass.
 
     >>> import tape_core as tc
     >>> y, t = tc.jvp(lambda x: tc.sin(x), (0.0,), (2.0,))
@@ -164,18 +166,18 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux
     """
     check_callable("jvp", "f", f)
     _check_tuples("jvp", primals, tangents)
-    _, args = _chosen("jvp", tuple(primals), range(len(primals)))
+    _, args = _choose_arguments("jvp", tuple(primals), range(len(primals)))
     with ForwardAccumulator(list(args), list(tangents)) as accumulator:
         out = f(*args)
-        value, aux = _split(f, out) if has_aux else (out, None)
+        value, aux = _split_aux(f, out) if has_aux else (out, None)
         leaves, structure = pytree.flatten(value)
-        value = pytree.unflatten(structure, [_result("jvp", leaf) for leaf in leaves])
+        value = pytree.unflatten(structure, [_as_result("jvp", leaf) for leaf in leaves])
     tangent = accumulator.jvp(value, unconnected_gradients="zero")
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
 def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
-    """The value of `f` at `primals`, and its derivative there as a linear function of tangents.
+    """Return the value of `f` at `primals`, and its derivative there as a linear function of tangents.
 
     For many tangents it costs less than :func:`jvp`: `f` runs once.
 
@@ -195,7 +197,7 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
         found = pull(pytree.unflatten(structure, [conj(seed) for seed in seeds]))
         return [conj(dense(g)) for g in pytree.flatten(list(found))[0]]
 
-    tape, cuts = _recorder(GradientTape(persistent=True, watch_accessed_variables=False))
+    tape, cuts = _with_cuts(GradientTape(persistent=True, watch_accessed_variables=False))
     with tape:
         tape.watch(seeds)
         back, back_structure = pytree.flatten(list(pull(pytree.unflatten(structure, list(seeds)))))
@@ -224,7 +226,7 @@ def jacrev(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Function:
-    """The function that gives the Jacobian of `f`, row by row: best where the result has fewer elements.
+    """Return a function that computes the Jacobian of `f`, row by row: best where the result has fewer elements.
 
     >>> import tape_core as tc
     >>> tc.jacrev(lambda x: x[:1] * x)(tc.asarray([1.0, 2.0])).tolist()
@@ -232,7 +234,7 @@ def jacrev(
 
     Args:
         f, argnums, has_aux, allow_unconnected: as for :func:`grad`; `f` may return any pytree.
-        chunk_size: at most so many rows at once.
+        chunk_size: the most rows to compute at once.
 
     Returns:
         A function whose result has the structure of the value, and at each leaf that of the argument, with Tensors of
@@ -243,7 +245,7 @@ def jacrev(
     """
 
     def rows(call: _Call) -> Any:
-        tape, cuts = _recorder(GradientTape(watch_accessed_variables=False))
+        tape, cuts = _with_cuts(GradientTape(watch_accessed_variables=False))
         with tape:
             tape.watch(call.sources)
             leaves, structure = call.results()
@@ -270,7 +272,9 @@ def jacfwd(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Function:
-    """As :func:`jacrev`, column by column: best where the argument has fewer elements.
+    """Return a function that computes the Jacobian column by column: best where the argument has fewer elements.
+
+    Arguments and result are those of :func:`jacrev`.
 
     >>> import tape_core as tc
     >>> tc.jacfwd(lambda x: x[:1] * x)(tc.asarray([1.0, 2.0])).tolist()
@@ -287,16 +291,16 @@ def _by_columns(
         outer: list[Any] = []
 
         def column(*tangents: Any) -> list[Any]:
-            accumulator, cuts = _recorder(ForwardAccumulator(leaves, list(tangents)))
+            accumulator, cuts = _with_cuts(ForwardAccumulator(leaves, list(tangents)))
             with accumulator:
                 results, out_structure = call.results()
             outer[:] = [(out_structure, [leaf.shape for leaf in results])]
             found: list[Any] = accumulator.jvp(results)
             if not allow_unconnected:
                 _check_reached(name, found, cuts, call.args, call.chosen)
-            return _filled(found, results)
+            return _materialize_zeros(found, results)
 
-        found = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_identities(leaves))
+        found = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_unit_tangents(leaves))
         out_structure, shapes = outer[0]
         sizes = [math.prod(leaf.shape) for leaf in leaves]
         by_result = []
@@ -313,11 +317,11 @@ def _by_columns(
 
 
 class _Call:
-    """A call of the function whose Jacobian is asked for.
+    """One call of the function whose Jacobian is computed.
 
     Attributes:
-        sources: the arguments with respect to which it is, as Tensors of its own.
-        aux: what else the function has returned.
+        sources: the arguments to differentiate by, as Tensors that only this derivative watches.
+        aux: the second part of the function's result, with `has_aux`.
     """
 
     def __init__(
@@ -325,23 +329,23 @@ class _Call:
     ) -> None:
         self.name, self.f, self.has_aux = name, f, has_aux
         self.args, self.kwargs = args, kwargs
-        self.chosen, self.fresh = _chosen(name, args, argnums)
+        self.chosen, self.fresh = _choose_arguments(name, args, argnums)
         own = tuple([self.fresh[k] for k in self.chosen])
         self.sources = own[0] if isinstance(argnums, int) else own
         self.aux: Any = None
 
     def results(self) -> tuple[list[Any], Any]:
-        """The leaves of the value, and its structure."""
+        """Run the function; return the leaves of its value and their structure."""
         out = self.f(*self.fresh, **self.kwargs)
-        value, self.aux = _split(self.f, out) if self.has_aux else (out, None)
+        value, self.aux = _split_aux(self.f, out) if self.has_aux else (out, None)
         leaves, structure = pytree.flatten(value)
-        return [_result(self.name, leaf) for leaf in leaves], structure
+        return [_as_result(self.name, leaf) for leaf in leaves], structure
 
 
 def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, compute: Callable[[_Call], Any]) -> Function:
-    """The function of the arguments of `f` that gives what `compute` makes of a call."""
+    """Return a function with the arguments of `f` that computes a Jacobian, by `compute`."""
     check_callable(name, "f", f)
-    argnums = _checked(name, argnums)
+    argnums = _check_argnums(name, argnums)
 
     @wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -360,7 +364,7 @@ def hessian(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Function:
-    """The function that gives the second derivatives of `f`, forward over reverse.
+    """Return a function that computes the Hessian of `f`, forward over reverse.
 
     >>> import tape_core as tc
     >>> tc.hessian(lambda x: x[0] * x[0] * x[1])(tc.asarray([1.0, 2.0])).tolist()
@@ -371,7 +375,7 @@ def hessian(
         It is 0 for a linear function.
 
     Raises:
-        ValueError: as for :func:`grad`, of which it is the Jacobian.
+        ValueError: as for :func:`grad`.
     """
     with_value = with_gradient("hessian", f, argnums, has_aux, allow_unconnected)
 
@@ -386,7 +390,7 @@ def hessian(
 def hvp(
     f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, allow_unconnected: bool = False
 ) -> tuple[Any, ...]:
-    """The product of the Hessian of `f` at `primals` with `tangents`, without the matrix.
+    """Return the product of the Hessian of `f` at `primals` with `tangents`, without the matrix.
 
     It is the gradient of the derivative along `tangents`: one pass forward, with values and tangents, and one back.
 
@@ -410,7 +414,7 @@ def hvp(
     _check_tuples("hvp", primals, tangents)
 
     def along(*args: Any) -> Any:
-        value, slope = jvp(lambda *args: _result("hvp", f(*args)), args, tangents)
+        value, slope = jvp(lambda *args: _as_result("hvp", f(*args)), args, tangents)
         if value.shape != ():
             raise ValueError(f"hvp: the function must return one number, its result is of shape {value.shape}")
         return slope
@@ -426,8 +430,8 @@ def hvp(
 _ARRAYS = frozenset({Tensor, IndexedSlices})
 
 
-def _checked(name: str, argnums: Any) -> Argnums:
-    """Numbers of arguments as an int or a tuple of them, before there are arguments."""
+def _check_argnums(name: str, argnums: Any) -> Argnums:
+    """Return `argnums` as an int or a tuple of ints; whether there are such arguments shows in the call."""
     if type(argnums) is int:
         return argnums
     several = isinstance(argnums, Sequence) and not isinstance(argnums, str | bytes)
@@ -446,13 +450,13 @@ def _checked(name: str, argnums: Any) -> Argnums:
     return found
 
 
-def _check_different(name: str, chosen: Sequence[int], argnums: Any) -> None:
+def _check_different(name: str, chosen: Sequence[int], argnums: Argnums) -> None:
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"{name}: argnums names an argument twice: {argnums!r}")
 
 
-def _chosen(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[int], tuple[Any, ...]]:
-    """Which arguments are differentiated, and all of them: those as values of their own, that no tape knows yet."""
+def _choose_arguments(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[int], tuple[Any, ...]]:
+    """Return the numbers of the arguments to differentiate by, and all arguments: these as fresh Tensors."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     chosen = []
     for k in numbers:
@@ -464,11 +468,11 @@ def _chosen(name: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[list[in
         chosen.append(k % len(args))
     if len(chosen) > 1:
         _check_different(name, chosen, argnums)
-    return chosen, tuple([_fresh(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
+    return chosen, tuple([_fresh_argument(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
 
 
-def _recorder(recorder: Any) -> tuple[Any, Cuts]:
-    """A tape or an accumulator that is told where values end that it knows, and what it is told."""
+def _with_cuts(recorder: Any) -> tuple[Any, Cuts]:
+    """Give a tape or an accumulator a `Cuts`, which collects where the path of a known value ends; return both."""
     recorder._cuts = cuts = Cuts()
     return recorder, cuts
 
@@ -476,7 +480,7 @@ def _recorder(recorder: Any) -> tuple[Any, Cuts]:
 def _check_reached(
     name: str, parts: Sequence[Any], cuts: Cuts, args: tuple[Any, ...], chosen: Sequence[int], used: bool = False
 ) -> None:
-    """Whether anything is connected, or 0 indeed; nothing is asked where there is nothing to differentiate.
+    """Check that the result depends on an argument, or that its derivative is indeed 0.
 
     Raises:
         ValueError: the result depends on none of the arguments.
@@ -494,12 +498,12 @@ def _zeros(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     return wrap(zeros, like.backend)
 
 
-def _filled(parts: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
+def _materialize_zeros(parts: Sequence[Any], leaves: Sequence[Tensor]) -> list[Any]:
     return [_zeros(leaf) if part is None else part for part, leaf in zip(parts, leaves, strict=True)]
 
 
-def _check_cotangents(value: Any, cotangents: Any) -> None:
-    """Refuse None for a part of the value that has a derivative: a tape takes it for ones, others mean zeros."""
+def _check_cotangents(value: PyTree, cotangents: PyTree) -> None:
+    """Raise for None where the value has a derivative: `tape.gradient` takes None for ones, JAX would mean zeros."""
     given = pytree.flatten(cotangents)[0]
     if not any([leaf is None for leaf in given]):
         return
@@ -515,14 +519,14 @@ def _check_cotangents(value: Any, cotangents: Any) -> None:
                 )
 
 
-def _check_tuples(method: str, primals: Any, tangents: Any) -> None:
+def _check_tuples(method: str, primals: object, tangents: object) -> None:
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
             kind = type(given).__name__
             raise TypeError(f"{method}: {name} must be a tuple with an entry for each argument, got {kind}")
 
 
-def _fresh(name: str, arg: Any, k: int) -> Any:
+def _fresh_argument(name: str, arg: PyTree, k: int) -> Any:
     leaves, structure = pytree.flatten(arg)
     fresh = []
     for j, leaf in enumerate(leaves):
@@ -535,18 +539,18 @@ def _fresh(name: str, arg: Any, k: int) -> Any:
                 f"{name}: {where} has dtype {value.dtype}, which has no derivative; use a floating one, or leave the "
                 f"argument out of argnums"
             )
-        # The same value, known to the tapes that know it, but for this derivative a variable of its own.
+        # A copy: outer tapes know it as the argument, but this derivative tells it from a captured original.
         fresh.append(value.__copy__())
     return pytree.unflatten(structure, fresh)
 
 
-def _result(name: str, value: Any) -> Tensor:
+def _as_result(name: str, value: ArrayLike) -> Tensor:
     tensor = read(value, f"{name}: the result of the function")
     return tensor if type(tensor) is Tensor else asarray(tensor)
 
 
-def _check_real(name: str, results: Sequence[Tensor], sources: Any) -> None:
-    """Of a complex result of real arguments reverse mode would give the real part of the derivative alone."""
+def _check_real(name: str, results: Sequence[Tensor], sources: PyTree) -> None:
+    """Raise for a complex result of real arguments: reverse mode would lose the imaginary part of the derivative."""
     for result in results:
         if result.dtype.kind == "complex floating":
             for leaf in pytree.flatten(sources)[0]:
@@ -558,14 +562,14 @@ def _check_real(name: str, results: Sequence[Tensor], sources: Any) -> None:
                     )
 
 
-def _split(f: Function, out: Any) -> tuple[Any, Any]:
+def _split_aux(f: Function, out: object) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"with has_aux the function {getattr(f, '__name__', f)!r} must return a pair (value, aux)")
     return out
 
 
-def _identities(leaves: Sequence[Tensor]) -> list[Tensor]:
-    """For each leaf the tangents that move one element of one leaf: as many rows as all have elements."""
+def _unit_tangents(leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Return the unit tangents as batches: row j moves the j-th element of all leaves, and no other."""
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     total, start, found = sum(sizes), 0, []
     for leaf, size in zip(leaves, sizes, strict=True):

@@ -1,8 +1,8 @@
-"""fixed_point and custom_root: functions that solve equations, differentiated by what their results satisfy.
+"""fixed_point and custom_root: solutions of equations, with derivatives by the implicit function theorem.
 
 Where F(z, a) = 0 defines z, the implicit function theorem gives F_z dz + F_a da = 0. A tangent is found from that
-system, a cotangent from its transpose: neither needs to know how z was found. What solves the system is again defined
-by an equation, so that derivatives of any order follow from the same few lines.
+system, a cotangent from its transpose: neither needs to know how z was found. The solution of the linear system is
+again defined by an equation, so derivatives of any order follow from the same few lines.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.transforms import solvers
-from tape_core.transforms.calls import Arguments, guarded, name_of, reading, standing_for, unrecorded
+from tape_core.transforms.calls import Arguments, forbid_captures, name_of, reading, substitute, unrecorded
 from tape_core.transforms.custom import linear_transpose
 from tape_core.transforms.derivatives import jvp
 from tape_core.transforms.solvers import Accuracy, ConvergenceError, LinearSolver, Vector
+from tape_core.typing import ArrayLike, PyTree, Scalar
 
 Function = Callable[..., Any]
 Equations = Callable[[Vector, Vector], Vector]
-"""Of unknowns and of what they depend on."""
+"""`equations(zs, inputs)`: zero at the solution zs for these inputs."""
 
-DENSE_UP_TO = 1000  # unknowns
+DENSE_MAX_UNKNOWNS = 1000  # elements; up to it linear systems are solved by their matrix, which has its square
 
 
 def fixed_point(
     f: Function,
-    z0: Any,
+    z0: PyTree,
     *args: Any,
     tol: float | None = None,
     maxiter: int = 1000,
     solver: str = "iteration",
     linear_solver: str | Function | None = None,
 ) -> Any:
-    """The z with `z = f(z, *args)`, found from `z0`, and differentiable however it was found.
+    """Find the z with `z = f(z, *args)`, from `z0`, with derivatives that do not depend on how it was found.
 
     >>> import tape_core as tc
     >>> root = lambda a: tc.fixed_point(lambda z, a: 0.5 * (z + a / z), 1.0, a)
@@ -49,41 +50,41 @@ def fixed_point(
     >>> tc.grad(root)(4.0).item(), tc.grad(tc.grad(root))(4.0).item()
     (0.25, -0.03125)
 
-    Derivatives, backward and forward and of any order, are those of the solution, by the implicit function theorem:
-    none of the steps is kept. They come back to `args` and to trainable Variables that `f` reads, not to `z0`. Inside
-    vmap steps are taken until all examples are there.
+    Derivatives, reverse and forward and of any order, come from the implicit function theorem: no step is kept. They
+    exist for `args` and for trainable Variables that `f` reads, not for `z0`. Inside vmap the iteration ends when all
+    examples have converged.
 
     Args:
-        f: a function of pytrees that returns what `z0` is: the same structure, shapes and dtypes. It must do the same
-            whenever it is called, and get by argument what is to be differentiated.
+        f: a function of pytrees whose result has the structure, shapes and dtypes of `z0`. It must do the same whenever
+            it is called, and everything that is to be differentiated must be an argument.
         z0: a pytree of floating or complex Tensors.
         args: pytrees.
         tol: the iteration ends where the norm of `f(z) - z`, over all leaves, is at most `tol * (1 + norm(z))`;
             systems are solved to `tol`, relative to the norm of their solution, or of their right-hand side. By
             default eps ** (2 / 3) of the dtype: 4e-11 for float64, 2e-5 for float32.
-        maxiter: at most so many steps.
-        solver: `"iteration"`, z = f(z) again and again, for contractions; `"anderson"`, the same with
-            Anderson's acceleration; `"newton"`, for functions that are none.
+        maxiter: the most steps.
+        solver: `"iteration"` repeats z = f(z), for contractions; `"anderson"` accelerates this by Anderson's method;
+            `"newton"` is for functions that are not contractions.
         linear_solver: for the systems of derivatives: `"iteration"`, which converges if the plain iteration for z
-            does; `"dense"`, by the matrix; `"gmres"`, by products with it; or a function `(matvec, b)` that gives x
+            does; `"dense"` builds the matrix; `"gmres"` uses products with it; or a function `(matvec, b)` that gives x
             with `matvec(x) = b`, all of the structure of `z0`. By default `"iteration"`; with `solver="newton"`
             `"dense"` for up to 1000 unknowns, which must be real, and else `"gmres"`.
 
     Raises:
         ConvergenceError: it did not converge, here or in the backward pass; an ArithmeticError.
-        ValueError: what `f` returns has another structure or shape than `z0`; an argument is none of those above.
-        TypeError: another dtype; or `f` uses a Tensor that a tape watches, other than its arguments.
+        ValueError: the result of `f` differs from `z0` in structure or shape; or an argument has no valid value.
+        TypeError: the dtypes differ; or `f` uses a watched Tensor that is not among its arguments.
     """
     check_callable("fixed_point", "f", f)
     name = "fixed_point"
     start, structure = pytree.flatten(z0)
-    start = [_unknown(leaf, f"fixed_point: z0{pytree.path(structure, k)}", None) for k, leaf in enumerate(start)]
+    start = [_as_unknown(leaf, f"fixed_point: z0{pytree.path(structure, k)}", None) for k, leaf in enumerate(start)]
     arguments = Arguments(args)
     n = len(arguments.places)
 
     def called(zs: Vector, values: Vector) -> Vector:
         out = f(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
-        return _like_unknowns(out, start, structure, f"fixed_point: the result of {name_of(f)}", "z0")
+        return _check_like_unknowns(out, start, structure, f"fixed_point: the result of {name_of(f)}", "z0")
 
     with reading(alone=True) as readers:
         called(start, [stop_gradient(t) for t in arguments.differentiable])
@@ -91,7 +92,7 @@ def fixed_point(
     inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
     def residual(zs: Vector, values: Vector) -> Vector:
-        with standing_for(variables, values[n:]):
+        with substitute(variables, values[n:]):
             out = called(zs, values)
         return [own - z for own, z in zip(out, zs, strict=True)]
 
@@ -106,7 +107,7 @@ def fixed_point(
         raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
     bare = [stop_gradient(t) for t in inputs]
     try:
-        with guarded(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
+        with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
             zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
     except ConvergenceError as error:
         others = "', '".join(way for way in ways if way != solver)
@@ -115,20 +116,20 @@ def fixed_point(
             f"solver='{others}'"
         ) from None
     if linear_solver == "iteration" or (linear_solver is None and solver != "newton"):
-        linear = _explained(
-            solvers.by_iteration(accuracy),
+        linear = _with_context(
+            solvers.neumann_series(accuracy),
             "fixed_point: in the derivative",
             "; f may be no contraction at the fixed point: use linear_solver='dense' or 'gmres'",
         )
     else:
-        linear = _explained(direct, "fixed_point: in the derivative")
-    return pytree.unflatten(structure, _implicit("fixed_point", residual, zs, inputs, linear))
+        linear = _with_context(direct, "fixed_point: in the derivative")
+    return pytree.unflatten(structure, _record_implicit("fixed_point", residual, zs, inputs, linear))
 
 
 def custom_root(
     residual: Function, solver: Function, *, tol: float | None = None, linear_solver: str | Function | None = None
 ) -> Function:
-    """The function `solver`, any at all, with the derivatives of the z it finds: that where `residual(z, *args) = 0`.
+    """Return the function `solver` with derivatives: it finds the z with `residual(z, *args) = 0`, in any way.
 
     >>> import tape_core as tc
     >>> def bisect(a, low=0.0, high=10.0):
@@ -140,24 +141,24 @@ def custom_root(
     >>> round(sqrt(4.0).item(), 5), round(tc.grad(sqrt)(4.0).item(), 5)
     (2.0, 0.25)
 
-    Derivatives, backward and forward and of any order, are those of the implicit function theorem. They come back to
-    the positional arguments, and to trainable Variables that `residual` reads.
+    Derivatives, reverse and forward and of any order, come from the implicit function theorem. They exist for the
+    positional arguments, and for trainable Variables that `residual` reads.
 
     Args:
-        residual: a function of z and the arguments, pytrees, that returns what z is: the same structure and shapes. It
-            must get by argument what is to be differentiated.
-        solver: a function of the arguments; it gives z, a pytree of floating or complex Tensors, arrays of an
+        residual: a function of z and the arguments, pytrees, whose result has the structure and shapes of z. Everything
+            that is to be differentiated must be an argument.
+        solver: a function of the arguments that returns z, a pytree of floating or complex Tensors, arrays of an
             installed backend or Python floats. Nothing it does is recorded, so it may compute with other libraries.
-            Keyword arguments go to it alone.
-        tol: where given, the greatest norm of the residual at z.
+            Keyword arguments go to the solver alone.
+        tol: the greatest norm of the residual at z that is accepted; by default any finite one.
         linear_solver: as for :func:`fixed_point`; by default `"dense"` for up to 1000 unknowns, which must be real,
             and else `"gmres"`.
 
     Raises:
         ConvergenceError: in the call: the residual is above `tol`, or not finite; in the backward pass: the derivative
             of the residual is singular, or the system was not solved. An ArithmeticError.
-        ValueError: what `residual` returns has another structure or shape than z.
-        TypeError: another dtype; or `residual` uses a Tensor that a tape watches, other than its arguments.
+        ValueError: the result of `residual` differs from z in structure or shape.
+        TypeError: the dtypes differ; or `residual` uses a watched Tensor that is not among its arguments.
     """
     check_callable("custom_root", "residual", residual)
     check_callable("custom_root", "solver", solver)
@@ -174,13 +175,13 @@ def custom_root(
             found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
         beside = next(iter(bare), None)
         zs = [
-            _unknown(leaf, f"custom_root: the result{pytree.path(structure, k)} of {name_of(solver)}", beside)
+            _as_unknown(leaf, f"custom_root: the result{pytree.path(structure, k)} of {name_of(solver)}", beside)
             for k, leaf in enumerate(found)
         ]
 
         def called(zs: Vector, values: Vector) -> Vector:
             out = residual(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
-            return _like_unknowns(out, zs, structure, f"custom_root: the result of {name_of(residual)}", "z")
+            return _check_like_unknowns(out, zs, structure, f"custom_root: the result of {name_of(residual)}", "z")
 
         with reading(alone=True) as readers:
             size = solvers.worst(solvers.norm(called(zs, bare)))
@@ -193,16 +194,16 @@ def custom_root(
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
         def equations(zs: Vector, values: Vector) -> Vector:
-            with standing_for(variables, values[n:]):
+            with substitute(variables, values[n:]):
                 return called(zs, values)
 
         if ACTIVE.get():
-            with guarded(f"custom_root: {name_of(residual)}"):
+            with forbid_captures(f"custom_root: {name_of(residual)}"):
                 equations(zs, [stop_gradient(t) for t in inputs])
         accuracy = _accuracy(name, None, 1000, zs)
         linear = _linear_solver(name, linear_solver, accuracy, zs, structure)
-        linear = _explained(linear, "custom_root: in the derivative")
-        return pytree.unflatten(structure, _implicit("custom_root", equations, zs, inputs, linear))
+        linear = _with_context(linear, "custom_root: in the derivative")
+        return pytree.unflatten(structure, _record_implicit("custom_root", equations, zs, inputs, linear))
 
     return wrapped
 
@@ -210,8 +211,11 @@ def custom_root(
 # -- the implicit function theorem
 
 
-def _implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linear: LinearSolver) -> Vector:
-    """`zs`, where equations(zs, inputs) = 0, as Tensors that depend on `inputs`."""
+def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linear: LinearSolver) -> Vector:
+    """Record `zs`, a solution of equations(zs, inputs) = 0, as one op of `inputs`.
+
+    The VJP solves the adjoint system F_z^T w = -g and returns F_a^T w; the JVP solves F_z u = -F_a t.
+    """
     if not inputs:
         return zs
     n, m = len(zs), len(inputs)
@@ -224,7 +228,7 @@ def _implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linea
             back = linear_transpose(lambda zs: equations(zs, values), at, ws, [True] * n)
             return [g if d is None else d + g for d, g in zip(back, gs, strict=True)]
 
-        ws = _solved(adjoint, [*outs, *inputs, *given], given, linear)
+        ws = _solve_linear(adjoint, [*outs, *inputs, *given], given, linear)
         return linear_transpose(lambda values: equations(outs, values), inputs, ws, watched)
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Tensor]:
@@ -242,17 +246,17 @@ def _implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linea
             pushed: Vector = jvp(moved, (*at, *[values[k] for k in moving]), (*us, *ts))[1]
             return pushed
 
-        return _solved(tangent, [*outs, *inputs, *[ts[k] for k in moving]], outs, linear)
+        return _solve_linear(tangent, [*outs, *inputs, *[ts[k] for k in moving]], outs, linear)
 
     return record_as_one(inputs, zs, pull, push, name)
 
 
-def _solved(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:
-    """The x where affine(x, known) = 0, a linear system; it depends on `known`."""
+def _solve_linear(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:
+    """Solve the linear system affine(x, known) = 0; x is recorded as a function of `known`, by the same theorem."""
     bare = [stop_gradient(t) for t in known]
     with unrecorded(), like[0].backend.quiet():
         xs = linear(lambda xs: affine(xs, bare), [zeros_like(stop_gradient(t)) for t in like])
-    return _implicit("linear solve", affine, xs, known, linear)
+    return _record_implicit("linear solve", affine, xs, known, linear)
 
 
 # -- arguments
@@ -267,22 +271,22 @@ def _accuracy(name: str, tol: float | None, maxiter: int, like: Vector) -> Accur
 
 
 def _linear_solver(
-    name: str, chosen: str | Function | None, accuracy: Accuracy, like: Vector, structure: Any
+    name: str, chosen: str | Function | None, accuracy: Accuracy, like: Vector, structure: PyTree
 ) -> LinearSolver:
-    """A linear solver by its name; by default dense for few unknowns."""
+    """Return a linear solver by its name; the default is dense for few unknowns, else GMRES."""
     if chosen is None:
         real = all([t.dtype.kind != "complex floating" for t in like])
-        chosen = "dense" if real and sum([t.size for t in like]) <= DENSE_UP_TO else "gmres"
+        chosen = "dense" if real and sum([t.size for t in like]) <= DENSE_MAX_UNKNOWNS else "gmres"
     if chosen == "dense":
         return solvers.dense
     if chosen == "gmres":
         return solvers.gmres(accuracy)
     if not callable(chosen):
         raise ValueError(f"{name}: linear_solver must be 'iteration', 'dense', 'gmres' or a function, got {chosen!r}")
-    return partial(_by_user, chosen, name, structure)
+    return partial(_call_user_solver, chosen, name, structure)
 
 
-def _explained(solver: LinearSolver, what: str, hint: str = "") -> LinearSolver:
+def _with_context(solver: LinearSolver, what: str, hint: str = "") -> LinearSolver:
     def explained(affine: solvers.Residual, zeros: Vector) -> Vector:
         try:
             return solver(affine, zeros)
@@ -292,20 +296,20 @@ def _explained(solver: LinearSolver, what: str, hint: str = "") -> LinearSolver:
     return explained
 
 
-def _by_user(solve: Function, name: str, structure: Any, affine: solvers.Residual, zeros: Vector) -> Vector:
-    """By a user's function of the product with the matrix and of the right-hand side."""
+def _call_user_solver(solve: Function, name: str, structure: PyTree, affine: solvers.Residual, zeros: Vector) -> Vector:
+    """Solve by a user's function `(matvec, b)`; the affine residual is A x - b, so b = -affine(0)."""
     constant = affine(zeros)
 
-    def matvec(x: Any) -> Any:
-        leaves = _like_unknowns(x, zeros, structure, f"{name}: the argument of matvec", "z")
+    def matvec(x: PyTree) -> PyTree:
+        leaves = _check_like_unknowns(x, zeros, structure, f"{name}: the argument of matvec", "z")
         return pytree.unflatten(structure, [a - b for a, b in zip(affine(leaves), constant, strict=True)])
 
     found = solve(matvec, pytree.unflatten(structure, [-t for t in constant]))
-    return _like_unknowns(found, zeros, structure, f"{name}: the result of linear_solver", "z")
+    return _check_like_unknowns(found, zeros, structure, f"{name}: the result of linear_solver", "z")
 
 
-def _unknown(leaf: Any, where: str, beside: Tensor | None) -> Tensor:
-    """A leaf of z as a Tensor that no tape knows."""
+def _as_unknown(leaf: ArrayLike, where: str, beside: Tensor | None) -> Tensor:
+    """Return a leaf of z as a detached Tensor."""
     value = read(leaf, where)
     if type(value) in SCALARS:
         value = asarray(float(value) if type(value) is int else value) if beside is None else _scalar(value, beside)
@@ -314,13 +318,18 @@ def _unknown(leaf: Any, where: str, beside: Tensor | None) -> Tensor:
     return stop_gradient(value)
 
 
-def _scalar(value: Any, beside: Tensor) -> Tensor:
+def _scalar(value: Scalar, beside: Tensor) -> Tensor:
     dtype = None if type(value) is complex else beside.dtype
     return asarray(value, dtype=dtype, device=beside.device, backend=beside.backend.root)
 
 
-def _like_unknowns(tree: Any, like: Vector, structure: Any, what: str, whose: str) -> Vector:
-    """The leaves of what must be as z is."""
+def _check_like_unknowns(tree: PyTree, like: Vector, structure: PyTree, what: str, whose: str) -> Vector:
+    """Return the leaves of a pytree after checking structure, shapes and dtypes against z.
+
+    Raises:
+        ValueError: the structure or a shape differs.
+        TypeError: a dtype differs.
+    """
     leaves, own = pytree.flatten(tree)
     if len(leaves) != len(like) or not pytree.same(own, structure, len(like)):
         shown = pytree.difference("it", own, len(leaves), whose, structure, len(like))

@@ -1,10 +1,10 @@
 """Branches and loops of flat lists of Tensors, and their derivatives.
 
-Where nothing records they run as they are, or become an instruction of a compiled function. Where something does, a
-loop over few elements is laid out: its steps are called one after the other, and what records sees each op. Any other
-is one record. It keeps what the loop carried into each step; the derivative is a loop as well, over what was kept, that
-runs each step again. Which of the two it is does not depend on whether the loop is compiled: so all derivatives are
-made of the same functions, eager and compiled, and have the same bits.
+Where no tape or accumulator records, they run as Python loops, or become one instruction of a compiled function. Where
+one does, a scan of few steps is unrolled: its steps are called one after the other, and each op is recorded. Any other
+loop is one record. Its residuals are the carries that went into each step; its derivative is a loop too, which goes
+over the residuals and runs each step again. Compiled or not, the same rule decides which of the two it is, so eager and
+compiled derivatives are made of the same functions and have the same bits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import (
     Axes,
+    Pull,
+    Push,
     axes_inside,
     below,
     lower_tangent,
@@ -34,24 +36,25 @@ from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import stop_gradient
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.staging import current
-from tape_core.transforms.calls import standing_for, unrecorded
-from tape_core.transforms.closures import Closure, closure_of, is_recorded, known_where_shared, taken_over
-from tape_core.transforms.custom import apart, linear_transpose
+from tape_core.transforms.calls import substitute, unrecorded
+from tape_core.transforms.closures import Closure, capture_closure, is_recorded, note_uses, share_slots
+from tape_core.transforms.custom import linear_transpose, with_own_slots
+from tape_core.typing import Scalar
 
 Tensors = list[Any]
-Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]  # what is carried and an element, to the same
-Test = Callable[[Tensors], Any]
+Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]  # (carry, elements) -> (carry, results)
+Test = Callable[[Tensors], Any]  # carry -> bool
 Branch = Callable[[Tensors], Tensors]
 
-LAID_OUT = 128
-"""How many steps, those of loops inside loops multiplied, are laid out where something records."""
+UNROLL_MAX_STEPS = 128
+"""Steps: a recorded scan of at most so many is unrolled; the steps of nested scans are multiplied."""
 
 
-# -- as they are
+# -- without derivatives
 
 
 @recompute_in_traces
-def _run_cond(predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
+def _run_cond(predicate: Tensor | Scalar, branches: Sequence[Branch], operands: Tensors) -> Tensors:
     if (stage := current()) is not None and isinstance(predicate, Tensor):
         found = stage.cond(predicate, branches, operands)
         if found is not None:
@@ -70,7 +73,7 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
         if keep:
             saved.append(carry)
         carry, _ = step(carry, [])
-    return carry, [], _stacked(saved, first, reverse=False) if keep else []
+    return carry, [], _stack_columns(saved, first, reverse=False) if keep else []
 
 
 @recompute_in_traces
@@ -96,20 +99,20 @@ def _run_steps(
         carry, ys = step(carry, [column[k] for column in columns])
         results.append(ys)
     if not results:
-        # One on zeros says what the results would be.
+        # Without elements there is no result to take shapes and dtypes from: a step on zeros gives them.
         with unrecorded():
-            like = step(list(map(stop_gradient, carry)), [_element(x) for x in xs])[1]
-            return carry, _stacked([], like, reverse), _stacked([], first, reverse) if keep else []
-    return carry, _stacked(results, results[0], reverse), _stacked(saved, first, reverse) if keep else []
+            like = step(list(map(stop_gradient, carry)), [_zeros_of_element(x) for x in xs])[1]
+            return carry, _stack_columns([], like, reverse), _stack_columns([], first, reverse) if keep else []
+    return carry, _stack_columns(results, results[0], reverse), _stack_columns(saved, first, reverse) if keep else []
 
 
-def _element(x: Tensor) -> Tensor:
-    """An element of zeros."""
+def _zeros_of_element(x: Tensor) -> Tensor:
+    """Return zeros of the shape of one element of `x`."""
     return zeros(x.shape[1:], dtype=x.dtype, backend=x.backend.root, device=x.device)
 
 
-def _stacked(rows: list[Tensors], like: Tensors, reverse: bool) -> Tensors:
-    """Columns of Tensors, in the order of the elements; without rows arrays of none."""
+def _stack_columns(rows: list[Tensors], like: Tensors, reverse: bool) -> Tensors:
+    """Stack rows of Tensors by column, in the order of the elements; without rows return arrays of length 0."""
     if not rows:
         return [t[None][:0] for t in like]
     return [stack(list(column)[::-1] if reverse else list(column)) for column in zip(*rows, strict=True)]
@@ -118,26 +121,27 @@ def _stacked(rows: list[Tensors], like: Tensors, reverse: bool) -> Tensors:
 # -- with derivatives
 
 
-def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensors) -> Tensors:
-    """What the first branch gives where the predicate, a scalar, holds, else the second."""
+def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], operands: Tensors) -> Tensors:
+    """Return the results of the first branch if the predicate, a scalar, is true, else those of the second."""
     if not is_recorded():
         return _run_cond(predicate, branches, operands)
-    draws = _Draws()
+    draws = _DrawStates()
 
+    # A branch counts as step 0 of a loop, so that its random numbers can be drawn again.
     def drawing(branch: Branch) -> Branch:
         def run(operands: Tensors) -> Tensors:
-            draws.note(zero)
+            draws.on_step(zero)
             outs = branch(operands)
-            taken_over(outs)
+            note_uses(outs)
             return outs
 
         return run
 
     zero = _zero_beside(operands)
     values = list(map(stop_gradient, operands))
-    with closure_of(what) as closure, draws.noted():
+    with capture_closure(what) as closure, draws.observe():
         outs = _run_cond(predicate, [drawing(branch) for branch in branches], values)
-    again = _Again(closure, operands)
+    rerun = _Rerun(closure, operands)
     flowing = _inexact(outs)
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
@@ -151,8 +155,8 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
 
         def back(branch: Branch) -> Branch:
             def run(values: Tensors) -> Tensors:
-                with draws.replayed(zero):
-                    found = again.transposed(
+                with draws.replay(zero):
+                    found = rerun.transpose(
                         lambda values: results(branch, values),
                         values[: len(operands)],
                         values[len(operands) :],
@@ -160,7 +164,7 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
                         inner,
                     )
                 reached.update([k for k, d in enumerate(found) if d is not None])
-                return again.filled(found, watched, values)
+                return rerun.materialize_zeros(found, watched, values)
 
             return run
 
@@ -178,21 +182,21 @@ def cond(what: str, predicate: Any, branches: Sequence[Branch], operands: Tensor
                 def results(values: Tensors) -> Tensors:
                     return [t for t in branch(values) if t.dtype.inexact]
 
-                with draws.replayed(zero):
-                    found, outs = again.pushed(results, values, ts, inner)
+                with draws.replay(zero):
+                    found, outs = rerun.push_forward(results, values, ts, inner)
                 reached.update([k for k, t in enumerate(found) if t is not None])
-                return _filled(found, outs)
+                return _materialize_zeros(found, outs)
 
             return run
 
         found = cond(what, predicate, [forward(branch) for branch in branches], operands)
         return [t if k in reached else None for k, t in enumerate(found)]
 
-    return again.recorded(what, outs, flowing, pull, push)
+    return rerun.record(what, outs, flowing, pull, push)
 
 
 def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
-    """What is carried after as many steps as the test of it holds for."""
+    """Step while the test of the carry is true, and return the last carry."""
 
     def run(step: Step, carry: Tensors, xs: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
         return _run_while(lambda carry: test(carry[:n]), step, carry, keep)
@@ -202,11 +206,11 @@ def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
 
 
 def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
-    """What is carried after a step for each element of `xs`, along axis 0, and the steps' results, stacked."""
-
+    """Step through the elements of `xs` along axis 0; return the last carry and the results of the steps, stacked."""
     steps = UNROLLED_STEPS.get() * length
-    # In a checkpoint that keeps results it is recorded in the second run: what it gives is to be the same in the first.
-    if steps <= LAID_OUT and (is_recorded() or (is_replaying() and current() is not None)):
+    # A checkpoint with a policy records only in its second run, but must find the same ops in both: unroll in the
+    # first, too.
+    if steps <= UNROLL_MAX_STEPS and (is_recorded() or (is_replaying() and current() is not None)):
         with setting(UNROLLED_STEPS, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys
@@ -214,7 +218,7 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
 
 
 def _scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
-    """The same as one record."""
+    """Run a scan that is one record, whatever its length."""
 
     def run(step: Step, carry: Tensors, xs: Tensors, keep: bool) -> tuple[Tensors, Tensors, Tensors]:
         return _run_scan(step, carry, xs, length, reverse, keep)
@@ -225,23 +229,30 @@ def _scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, rever
 def _loop(
     what: str, run: Callable[..., Any], step: Step, carry: Tensors, xs: Tensors, reverse: bool
 ) -> tuple[Tensors, Tensors]:
+    """Run a loop and record it as one op; return the last carry and the results of the steps.
+
+    The op's inputs are the inexact parts of the carry and of `xs`, then the closure. Its results are, in this order,
+    the inexact parts of the last carry, of `ys`, and of the residuals (the carry that went into each step). The
+    residuals are results, since the next order of derivatives flows through them, too. Short names count these parts:
+    `n` of the carry, of which `m` are inexact, those at `carried`; `given` are the inexact ones of `ys`.
+    """
     if not is_recorded():
         carry, ys, _ = run(step, carry, xs, False)
         return carry, ys
-    draws = _Draws()
+    draws = _DrawStates()
 
-    def counted(carry: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
+    def counting_step(carry: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
         *carry, number = carry
-        draws.note(number)
+        draws.on_step(number)
         carry, ys = step(carry, xs)
-        taken_over([*carry, *ys])
+        note_uses([*carry, *ys])
         return [*carry, number + 1], ys
 
     start, elements = [*map(stop_gradient, carry), _zero_beside([*carry, *xs])], list(map(stop_gradient, xs))
-    with closure_of(what) as closure, draws.noted():
-        (*last, _), ys, (*saved, numbers) = run(counted, start, elements, True)
+    with capture_closure(what) as closure, draws.observe():
+        (*last, _), ys, (*saved, numbers) = run(counting_step, start, elements, True)
     length = numbers.shape[0]
-    again = _Again(closure, [*carry, *xs])
+    rerun = _Rerun(closure, [*carry, *xs])
     carried, given = _inexact(carry), _inexact(ys)
     n, m = len(carry), len(carried)
     outs = [*last, *ys, *saved]
@@ -251,33 +262,35 @@ def _loop(
         new, ys = step(values[:n], values[n:])
         return [*[new[k] for k in carried], *[ys[k] for k in given]]
 
-    def kept(known: list[Tensor]) -> Tensors:
-        """What each step was given, as far as the tapes around know it, and its number."""
+    def residuals(known: list[Tensor]) -> Tensors:
+        """Return the stacked operands of all steps, as Tensors that tapes around know, and the numbers of the steps."""
         stacks = list(saved)
         for k, tensor in zip(carried, known[m + len(given) :], strict=True):
             stacks[k] = tensor
         return [*stacks, *xs, numbers]
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        # Start with the parts of the carry that get a cotangent from outside; where a step passes one on to another
+        # part, add that part and begin again. Each round adds a part, so there are at most m.
         carrying = [g is not None or h is not None for g, h in zip(gs[:m], gs[m + len(given) :], strict=True)]
         while True:
             try:
-                return pulled(gs, [*carrying, *watched[m:]], known)
+                return pull_with(gs, [*carrying, *watched[m:]], known)
             except _ReachedError as reached:
                 carrying = [a or k in reached.places for k, a in enumerate(carrying)]
 
-    def pulled(gs: list[Any], wanted: list[bool], known: list[Tensor]) -> list[Any]:
-        """The cotangents, where something comes to those of the carry that are wanted, and to no others.
+    def pull_with(gs: list[Any], wanted: list[bool], known: list[Tensor]) -> list[Any]:
+        """Return the cotangents of the inputs, if of the carry exactly the wanted parts get one.
 
         Raises:
-            _ReachedError: it does come to others.
+            _ReachedError: other parts of the carry get one, too.
         """
         inner = axes_inside()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
         by_step = [g for g in [*gys, *gsaved] if g is not None]
         carrying = [k for k in range(m) if wanted[k]]
-        elements = [k for k in range(m, len(again.places)) if wanted[k]]
-        around = [k for k in range(len(again.places), len(wanted)) if wanted[k]]
+        elements = [k for k in range(m, len(rerun.places)) if wanted[k]]
+        around = [k for k in range(len(rerun.places), len(wanted)) if wanted[k]]
         reached: set[int] = set()
 
         def back(totals: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
@@ -285,21 +298,21 @@ def _loop(
             each = iter(row[n + len(xs) + 1 :])
             own = dict(zip(carrying, totals, strict=False))
             cotangents = [*[own.get(k) for k in range(m)], *[None if g is None else next(each) for g in gys]]
-            with draws.replayed(number):
-                # A step must give on whatever comes to its carry.
-                found = again.transposed(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], inner)
+            with draws.replay(number):
+                # All parts of the carry are asked for: a cotangent that one of them gets belongs to the step before.
+                found = rerun.transpose(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], inner)
             reached.update([k for k, d in enumerate(found) if d is not None])
             if not reached.isdisjoint(k for k in range(m) if not wanted[k]):
                 raise _ReachedError(reached)
-            full = dict(zip([*carrying, *elements], again.filled(found, wanted, values), strict=False))
+            full = dict(zip([*carrying, *elements], rerun.materialize_zeros(found, wanted, values), strict=False))
             new = [full[k] if gsaved[k] is None else full[k] + next(each) for k in carrying]
             so_far = zip(totals[len(carrying) :], around, strict=True)
             new += [t if found[k] is None else t + found[k] for t, k in so_far]
             return new, [full[k] for k in elements]
 
         start = [_zeros_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
-        start += [_zeros_like(again.inputs[k]) for k in around]
-        ends, stacks = _scan(what, back, start, [*kept(known), *by_step], length, not reverse)
+        start += [_zeros_like(rerun.inputs[k]) for k in around]
+        ends, stacks = _scan(what, back, start, [*residuals(known), *by_step], length, not reverse)
         if not length:
             reached.update([k for k in carrying if gs[k] is not None])
         reached.update([k for k in carrying if gsaved[k] is not None])
@@ -310,18 +323,18 @@ def _loop(
         carrying = {k for k in range(m) if ts[k] is not None}
         while True:
             try:
-                return pushed(ts, sorted(carrying), known)
+                return push_with(ts, sorted(carrying), known)
             except _ReachedError as reached:
                 carrying |= reached.places
 
-    def pushed(ts: list[Any], carrying: list[int], known: list[Tensor]) -> list[Any]:
-        """The tangents, where these parts of the carry have some and no others.
+    def push_with(ts: list[Any], carrying: list[int], known: list[Tensor]) -> list[Any]:
+        """Return the tangents of the results, if of the carry exactly these parts have one.
 
         Raises:
-            _ReachedError: others do.
+            _ReachedError: other parts of the carry have one, too.
         """
         inner = axes_inside()
-        moving = [k for k in range(m, len(again.places)) if ts[k] is not None]
+        moving = [k for k in range(m, len(rerun.places)) if ts[k] is not None]
         reached: set[int] = set()
 
         def forward(tangents: Tensors, row: Tensors) -> tuple[Tensors, Tensors]:
@@ -329,16 +342,16 @@ def _loop(
             own = [*[None] * m, *ts[m:]]
             for k, t in zip([*carrying, *moving], [*tangents, *row[n + len(xs) + 1 :]], strict=True):
                 own[k] = t
-            with draws.replayed(number):
-                found, outs = again.pushed(results, values, own, inner)
+            with draws.replay(number):
+                found, outs = rerun.push_forward(results, values, own, inner)
             reached.update([k for k, t in enumerate(found) if t is not None])
             if not reached.isdisjoint(k for k in range(m) if k not in carrying):
                 raise _ReachedError({k for k in reached if k < m})
-            full = _filled(found, outs)
+            full = _materialize_zeros(found, outs)
             return [full[k] for k in carrying], [*full[m:], *tangents]
 
         start = [_zeros_like(carry[carried[k]]) if ts[k] is None else ts[k] for k in carrying]
-        rows = [*kept(known), *[ts[k] for k in moving]]
+        rows = [*residuals(known), *[ts[k] for k in moving]]
         last, others = _scan(what, forward, start, rows, length, reverse)
         if reached:
             on_tangents(known)
@@ -352,24 +365,24 @@ def _loop(
             *[befores.get(k) for k in range(m)],
         ]
 
-    outs = again.recorded(what, outs, flowing, pull, push)
+    outs = rerun.record(what, outs, flowing, pull, push)
     return outs[:n], outs[n : n + len(ys)]
 
 
 class _ReachedError(Exception):
-    """Something comes to parts of a carry that nothing was thought to come to."""
+    """Parts of a carry got a derivative that were assumed to have none: the loop starts again with them."""
 
     def __init__(self, places: set[int]) -> None:
         super().__init__()
         self.places = places
 
 
-class _Again:
-    """A function that is run again for derivatives: of some Tensors, and of what it reads around it.
+class _Rerun:
+    """A function that runs again for its derivatives, by its arguments and by its closure.
 
     Attributes:
-        places: which of its arguments have derivatives.
-        inputs: those, then the Variables and the Tensors of its closure.
+        places: the indices of the arguments that have derivatives.
+        inputs: these arguments, then the Variables and the Tensors of the closure.
     """
 
     def __init__(self, closure: Closure, arguments: Tensors) -> None:
@@ -379,8 +392,8 @@ class _Again:
         self.read = [v._read() for v in self.variables]
         self.inputs = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
 
-    def recorded(self, what: str, outs: Tensors, flowing: list[int], pull: Any, push: Any) -> Tensors:
-        """The results, of which some flow, as those of the inputs."""
+    def record(self, what: str, outs: Tensors, flowing: list[int], pull: Pull, push: Push) -> Tensors:
+        """Record the results at the places `flowing` as one op of the inputs, and return all results."""
         if self.inputs and flowing:
             self.around.cuts = cuts_of(self.inputs)
             outs = list(outs)
@@ -393,29 +406,29 @@ class _Again:
         arguments, n = list(arguments), len(self.places)
         for k, value in zip(self.places, given[:n], strict=True):
             arguments[k] = value
-        with standing_for(self.variables, given[n:]):
+        with substitute(self.variables, given[n:]):
             return f(arguments)
 
-    def transposed(
+    def transpose(
         self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes
     ) -> Tensors:
-        """The cotangents of the inputs that are wanted, for cotangents of the results; None for what none comes to."""
+        """Return the cotangents of the inputs for those of the results; None where not wanted or not reached."""
         at = [*[with_all_axes(arguments[k], inner) for k in self.places], *self.read]
         return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner)
 
-    def filled(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
-        """Those that are wanted, with zeros for those to which none comes."""
+    def materialize_zeros(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
+        """Return the wanted cotangents, with zeros for the inputs that got none."""
         at = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
         return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
 
-    def pushed(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
-        """The tangents of the results, for tangents of the inputs or None, and the results; None for what has none."""
-        at = [apart(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
+    def push_forward(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
+        """Return the tangents of the results for those of the inputs, None for zero, and the results."""
+        at = [with_own_slots(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
         known = zip([*at, *map(placed, self.around.tensors)], ts, strict=True)
         pairs = [lower_tangent(x, t, inner) for x, t in known if t is not None]
         accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
         accumulator._cuts = Cuts()
-        with known_where_shared(self.around.shared, accumulator._key):
+        with share_slots(self.around.shared, accumulator._key):
             with accumulator:
                 outs = self._at(f, arguments, at)
             outs = list(map(placed, outs))
@@ -425,23 +438,23 @@ class _Again:
         return [raise_derivative(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
 
 
-class _Draws(Recorder):
-    """Where generators of random numbers were when each step began to draw, so that the step can be run again."""
+class _DrawStates(Recorder):
+    """An observer that keeps the states of random generators by step, so that a step draws the same numbers again."""
 
     def __init__(self) -> None:
         self.states: dict[int, Any] = {}
         self._now: dict[Any, Any] = {}  # by generator, in the step that runs
 
-    def note(self, number: Tensor) -> None:
-        """A step begins."""
+    def on_step(self, number: Tensor) -> None:
+        """Begin a step."""
         if (stage := current()) is not None:
             stage.note_step_state(self.states, number)
         else:
             self._now = self.states[int(number)] = {}
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """A context of steps."""
+    def observe(self) -> Iterator[None]:
+        """Observe the draws of the steps in the context."""
         with setting(OBSERVERS, (*OBSERVERS.get(), self)):
             yield
 
@@ -451,8 +464,8 @@ class _Draws(Recorder):
             self._now[generator] = generator.get_state()
 
     @contextmanager
-    def replayed(self, number: Tensor) -> Iterator[None]:
-        """A context in which the numbers of a step are drawn again."""
+    def replay(self, number: Tensor) -> Iterator[None]:
+        """Draw the random numbers of a step again in the context; the generators go on from where they were."""
         if (stage := current()) is not None:
             with stage.replay_step_state(self.states, number):
                 yield
@@ -469,21 +482,22 @@ class _Draws(Recorder):
 
 
 def _zero_beside(tensors: Tensors) -> Tensor:
-    """The number 0 where the Tensors are."""
+    """Return the number 0 on the backend and device of the Tensors."""
     if not tensors:
         return asarray(0)
     return asarray(0, backend=tensors[0].backend.root, device=tensors[0].device)
 
 
 def _inexact(tensors: Tensors) -> list[int]:
+    """Return the indices of the Tensors of floating or complex dtype."""
     return [k for k, t in enumerate(tensors) if t.dtype.inexact]
 
 
-def _filled(tangents: Tensors, outs: Tensors) -> Tensors:
-    """Tangents of results, zeros for None."""
+def _materialize_zeros(tangents: Tensors, outs: Tensors) -> Tensors:
+    """Return the tangents of results, with zeros in place of None."""
     return [zeros_like(stop_gradient(out)) if t is None else t for t, out in zip(tangents, outs, strict=True)]
 
 
 def _zeros_like(x: Tensor) -> Tensor:
-    """Zeros that change nothing they are added to: they are negative, since 0.0 + -0.0 is 0.0."""
+    """Return the neutral element of addition, -0.0: adding 0.0 would turn a -0.0 into 0.0."""
     return -zeros_like(stop_gradient(x))

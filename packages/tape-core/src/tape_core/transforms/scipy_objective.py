@@ -1,4 +1,4 @@
-"""Functions of pytrees for `scipy.optimize`."""
+"""scipy_objective: a function of a pytree, as `scipy.optimize` wants it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
 from tape_core.transforms.derivatives import hvp, with_gradient
+from tape_core.typing import ArrayLike, PyTree
 
 
 class Objective:
-    """What SciPy minimizes: value and gradient, by calling it, and products with the Hessian."""
+    """A callable for SciPy: it returns value and gradient; `hessp` gives products with the Hessian."""
 
     def __init__(
         self, f: Callable[..., Any], restore: Callable[[Any], Any], flat: Callable[[Any], Any], allow_unconnected: bool
@@ -22,15 +23,15 @@ class Objective:
         self._f, self._restore, self._flat, self._allow_unconnected = f, restore, flat, allow_unconnected
         self._with_gradient = with_gradient("scipy_objective", f, 0, allow_unconnected=allow_unconnected)
 
-    def __call__(self, vector: Any, *args: Any) -> tuple[float, Any]:
-        """The value, a float, and the gradient, a float64 NumPy vector."""
+    def __call__(self, vector: ArrayLike, *args: Any) -> tuple[float, Any]:
+        """Return the value, a float, and the gradient, a float64 NumPy vector."""
         value, gradient = self._with_gradient(self._restore(vector), *args)
         if value.dtype.kind == "complex floating":
             raise ValueError("scipy_objective: the function must return a real number; its result is complex")
         return float(value), self._flat(gradient)
 
-    def hessp(self, vector: Any, direction: Any, *args: Any) -> Any:
-        """The product of the Hessian at `vector` with `direction`, without the matrix, as a float64 NumPy vector."""
+    def hessp(self, vector: ArrayLike, direction: ArrayLike, *args: Any) -> Any:
+        """Return the product of the Hessian at `vector` with `direction`, as a float64 NumPy vector."""
         (product,) = hvp(
             lambda x: self._f(x, *args),
             (self._restore(vector),),
@@ -41,9 +42,9 @@ class Objective:
 
 
 def scipy_objective(
-    f: Callable[..., Any], x0: Any, *, allow_unconnected: bool = False
+    f: Callable[..., Any], x0: PyTree, *, allow_unconnected: bool = False
 ) -> tuple[Objective, Any, Callable[[Any], Any]]:
-    """`f` with its gradient as `scipy.optimize.minimize(fun, x0, jac=True)` wants it: of one float64 vector.
+    """Return `f` with its gradient as a function of one float64 vector, for `scipy.optimize.minimize`.
 
     >>> import tape_core as tc
     >>> from scipy.optimize import minimize
@@ -55,18 +56,18 @@ def scipy_objective(
     >>> [[round(x, 3) for x in row] for row in best["a"].tolist()], round(best["b"].item(), 3)
     ([[3.0, 3.0], [3.0, 3.0]], -1.0)
 
-    Methods that take a Hessian need no matrix of it, but its products with directions:
+    Methods that use the Hessian need only its products with directions:
 
     >>> minimize(fun, x0, jac=True, hessp=fun.hessp, method="trust-ncg").success
     True
 
-    `f` computes in the dtypes of `x0`. Those of SciPy's methods that go on until the gradient is tiny are made for
-    float64: give `x0` in it where they stop early with a loss of precision.
+    `f` computes in the dtypes of `x0`. SciPy's methods iterate until the gradient is tiny, which needs float64: give
+    `x0` in it if they stop early with a loss of precision.
 
     Args:
-        f: a function of a pytree of Tensors, and of what `minimize` is given as `args`; its result is one number.
-        x0: where to start: a pytree of real floating-point Tensors, arrays or numbers.
-        allow_unconnected: give a gradient of zeros where the result does not depend on `x0`, as far as Tape sees.
+        f: a function of a pytree of Tensors and of the `args` of `minimize`; its result is one number.
+        x0: the start: a pytree of real floating-point Tensors, arrays or numbers.
+        allow_unconnected: return a gradient of zeros where the result does not depend on `x0`, as far as Tape sees.
 
     Returns:
         `(fun, vector, restore)`: `fun(vector, *args)` gives the value, a float, and the gradient, a float64 NumPy
@@ -74,7 +75,7 @@ def scipy_objective(
         such a vector; `restore(vector)` has the structure, shapes, dtypes, backends and devices of `x0`.
 
     Raises:
-        TypeError: a leaf of `x0` is not of real floating-point numbers.
+        TypeError: a leaf of `x0` has no real floating-point dtype.
         ValueError: `x0` has no elements, a vector is not of its size, or the result of `f` is not one real number. In
             calls of `fun`: the result does not depend on the vector, as where `f` assigns its argument to Variables.
     """
@@ -98,11 +99,11 @@ def scipy_objective(
     if size == 0:
         raise ValueError("scipy_objective: x0 has no elements: there is nothing to optimize")
 
-    def flat(tree: Any) -> Any:
+    def flat(tree: PyTree) -> Any:
         parts = [g.densify() if isinstance(g, IndexedSlices) else g for g in pytree.flatten(tree)[0]]
         return np.concatenate([np.asarray(part.numpy(), dtype=np.float64).reshape(-1) for part in parts])
 
-    def restore(vector: Any) -> Any:
+    def restore(vector: ArrayLike) -> PyTree:
         values = np.asarray(vector, dtype=np.float64)
         if values.shape != (size,):
             raise ValueError(f"scipy_objective: x0 has {size} elements; got an array of shape {values.shape}")

@@ -1,4 +1,8 @@
-"""Snapshots of closures: a function that runs again for its derivative sees the bindings of its first run."""
+"""Snapshots of closures, for functions that run again in the backward pass.
+
+Python binds free variables late. A branch or a loop body that runs again for its derivative must see the values of its
+first run, even if the user has assigned anew to these names since.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,22 @@ from typing import Any
 
 
 def snapshot(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with what its free variables hold now: `y = tc.cond(p, lambda: y * w, ...)` binds `y` anew.
+    """Return a copy of a function whose free variables keep their present values.
 
-    It is so for functions among the free variables, too. Variables that one of them assigns, by `nonlocal`, stay
-    shared, and so do global ones.
+    `y = tc.cond(p, lambda: y * w, ...)` rebinds `y` after the lambda has run; a second run must still see the old one.
+    Functions among the free variables are copied, too. Variables that one of them assigns, by `nonlocal`, stay shared,
+    and so do global ones.
     """
-    found = _reached(function, {})
+    found = _collect_functions(function, {})
     if not found:
         return function
     shared = {
         id(cell)
         for known in found.values()
         for name, cell in _cells(known)
-        if name in _assigned(known.__code__) or _is_empty(cell)
+        if name in _assigned_names(known.__code__) or _is_empty(cell)
     }
+    # New cells first, contents later: functions may hold each other, or themselves.
     cells: dict[int, CellType] = {}
     copies = {}
     for key, known in found.items():
@@ -42,13 +48,13 @@ def snapshot(function: Callable[..., Any]) -> Callable[..., Any]:
     return copies[id(function)]
 
 
-def _reached(function: Any, found: dict[int, FunctionType]) -> dict[int, FunctionType]:
-    """A function and those among the free variables, which have such themselves."""
+def _collect_functions(function: object, found: dict[int, FunctionType]) -> dict[int, FunctionType]:
+    """Collect a function and, recursively, the functions among its free variables, by id."""
     if type(function) is FunctionType and function.__closure__ and id(function) not in found:
         found[id(function)] = function
         for _, cell in _cells(function):
             if not _is_empty(cell):
-                _reached(cell.cell_contents, found)
+                _collect_functions(cell.cell_contents, found)
     return found
 
 
@@ -57,7 +63,7 @@ def _cells(function: FunctionType) -> list[tuple[str, CellType]]:
 
 
 def _is_empty(cell: CellType) -> bool:
-    """Whether nothing is assigned to it yet."""
+    """Return True for a cell that nothing is assigned to yet."""
     try:
         _ = cell.cell_contents
     except ValueError:
@@ -66,10 +72,10 @@ def _is_empty(cell: CellType) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _assigned(code: CodeType) -> frozenset[str]:
-    """The names that a function, or one inside it, assigns or deletes in the functions around it."""
+def _assigned_names(code: CodeType) -> frozenset[str]:
+    """Return the names of cells that a function, or one nested in it, assigns or deletes."""
     found = {step.argval for step in dis.get_instructions(code) if step.opname in ("STORE_DEREF", "DELETE_DEREF")}
     for part in code.co_consts:
         if isinstance(part, CodeType):
-            found |= _assigned(part)
+            found |= _assigned_names(part)
     return frozenset(found)

@@ -1,6 +1,7 @@
-"""Solvers for implicit differentiation: fixed points by iteration, and linear systems given by their product.
+"""Solvers for implicit differentiation: fixed points by iteration, and linear systems given by matrix-free products.
 
-Unknowns are lists of Tensors. Nothing here is differentiated: see :mod:`tape_core.transforms.implicit`.
+Unknowns are lists of Tensors. Nothing here is differentiated itself; :mod:`tape_core.transforms.implicit` gives the
+solutions their derivatives.
 """
 
 from __future__ import annotations
@@ -21,54 +22,54 @@ from tape_core.ops.elementwise import conj, real, sqrt
 from tape_core.ops.manipulation import concat, reshape, stack
 from tape_core.ops.statistical import max as greatest
 from tape_core.ops.statistical import sum as total
-from tape_core.transforms.derivatives import _identities, jvp
+from tape_core.transforms.derivatives import _unit_tangents, jvp
 
 Vector = list[Tensor]
 Residual = Callable[[Vector], Vector]
 LinearSolver = Callable[[Residual, Vector], Vector]
-"""A function of an affine residual and of zeros; it gives where the residual is zero."""
+"""`solve(affine, zeros)` returns the x with `affine(x) = 0`; `zeros` has the shapes and dtypes of x."""
 
-RESTART = 50  # vectors that GMRES keeps
-WINDOW = 5  # iterates that Anderson's acceleration combines
+GMRES_RESTART = 50  # basis vectors that GMRES keeps; memory grows with it, convergence slows below it
+ANDERSON_DEPTH = 5  # past iterates that Anderson acceleration combines
 
 
 class ConvergenceError(ArithmeticError):
-    """An iteration did not come to its end, or a system of equations has no solution."""
+    """An iteration did not converge, or a system of equations has no solution."""
 
 
 class Accuracy:
-    """When an iteration ends.
+    """The stopping rule of an iteration.
 
     Attributes:
-        tol: relative to the norm of what is sought.
-        maxiter: after so many steps it has failed.
+        tol: the tolerance of the residual, relative to the norm of the solution.
+        maxiter: the most steps; after them the iteration has failed.
     """
 
     __slots__ = ("maxiter", "tol")
 
     def __init__(self, tol: float | None, maxiter: int, like: Sequence[Tensor]) -> None:
         if tol is None:
-            # Far above rounding, and far below what float32 is used for.
+            # Well above the rounding of a few operations, well below the accuracy that a dtype is chosen for.
             tol = max(float(finfo(t.dtype).eps) for t in like) ** (2 / 3)
         self.tol = tol
         self.maxiter = maxiter
 
 
-# -- fixed points: where residual(x) = f(x) - x is zero
+# -- fixed points: residual(x) = f(x) - x is zero
 
 
 def iteration(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1.0) -> Vector:
-    """By x + residual(x), again and again: for a contraction."""
+    """Repeat x = x + residual(x), which converges for a contraction."""
     for _ in range(accuracy.maxiter):
         r = residual(x)
-        x = _plus(x, r)
-        if _small(r, x, accuracy, scale):
+        x = _add(x, r)
+        if _is_converged(r, x, accuracy, scale):
             return x
-    raise _failed(residual(x), x, accuracy, scale)
+    raise _not_converged(residual(x), x, accuracy, scale)
 
 
 def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1.0) -> Vector:
-    """By the combination of the last iterates whose residuals nearly cancel (D. G. Anderson, 1965).
+    """Combine the last iterates so that their residuals nearly cancel (D. G. Anderson, 1965).
 
     The coefficients add up to 1 and minimise the norm of the combined residuals, by their normal equations, slightly
     regularised: differences of late residuals are all but parallel.
@@ -76,10 +77,10 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
     past: list[tuple[Tensor, Tensor]] = []
     r = residual(x)
     for _ in range(accuracy.maxiter):
-        following = _plus(x, r)
-        if _small(r, following, accuracy, scale):
+        following = _add(x, r)
+        if _is_converged(r, following, accuracy, scale):
             return following
-        past = [*past[1 - WINDOW :], (_flat(following), _flat(r))]
+        past = [*past[1 - ANDERSON_DEPTH :], (_flatten(following), _flatten(r))]
         residuals = stack([own for _, own in past])
         gram = conj(residuals) @ residuals.T
         k = len(past)
@@ -88,33 +89,33 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
         damped = gram + unit * (trace * float(finfo(gram.dtype).eps))
         weights = ops.solve(damped, total(unit, axis=0))
         weights = weights / total(weights)
-        x = _split(weights @ stack([own for own, _ in past]), x)
+        x = _unflatten(weights @ stack([own for own, _ in past]), x)
         r = residual(x)
-    raise _failed(r, x, accuracy, scale)
+    raise _not_converged(r, x, accuracy, scale)
 
 
 def newton(linear: LinearSolver, residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1.0) -> Vector:
-    """By Newton's method: quadratic where it converges, with a linear system in each step."""
+    """Iterate by Newton's method: convergence is quadratic, each step solves a linear system."""
     r = residual(x)
     for _ in range(accuracy.maxiter):
-        if _small(r, x, accuracy, scale):
+        if _is_converged(r, x, accuracy, scale):
             return x
 
         def affine(u: Vector, x: Vector = x, r: Vector = r) -> Vector:
-            return _plus(jvp(lambda *x: residual(list(x)), tuple(x), tuple(u))[1], r)
+            return _add(jvp(lambda *x: residual(list(x)), tuple(x), tuple(u))[1], r)
 
-        x = _plus(x, linear(affine, _zeros(x)))
+        x = _add(x, linear(affine, _zeros(x)))
         r = residual(x)
-    raise _failed(r, x, accuracy, scale)
+    raise _not_converged(r, x, accuracy, scale)
 
 
-def _failed(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> ConvergenceError:
+def _not_converged(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> ConvergenceError:
     bound = accuracy.tol * (scale + worst(norm(x)))
     return ConvergenceError(f"after {accuracy.maxiter} steps the residual is {worst(norm(r)):.3g}, above {bound:.3g}")
 
 
-def _small(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> bool:
-    """Whether a residual is small enough, inside vmap that of each example.
+def _is_converged(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> bool:
+    """Return True if a residual is within the tolerance, inside vmap for every example.
 
     Raises:
         ConvergenceError: it is not finite.
@@ -125,23 +126,23 @@ def _small(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> bool:
     return excess <= 0
 
 
-# -- linear systems: where an affine residual is zero
+# -- linear systems: an affine residual is zero
 
 
-def by_iteration(accuracy: Accuracy) -> LinearSolver:
-    """Of a residual f(x) - x, where f is a contraction: a Neumann series."""
+def neumann_series(accuracy: Accuracy) -> LinearSolver:
+    """Return a solver for residuals f(x) - x with a contraction f: plain iteration sums the Neumann series."""
     return lambda affine, zeros: iteration(affine, zeros, accuracy, 0.0)
 
 
 def dense(affine: Residual, zeros: Vector) -> Vector:
-    """By the matrix: exact, for up to some thousand unknowns."""
+    """Build the matrix column by column and solve it directly: for up to some thousand unknowns."""
     if any([t.dtype.kind == "complex floating" for t in zeros]):
         raise TypeError("linear_solver='dense' is for real unknowns; use 'gmres' for complex ones")
     b = affine(zeros)
-    # In the scale of b, so that little is lost where it is subtracted again.
+    # affine(u) - b gives a column; units scaled like b lose the fewest digits in the subtraction.
     size = norm(b)
     scale = size + astype(size == 0, size.dtype)
-    units = [t * astype(scale, t.dtype) for t in _identities(zeros)]
+    units = [t * astype(scale, t.dtype) for t in _unit_tangents(zeros)]
     n = units[0].shape[0]
     if n == 0:
         return zeros
@@ -155,15 +156,15 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
     ]
     matrix = moved[0] if len(moved) == 1 else concat(moved, axis=1)
     try:
-        return _split(-ops.solve(matrix.T, _flat(b)), zeros)
+        return _unflatten(-ops.solve(matrix.T, _flatten(b)), zeros)
     except ValueError as error:
         raise ConvergenceError(f"linear_solver='dense': the matrix is singular ({error})") from error
 
 
 def gmres(accuracy: Accuracy) -> LinearSolver:
-    """By products alone: the residual is least over the space they span (Y. Saad, M. H. Schultz, 1986).
+    """Return a solver by products alone: GMRES with restarts (Y. Saad, M. H. Schultz, 1986).
 
-    Inside vmap the systems of all examples are one.
+    Inside vmap the systems of all examples are solved as one block-diagonal system.
     """
     return lambda affine, zeros: _gmres(affine, zeros, accuracy)
 
@@ -174,34 +175,35 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
     scale = size + astype(size == 0, size.dtype)
 
     def product(v: Vector) -> Vector:
-        """In the scale of b, so that little is lost where it is subtracted again."""
+        """Return the matrix times v, divided by the norm of b; affine is scaled like b, to lose few digits."""
         own = affine([t * astype(scale, t.dtype) for t in v])
         return [(t + c) / astype(scale, t.dtype) for t, c in zip(own, b, strict=True)]
 
-    # Where one array is different for each example, all are, and count alike in scalar products.
+    # Inside vmap: if the product depends on the example, so must all vectors, for scalar products to count them alike.
     shared = total(stack([astype(total(t), size.dtype) for t in map(real_part, product(b))]))
     target = [t / astype(scale, t.dtype) + zeros_like(astype(shared, t.dtype)) for t in b]
-    r, reached, steps = target, _overall(target), 0
+    r, reached, steps = target, _norm_of_examples(target), 0
     if reached == 0:
         return x
     while reached > accuracy.tol:
         if steps >= accuracy.maxiter or not math.isfinite(reached):
             raise ConvergenceError(f"linear_solver='gmres': after {steps} steps the residual is {reached:.3g} of 1")
-        # An orthonormal basis of the Krylov space, and the triangle of what the products are in it, after rotations.
-        basis = [_times(r, 1 / reached)]
+        # The Arnoldi basis of the Krylov space; Givens rotations keep its Hessenberg matrix triangular, so that
+        # `right` is the rotated right-hand side and its last element the norm of the residual.
+        basis = [_scale(r, 1 / reached)]
         triangle: list[list[float]] = []
         rotations: list[tuple[float, float]] = []
         right = [reached]
-        for _ in range(RESTART):
+        for _ in range(GMRES_RESTART):
             steps += 1
             w = product(basis[-1])
             column = [0.0] * len(basis)
-            for _ in range(2):  # the second time for what rounding left
+            for _ in range(2):  # Gram-Schmidt twice: rounding leaves too much after one round
                 for k, v in enumerate(basis):
                     part = _dot(v, w)
                     column[k] += part
-                    w = _plus(w, _times(v, -part))
-            left = _overall(w)
+                    w = _add(w, _scale(v, -part))
+            left = _norm_of_examples(w)
             for k, (c, s) in enumerate(rotations):
                 column[k : k + 2] = c * column[k] + s * column[k + 1], c * column[k + 1] - s * column[k]
             length = math.hypot(column[-1], left)
@@ -214,16 +216,16 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
             right[-1:] = [c * right[-1], -s * right[-1]]
             if math.fabs(right[-1]) <= accuracy.tol / 2 or steps >= accuracy.maxiter:
                 break
-            basis.append(_times(w, 1 / left))
-        for v, weight in zip(basis, _back_substituted(triangle, right), strict=False):
-            x = _plus(x, [t * weight * astype(scale, t.dtype) for t in v])
+            basis.append(_scale(w, 1 / left))
+        for v, weight in zip(basis, _back_substitute(triangle, right), strict=False):
+            x = _add(x, [t * weight * astype(scale, t.dtype) for t in v])
         r = [(-t) / astype(scale, t.dtype) for t in affine(x)]
-        reached = _overall(r)
+        reached = _norm_of_examples(r)
     return x
 
 
-def _back_substituted(columns: list[list[float]], right: list[float]) -> list[float]:
-    """The solution of a triangular system, given by columns."""
+def _back_substitute(columns: list[list[float]], right: list[float]) -> list[float]:
+    """Solve an upper triangular system, given by columns."""
     found = list(right[: len(columns)])
     for k in range(len(columns) - 1, -1, -1):
         found[k] /= columns[k][k]
@@ -236,7 +238,7 @@ def _back_substituted(columns: list[list[float]], right: list[float]) -> list[fl
 
 
 def norm(x: Vector) -> Tensor:
-    """The Euclidean norm of all elements."""
+    """Return the Euclidean norm of all elements."""
     squares: Any = 0
     for t in x:
         squares = squares + total(magnitude(t) ** 2)
@@ -244,42 +246,45 @@ def norm(x: Vector) -> Tensor:
 
 
 def real_part(t: Tensor) -> Tensor:
-    """Of a complex Tensor; a real one is its own."""
+    """Return the real part; a real Tensor is its own."""
     return real(t) if t.dtype.kind == "complex floating" else t
 
 
 def _dot(x: Vector, y: Vector) -> float:
-    """The scalar product over all examples, of complex vectors as real ones: derivatives may be real-linear only."""
-    return math.fsum([_whole(total(real_part(conj(a) * b))) for a, b in zip(x, y, strict=True)])
+    """Return the scalar product over all examples; complex vectors count as real ones of twice the length.
+
+    A derivative of a function with `conj` or `abs` is linear over the reals only.
+    """
+    return math.fsum([_sum_of_examples(total(real_part(conj(a) * b))) for a, b in zip(x, y, strict=True)])
 
 
-def _overall(x: Vector) -> float:
-    """The norm over all examples."""
-    return math.sqrt(math.fsum([_whole(total(magnitude(t) ** 2)) for t in x]))
+def _norm_of_examples(x: Vector) -> float:
+    """Return the norm over all elements of all examples."""
+    return math.sqrt(math.fsum([_sum_of_examples(total(magnitude(t) ** 2)) for t in x]))
 
 
-def _whole(value: Tensor) -> float:
-    """The sum of a value's examples."""
-    return _combined(value, total)
+def _sum_of_examples(value: Tensor) -> float:
+    """Return the sum of a value over the examples of all vmaps."""
+    return _reduce_examples(value, total)
 
 
 def worst(value: Tensor) -> float:
-    """The greatest of a value's examples."""
-    return _combined(value, greatest)
+    """Return the greatest of a value over the examples of all vmaps."""
+    return _reduce_examples(value, greatest)
 
 
-def _combined(value: Tensor, function: Callable[[Tensor], Tensor]) -> float:
+def _reduce_examples(value: Tensor, function: Callable[[Tensor], Tensor]) -> float:
     array = stop_gradient(value)._array
     while type(array) is BatchedArray:
         array = (function(array.value) if array.axis is not None else array.value)._array
     return float(array)
 
 
-def _plus(x: Vector, y: Vector) -> Vector:
+def _add(x: Vector, y: Vector) -> Vector:
     return [a + b for a, b in zip(x, y, strict=True)]
 
 
-def _times(x: Vector, factor: float) -> Vector:
+def _scale(x: Vector, factor: float) -> Vector:
     return [t * factor for t in x]
 
 
@@ -287,12 +292,12 @@ def _zeros(x: Vector) -> Vector:
     return [zeros_like(stop_gradient(t)) for t in x]
 
 
-def _flat(x: Vector) -> Tensor:
+def _flatten(x: Vector) -> Tensor:
     flat = [reshape(t, (-1,)) for t in x]
     return flat[0] if len(flat) == 1 else concat(flat)
 
 
-def _split(flat: Tensor, like: Vector) -> Vector:
+def _unflatten(flat: Tensor, like: Vector) -> Vector:
     found, start = [], 0
     for t in like:
         own = reshape(flat[start : start + t.size], t.shape)
