@@ -53,5 +53,5 @@ MAX_CALL_KINDS = 1000  # kinds of calls remembered inside tapes' blocks: a Pytho
 MAX_DERIVATIVES = 4  # patterns of cotangents that one joint trace is compiled for; further ones run the function again
 KEEP_CONSTANT_MAX_ELEMENTS = (
     1 << 12
-)  # elements: a larger result without traced inputs, such as zeros, is made again in each run
+)  # elements: a larger result without traced inputs, as of zeros, is made in each run
 RETRACES_WARN_AT = 5  # traces: one more is hardly meant by whoever wrote the call
