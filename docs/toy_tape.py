@@ -11,22 +11,16 @@ OPS = SimpleNamespace()  # every op by name, on Tensors: the namespace of a swee
 ACTIVE = []  # the tapes that record now
 KEYS = count()  # names for tapes, and for the axes of vmap
 
-
 class Arithmetic:
     """Operators, by the namespace `xp` of a class."""
-
     __array_ufunc__ = None  # NumPy leaves `array * this` to us
     mT = property(lambda self: self.xp.matrix_transpose(self))
-
-
 for sign, name in {"add": "add", "sub": "subtract", "mul": "multiply", "matmul": "matmul"}.items():
     setattr(Arithmetic, f"__{sign}__", lambda self, other, name=name: getattr(self.xp, name)(self, other))
     setattr(Arithmetic, f"__r{sign}__", lambda self, other, name=name: getattr(self.xp, name)(other, self))
 
-
 class Tensor(Arithmetic):
     """A raw array, and the slot that its value has on each tape, by the tape's key."""
-
     xp = OPS
     shape = property(lambda self: self.array.shape)
 
@@ -34,10 +28,8 @@ class Tensor(Arithmetic):
         self.array = np.asarray(array, dtype=float) if isinstance(array, int | float | list) else array
         self.slots = {} if slots is None else slots
 
-
 class Op:
     """A function of Tensors. An elementwise one has partial derivatives as rules, any other one VJPs."""
-
     def __init__(self, name, batch=None, params=None, **rules):
         self.kernel, self.elementwise, self.batch = getattr(np, name), batch is None, batch or batch_elementwise
         self.rules, self.params = rules, params or {}
@@ -70,21 +62,16 @@ class Op:
         below = [x if isinstance(x, Tensor) else Tensor(x) for x in below]
         return Batched(self.batch(self, below, own, **self.params | params), axis)
 
-
 class GradientTape:
     """Records what is computed in its block from what it watches."""
-
     def __init__(self):
         self.key = next(KEYS)
         self.records = []  # the place of a record is the slot of the value that it made
-
     def __enter__(self):
         ACTIVE.append(self)
         return self
-
     def __exit__(self, *error):
         ACTIVE.remove(self)
-
     def watch(self, x):
         x.slots[self.key] = len(self.records)
         self.records.append(None)  # a leaf
@@ -108,23 +95,19 @@ class GradientTape:
         g = grads.get(source.slots.get(self.key))
         return g if g is None or ACTIVE else Tensor(g)
 
-
 def sum_to(xp, d, shape):
     """Sum a cotangent over the axes along which an input of this shape was broadcast."""
     extra = len(d.shape) - len(shape)
     axes = tuple(k for k, n in enumerate(d.shape) if k < extra or n != shape[k - extra])
     return xp.reshape(xp.sum(d, axis=axes), shape=shape) if axes else d
 
-
 class Batched(Arithmetic):
     """What a Tensor holds inside vmap: the Tensor of all examples, which looks like one of them."""
-
     xp = KERNELS
     shape = property(lambda self: self.examples.shape[1:])
 
     def __init__(self, examples, axis):
         self.examples, self.axis = examples, axis
-
 
 def vmap(f):
     def on_examples(*args):
@@ -133,36 +116,25 @@ def vmap(f):
         if isinstance(out.array, Batched) and out.array.axis == axis:
             return out.array.examples
         return OPS.broadcast_to(out, shape=(*args[0].shape[:1], *out.shape))
-
     return on_examples
-
 
 def spread(x, n):
     """Give examples `n` dimensions: axes of length 1 go between that of the examples and theirs."""
     return OPS.reshape(x, shape=(x.shape[0], *[1] * (n + 1 - len(x.shape)), *x.shape[1:]))
 
-
 def batch_elementwise(op, xs, own):
     n = max(len(x.shape) - mine for x, mine in zip(xs, own, strict=True))
     return op(*[spread(x, n) if mine else x for x, mine in zip(xs, own, strict=True)])
 
-
 def batch_shape(op, xs, own, shape):
     return op(spread(xs[0], len(shape)), shape=(xs[0].shape[0], *shape))
-
-
-def batch_stacks(op, xs, own):
-    return op(*xs)  # NumPy's own function takes stacks of matrices
-
 
 def batch_sum(op, xs, own, axis):
     return op(xs[0], axis=tuple(k + 1 for k in (range(len(xs[0].shape) - 1) if axis is None else axis)))
 
-
 def sum_rule(xp, g, x_shape, axis):
     ones = [1 if axis is None or k in axis else n for k, n in enumerate(x_shape)]
     return xp.broadcast_to(xp.reshape(g, shape=ones), shape=x_shape)
-
 
 Op("add", x1=lambda xp: 1.0, x2=lambda xp: 1.0)
 Op("subtract", x1=lambda xp: 1.0, x2=lambda xp: -1.0)
@@ -174,5 +146,5 @@ Op("tanh", x=lambda xp, out: 1.0 - out * out)
 Op("sum", batch_sum, {"axis": None}, x=sum_rule)
 Op("reshape", batch_shape, x=lambda xp, g, x_shape: xp.reshape(g, shape=x_shape))
 Op("broadcast_to", batch_shape, x=lambda xp, g, x_shape: sum_to(xp, g, x_shape))
-Op("matrix_transpose", batch_stacks, x=lambda xp, g: xp.matrix_transpose(g))
-Op("matmul", batch_stacks, x1=lambda xp, g, x2: g @ x2.mT, x2=lambda xp, g, x1: x1.mT @ g)
+Op("matrix_transpose", lambda op, xs, own: op(*xs), x=lambda xp, g: xp.matrix_transpose(g))
+Op("matmul", lambda op, xs, own: op(*xs), x1=lambda xp, g, x2: g @ x2.mT, x2=lambda xp, g, x1: x1.mT @ g)
