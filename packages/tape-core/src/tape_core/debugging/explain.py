@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tape_core.debugging.graph import Graph, Node, View, graph_of, view
 from tape_core.debugging.notes import Call, Event, Generation, Place
@@ -14,6 +14,7 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import LIVE
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
@@ -84,7 +85,7 @@ class _Why:
     path: tuple[Step, ...] = ()
 
 
-def explain(tape: GradientTape, target: Any, source: Any) -> Explanation:
+def explain(tape: GradientTape, target: PyTree, source: PyTree) -> Explanation:
     """See :meth:`GradientTape.explain`."""
     targets, target_structure = pytree.flatten(target)
     sources, structure = pytree.flatten(source)
@@ -105,7 +106,7 @@ def explain(tape: GradientTape, target: Any, source: Any) -> Explanation:
     return Explanation(False, first.reason, text, first.op, first.place, first.path, tuple(parts))
 
 
-def unconnected(tape: GradientTape, method: str, target: Any, source: Any, path: str) -> ValueError:
+def unconnected(tape: GradientTape, method: str, target: PyTree, source: PyTree, path: str) -> ValueError:
     """The error for `unconnected_gradients="error"`."""
     graph = graph_of(tape)
     whys = [_pair(tape, graph, t, source) for t in pytree.flatten(target)[0]]
@@ -123,7 +124,7 @@ def unconnected(tape: GradientTape, method: str, target: Any, source: Any, path:
 # -- words
 
 
-def _label(value: Any, path: str) -> str:
+def _label(value: object, path: str) -> str:
     if not isinstance(value, Tensor):
         return f"{type(value).__name__}{path}"
     what = f"Variable {value.name!r}" if isinstance(value, Variable) and value.name else type(value).__name__
@@ -153,7 +154,7 @@ def _steps(nodes: Sequence[Node]) -> list[Step]:
 # -- one target and one source
 
 
-def _pair(tape: GradientTape, graph: Graph, target: Any, source: Any) -> _Why | list[Step]:
+def _pair(tape: GradientTape, graph: Graph, target: PyTree, source: PyTree) -> _Why | list[Step]:
     """The path, or why there is none."""
     if (why := _no_tensor(target, "target") or _no_tensor(source, "source")) is not None:
         return why
@@ -188,7 +189,7 @@ def _pair(tape: GradientTape, graph: Graph, target: Any, source: Any) -> _Why | 
     return _dropped(tape, target) or _by_slots(graph, at, target, slots, reached_target)
 
 
-def _no_tensor(value: Any, what: str) -> _Why | None:
+def _no_tensor(value: object, what: str) -> _Why | None:
     if isinstance(value, Tensor):
         return None
     if value is None:

@@ -10,6 +10,7 @@ from tape_core.debugging.notes import Generation, Place, Scope, arrays_in
 from tape_core.engine import record
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN, SPECS
+from tape_core.typing import RawDType
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
@@ -212,5 +213,5 @@ def _name_of(plan: Any, rec: tuple[Any, ...]) -> str:
     return str(getattr(record.kwargs(rec).get("call"), "name", plan.op.name))
 
 
-def _name(dtype: Any) -> str:
+def _name(dtype: RawDType) -> str:
     return str(getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tape_core.engine import record
 from tape_core.engine.levels import BatchedArray
 from tape_core.staging import current
-from tape_core.typing import Record
+from tape_core.typing import Raw, Record
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -133,7 +133,7 @@ class Generation:
         self._owners: set[Any] = set()
         self._given: set[Any] = set()  # names of the memory of arrays that no op made
 
-    def number(self, array: Any, *, new: bool = False) -> int:
+    def number(self, array: Raw, *, new: bool = False) -> int:
         """The number that a value goes by."""
         array = raw(array)
         name = id(array)
@@ -151,7 +151,7 @@ class Generation:
         numbers[name] = n, witness
         return n
 
-    def known(self, array: Any) -> int | None:
+    def known(self, array: Raw) -> int | None:
         """The number of a value that was met already."""
         found = self._numbers.get(id(raw(array)))
         return None if found is None else found[0]
@@ -186,14 +186,14 @@ class Generation:
         return total
 
 
-def raw(array: Any) -> Any:
+def raw(array: Raw) -> Any:
     """The array of the array library, also inside vmap."""
     while type(array) is BatchedArray:
         array = array.value._array
     return array
 
 
-def checksum(backend: Backend, array: Any) -> int:
+def checksum(backend: Backend, array: Raw) -> int:
     """A number that is another one, most probably, when the array has other elements."""
     return zlib.crc32(backend.library.numpy(array).tobytes())
 

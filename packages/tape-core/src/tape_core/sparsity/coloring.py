@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tape_core.typing import SparseMatrix
 
-def columns(pattern: Any) -> tuple[Any, int]:
+
+def columns(pattern: SparseMatrix) -> tuple[Any, int]:
     """A colour for each column, of which two that share a row differ, and how many colours there are.
 
     Greedy, with the columns in order or the fullest first, whichever takes fewer. No colouring has fewer colours than
@@ -54,7 +56,7 @@ def _greedy(order: Sequence[int], starts: list[int], rows: list[int], m: int) ->
     return colors, used.bit_length()
 
 
-def star(pattern: Any) -> tuple[Any, int]:
+def star(pattern: SparseMatrix) -> tuple[Any, int]:
     """Colours for a symmetric matrix: neighbours differ, and no path of four has two colours only.
 
     So of the entries (i, j) and (j, i) one is alone with its colour in its row. A matrix with a full row and column

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from tape_core.typing import HostArray, SparseMatrix
+
 LIMIT = 1 << 27
 """Above so many members, sets are not told apart any more: each element has their union."""
 
@@ -27,7 +29,7 @@ class IndexSets:
 
     __slots__ = ("array", "numbers", "table")
 
-    def __init__(self, numbers: Any, table: Any, array: Any = None) -> None:
+    def __init__(self, numbers: HostArray, table: SparseMatrix, array: HostArray = None) -> None:
         self.numbers = numbers
         self.table = table
         self.array = array
@@ -42,7 +44,7 @@ class IndexSets:
         """The number of its dimensions."""
         return self.numbers.ndim  # type: ignore[no-any-return]
 
-    def with_numbers(self, numbers: Any) -> IndexSets:
+    def with_numbers(self, numbers: HostArray) -> IndexSets:
         """Other elements with sets of the same table."""
         return IndexSets(numbers, self.table)
 
@@ -129,7 +131,7 @@ def _union_of_two(a: IndexSets, b: IndexSets) -> IndexSets:
     return _numbered(table, places.reshape(a.shape))
 
 
-def merged(sets: IndexSets, owners: Any, numbers: Any, shape: tuple[int, ...]) -> IndexSets:
+def merged(sets: IndexSets, owners: HostArray, numbers: HostArray, shape: tuple[int, ...]) -> IndexSets:
     """For each element of a shape the union of sets: those of the table of `sets` with these numbers, by owner."""
     count, members = math.prod(shape), sets.table.shape[1]
     sizes = np.bincount(owners, _sizes(sets.table)[numbers], minlength=count)
@@ -159,32 +161,32 @@ def joined(parts: Sequence[IndexSets]) -> tuple[list[Any], Any]:
     return numbers, sparse.vstack(tables, format="csr")
 
 
-def composed(outer: Any, inner: IndexSets) -> IndexSets:
+def composed(outer: SparseMatrix, inner: IndexSets) -> IndexSets:
     """Elements that depend on elements of a value: `outer` has a row for each of the latter, with who depends on it."""
     found = outer.tocoo()
     owners, numbers = found.col, inner.numbers.reshape(-1)[found.row]
     return merged(inner, owners, numbers, (outer.shape[1],))
 
 
-def _numbered(table: Any, places: Any) -> IndexSets:
+def _numbered(table: SparseMatrix, places: HostArray) -> IndexSets:
     """Sets by rows of a table that has no empty set in front yet."""
     indptr = np.concatenate([np.zeros(1, table.indptr.dtype), table.indptr])
     return IndexSets(places + 1, _table(table.indices, indptr, table.shape[1]))
 
 
-def _table(indices: Any, indptr: Any, members: int) -> Any:
+def _table(indices: HostArray, indptr: HostArray, members: int) -> Any:
     return sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(len(indptr) - 1, members))
 
 
-def _sizes(table: Any) -> Any:
+def _sizes(table: SparseMatrix) -> Any:
     return np.diff(table.indptr)
 
 
-def _are_whole(table: Any) -> Any:
+def _are_whole(table: SparseMatrix) -> Any:
     return _sizes(table) == table.shape[1]
 
 
-def _whole(table: Any) -> int | None:
+def _whole(table: SparseMatrix) -> int | None:
     """The number of a set with all members, if there is one."""
     if table.nnz < table.shape[1] or not table.shape[1]:
         return None
