@@ -24,7 +24,7 @@ class Windows(NamedTuple):
     dilation: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
     counts: tuple[int, ...]
-    """How many windows there are."""
+    """The number of windows along each axis."""
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ class Windows(NamedTuple):
 
 
 def span(window: int, dilation: int) -> int:
-    """From a window's first element to its last, both included."""
+    """Return the length from a window's first element to its last, both included."""
     return (window - 1) * dilation + 1
 
 

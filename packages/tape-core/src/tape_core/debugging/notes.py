@@ -60,7 +60,7 @@ class Call:
         outputs: the numbers of the results.
         specs: shape and dtype of each result.
         order: how many calls came before.
-        paused: whether the tape recorded nothing at the time.
+        paused: True if the tape was stopped at the time.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Call:
 
 
 class Entry:
-    """What there was at a slot, kept when the record itself is gone.
+    """The note of a slot, which stays when the record itself is gone.
 
     Attributes:
         call: the call that was recorded; None for a leaf.
@@ -134,7 +134,7 @@ class Generation:
         self._given: set[Any] = set()  # names of the memory of arrays that no op made
 
     def number(self, array: Raw, *, new: bool = False) -> int:
-        """The number that a value goes by."""
+        """Return the number of a value; a value that is new gets one."""
         array = raw(array)
         name = id(array)
         found = self._numbers.get(name)
@@ -152,7 +152,7 @@ class Generation:
         return n
 
     def known(self, array: Raw) -> int | None:
-        """The number of a value that was met already."""
+        """Return the number of a value, or None if it has none yet."""
         found = self._numbers.get(id(raw(array)))
         return None if found is None else found[0]
 
@@ -176,7 +176,7 @@ class Generation:
         }
 
     def newly_kept(self, backend: Backend, arrays: Sequence[Any]) -> int:
-        """The bytes of arrays that no earlier record holds."""
+        """Return the bytes of the arrays that no earlier record keeps alive."""
         total = 0
         for array in arrays:
             owner, size = backend.memory(array)
@@ -187,14 +187,14 @@ class Generation:
 
 
 def raw(array: Raw) -> Any:
-    """The array of the array library, also inside vmap."""
+    """Return the array of the array library, also inside vmap."""
     while type(array) is BatchedArray:
         array = array.value._array
     return array
 
 
 def checksum(backend: Backend, array: Raw) -> int:
-    """A number that is another one, most probably, when the array has other elements."""
+    """Return the CRC-32 of an array's elements, to notice that somebody wrote to it."""
     return zlib.crc32(backend.library.numpy(array).tobytes())
 
 
@@ -221,7 +221,7 @@ def _each_array(value: Any) -> Iterator[Any]:
 
 
 def arrays_in(rec: tuple[Any, ...], plan: Any) -> list[Any]:
-    """The arrays that a record holds on to."""
+    """Return the arrays that a record keeps alive."""
     found: list[Any] = []
     for field in (*[record.array(rec, k) for k in range(plan.n)], record.out(rec), record.residuals(rec)):
         several = type(field) is tuple or type(field) is list

@@ -39,7 +39,7 @@ class NumericsError(FloatingPointError):
 
 
 def check_forward(call: Call, backend: Backend, args: tuple[Any, ...], out: Raw) -> None:
-    """Raise where a result is not finite."""
+    """Raise NumericsError if a result of the call is not finite."""
     outs = out if type(out) in (tuple, list) else (out,)
     if all([is_finite(o, backend.root) for o in outs]) or _inside_backward():
         return
@@ -96,7 +96,7 @@ def _error(head: str, call: Call, made: str, given: Mapping[str, Any], backend: 
 
 
 def _inside_backward() -> bool:
-    """Whether the op is called by a derivative rule: what it makes on its way there may be masked at the end of it."""
+    """Return True inside a derivative rule: the rule may mask a NaN at its end, so only its result is checked."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "backward_careful" and frame.f_globals.get("__name__") == "tape_core.engine.plan":
@@ -106,7 +106,7 @@ def _inside_backward() -> bool:
 
 
 def _leaves(value: Cotangent) -> list[Any]:
-    """The raw arrays of what a cotangent or an operand may be."""
+    """Return the raw arrays in a cotangent or an operand."""
     if isinstance(value, Parts):
         return [leaf for g in value.cotangents for leaf in _leaves(g)]
     if type(value) in (tuple, list):
@@ -121,7 +121,7 @@ def _leaves(value: Cotangent) -> list[Any]:
 
 
 def is_finite(value: Cotangent, backend: Backend) -> bool:
-    """Whether a value has no NaN and no infinity."""
+    """Return True if a value has no NaN and no infinity."""
     xp = backend.xp
     with backend.quiet():
         for array in _leaves(value):

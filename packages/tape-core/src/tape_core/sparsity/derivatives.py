@@ -1,4 +1,4 @@
-"""Sparse Jacobians and Hessians: the pattern, colours for it, and one product for each colour."""
+"""Sparse Jacobians and Hessians: find the pattern, colour it, compute one product for each colour."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Sparsity:
 
     @property
     def symmetric(self) -> Sparsity:
-        """With the mirror image of each entry."""
+        """The pattern with the mirror image of each entry."""
         if self._symmetric is None:
             self._symmetric = Sparsity(self.pattern + self.pattern.T)
             self._symmetric._symmetric = self._symmetric
@@ -119,7 +119,7 @@ class Sparsity:
 
 
 def jacobian_sparsity(f: Function, x: ArrayLike) -> Sparsity:
-    """Which elements of `f(x)` may depend on which of `x`: the pattern of the Jacobian, from one call of `f`.
+    """Find the pattern of the Jacobian of `f`, the elements of `f(x)` that may depend on each of `x`, by one call.
 
     It is found by carrying along, for each element of each intermediate result, the elements of `x` that it may depend
     on. Values play no role: what is 0 at this `x` is an entry nevertheless, and the pattern holds wherever `f` takes
@@ -141,7 +141,7 @@ def jacobian_sparsity(f: Function, x: ArrayLike) -> Sparsity:
 
 
 def hessian_sparsity(f: Function, x: ArrayLike) -> Sparsity:
-    """As :func:`jacobian_sparsity`, of the second derivatives of a function of one number: the pattern is symmetric.
+    """Return the pattern of the Hessian of a function whose result is one number; see :func:`jacobian_sparsity`.
 
     >>> import tape_core as tc
     >>> tc.hessian_sparsity(lambda x: tc.sum(x[1:] * x[:-1]), tc.ones(3)).pattern.toarray().astype(int).tolist()
@@ -158,7 +158,7 @@ def sparse_jacobian(
     *,
     chunk_size: int | None = None,
 ) -> Any:
-    """The Jacobian of `f` at `x` as a sparse matrix, by as few products as its entries allow.
+    """Compute the Jacobian of `f` at `x` as a sparse matrix, by as few products as its pattern allows.
 
     Columns that share no row are computed together, by one product forward; or rows that share no column, by one
     product backward, where these are fewer.
@@ -213,7 +213,7 @@ def sparse_hessian(
     *,
     chunk_size: int | None = None,
 ) -> Any:
-    """The second derivatives of `f` at `x`, as a sparse matrix, by products of the Hessian with few vectors.
+    """Compute the Hessian of `f` at `x` as a sparse matrix, by products with few vectors.
 
     >>> import tape_core as tc
     >>> def rosenbrock(x):
@@ -332,7 +332,7 @@ def _by_rows(
 
 
 def _seeds(np: ModuleType, color: HostArray, count: int, check: bool) -> Any:
-    """A vector for each colour, ones at what has it; and one of random numbers to check the pattern with."""
+    """Return a vector for each colour, 1 at its members; with `check` also a random one, to check the pattern."""
     seeds = np.zeros((max(count, 1) + check, len(color)))
     seeds[color, np.arange(len(color))] = 1
     if check:
@@ -354,7 +354,7 @@ def _check_product(
     vector: HostArray,
     eps: float,
 ) -> None:
-    """Raise where the matrix times the vector is not the product, but for rounding."""
+    """Raise if the matrix times the vector differs from the product by more than rounding."""
     with np.errstate(all="ignore"):
         scale = abs(matrix) @ abs(vector)
         error = abs(matrix @ vector - product)
@@ -380,7 +380,7 @@ def _as_tensor_like(array: HostArray, x: Tensor) -> Tensor:
 
 
 def _to_host(np: ModuleType, products: Tensor) -> Any:
-    """One row for each vector; SciPy has no floats of 16 bits."""
+    """Return the products as a NumPy matrix, a row each; 16-bit floats become float32, as SciPy has none."""
     array = np.asarray(products.numpy())
     array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
     return array.reshape(len(array), math.prod(array.shape[1:]))
@@ -391,7 +391,7 @@ def _to_host(np: ModuleType, products: Tensor) -> Any:
 
 @contextmanager
 def _unrecorded() -> Iterator[None]:
-    """A context in which no tape records: the matrix is a constant to all of them."""
+    """Suspend all recorders in the context: the matrix is a constant to them."""
     with setting(ACTIVE, ()):
         yield
 
