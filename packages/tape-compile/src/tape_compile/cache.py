@@ -75,7 +75,7 @@ def remember(known: dict[K, V], key: K, value: V, most: int = MAX_FALLBACKS) -> 
 
 
 def compares_by_identity(value: object) -> bool:
-    """Whether a static argument is equal to nothing but itself: then a weak reference to it does in a key."""
+    """Return whether a static argument is equal to nothing but itself: then a weak reference to it does in a key."""
     kind = type(value)
     return isinstance(value, Variable) or bool(
         kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and kind.__weakrefoffset__ != 0

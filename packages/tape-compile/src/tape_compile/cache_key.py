@@ -26,7 +26,7 @@ Kwargs: TypeAlias = Mapping[str, Any]
 Static: TypeAlias = Sequence[tuple[str, Any, Hashable]]
 """Static arguments: name, value, key."""
 
-_NO_ARRAYS = frozenset({str, type(None), *SCALARS})  # classes of leaves of which no backend need be asked
+_NO_ARRAYS = frozenset({str, type(None), *SCALARS})  # classes that are no arrays: no backend need be asked
 _EXACT = frozenset({bool, int, str, type(None)})  # classes whose equal values cannot be told apart; of floats they can
 STATIC, TENSOR, SLICES = 0, 1, 2
 
@@ -115,7 +115,7 @@ def environment() -> tuple[Any, ...]:
 
 
 def sees_keyword_order(python: Callable[..., Any]) -> bool:
-    """Whether a function may see the order of keyword arguments: it has `**kwargs`, or no code to look at."""
+    """Return whether a function may see the order of keyword arguments: it has `**kwargs`, or no code to look at."""
     code = getattr(getattr(python, "__func__", python), "__code__", None)
     return code is None or bool(code.co_flags & inspect.CO_VARKEYWORDS)
 

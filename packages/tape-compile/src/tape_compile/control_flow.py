@@ -92,7 +92,7 @@ class SubTrace(FlowTrace):
             super().write(variable, self._capture(array) if outer else array)
 
     def holds(self, variable: Variable | HostNumber) -> bool:
-        """Whether a Variable exists, and is not just being made."""
+        """Return whether a Variable exists, and is not just being made."""
         return id(variable) in self.variable_states or self.parent.holds(variable)
 
     def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Any], backend: Backend) -> Any:

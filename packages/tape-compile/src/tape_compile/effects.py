@@ -59,7 +59,7 @@ class Effects:
         holders: Callable[[Any], Iterable[Any]],
     ) -> Any:
         """Trace a method; if it decides by a value, take back what was traced, and make the call opaque."""
-        args = _without_generators(args)
+        args = _without_generators(args)  # the method may be run twice: traced, and as an opaque call
         before = self.state()
         self.speculating += 1
         try:
@@ -86,7 +86,7 @@ class Effects:
         chosen = selection.select(backend, device)
         library = chosen.backend.library
         self.on_draw(generator)
-        # set_seed may put another global generator in this one's place before a later run.
+        # The global generator is looked up in each run, since `set_seed` may have replaced it; its own is captured.
         own = None if generator is random.global_rng() else generator
         raw_dtype = library.raw_dtype(dtype)
 

@@ -1,7 +1,7 @@
 """Errors of compiled functions in the user's terms: the op, its arguments, and the user's line.
 
-A run records nothing for that. When a call has failed, the source is written again with the index of each instruction
-as its column, so that the table of positions in the compiled code says which instruction it was.
+A successful run pays nothing for this. When a call has failed, the source is written again with the index of each
+instruction as its column, so that the table of positions in the compiled code says which instruction it was.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def fail(error: Exception) -> NoReturn:
     """Raise an error from a compiled function as the op would have raised it, with a note of the user's line."""
     raised = error
     try:
-        if (found := _failed(error.__traceback__)) is not None:
+        if (found := _failed_instruction(error.__traceback__)) is not None:
             program, instruction = found
-            raised = _as_of_op(error, program, instruction) or error
+            raised = _op_error(error, program, instruction) or error
             if instruction.place is not None:
                 raised.add_note(f"in a compiled function, at {source_line(instruction.place)}")
         if raised is error:
@@ -34,19 +34,19 @@ def fail(error: Exception) -> NoReturn:
         del error, raised  # their tracebacks refer to this frame: a cycle that would keep the arrays in it alive
 
 
-def _failed(traceback: TracebackType | None) -> tuple[Program, Instruction] | None:
-    """The innermost instruction that failed, and its program."""
+def _failed_instruction(traceback: TracebackType | None) -> tuple[Program, Instruction] | None:
+    """Return the innermost instruction that failed, and its program."""
     found = None
     while traceback is not None:
         source = traceback.tb_frame.f_globals.get(SOURCE)
         if source is not None and (owner := source()) is not None:
-            found = _instruction(owner, traceback.tb_frame.f_code, traceback.tb_lasti) or found
+            found = _instruction_at(owner, traceback.tb_frame.f_code, traceback.tb_lasti) or found
         traceback = traceback.tb_next
     return found
 
 
-def _instruction(source: Source, code: CodeType, offset: int) -> tuple[Program, Instruction] | None:
-    """The instruction at an offset in the code of a source, and its program."""
+def _instruction_at(source: Source, code: CodeType, offset: int) -> tuple[Program, Instruction] | None:
+    """Return the instruction at an offset in the bytecode of a source, and its program."""
     program = source.program_of(code.co_name)
     if program is None:
         return None
@@ -60,35 +60,35 @@ def _instruction(source: Source, code: CodeType, offset: int) -> tuple[Program, 
     return program, program.instructions[at]
 
 
-def _as_of_op(error: Exception, program: Program, instruction: Instruction) -> Exception | None:
-    """The error that the op raises in an eager call; None where none of its kernels has failed."""
+def _op_error(error: Exception, program: Program, instruction: Instruction) -> Exception | None:
+    """Return the error that the op raises in an eager call; None where no kernel of it has failed."""
     from tape_core.extend import registry
 
     known = None if program.backend is None or instruction.effect else program.backend.user_error(error)
-    name = instruction.name.removesuffix("_keeping")  # what a tape runs in the op's place
+    name = instruction.name.removesuffix("_keeping")  # that variant of the op keeps residuals for a tape
     if known is None or name not in registry:
         return None
     op = registry[name]
-    given = [_described(arg, program) for arg in instruction.args]
+    given = [_describe(arg, program) for arg in instruction.args]
     inputs = list(op.inputs) if not op.sequence else []
     given[: len(inputs)] = [f"{name}: {text}" for name, text in zip(inputs, given, strict=False)]
-    given += [f"{name}={_described(value, program)}" for name, value in instruction.kwargs.items()]
+    given += [f"{name}={_describe(value, program)}" for name, value in instruction.kwargs.items()]
     kind, text = known
     return kind(f"{name}({', '.join(given)}): {text}")
 
 
-def _described(value: Argument, program: Program) -> str:
-    from tape_core.tracing import describe  # which knows of compiled functions
+def _describe(value: Argument, program: Program) -> str:
+    from tape_core.tracing import describe  # imported late, since it knows compiled functions
 
     if type(value) is Ref:
         spec = program.specs[value.id]
         return f"{str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}" if spec.dtype is not None else "a number"
     if type(value) is tuple or type(value) is list:
-        return describe(type(value)([_Described(_described(part, program)) for part in value]))
+        return describe(type(value)([_Text(_describe(part, program)) for part in value]))
     return describe(value)
 
 
-class _Described(str):
+class _Text(str):
     """A text whose representation has no quotes."""
 
     __slots__ = ()

@@ -388,7 +388,7 @@ class Function:
 
         Raises:
             RuntimeError: there is no trace yet.
-            ValueError: the function draws random numbers, calls what runs as it is, assigns Variables that are
+            ValueError: the function draws random numbers, makes opaque calls, assigns Variables that are
                 constants, or has something that is in no file; or an argument of this method is not what it must be.
         """
         from tape_compile.export import export
@@ -411,7 +411,7 @@ class Function:
         """Return the code for these arguments, after a call with them if there is none.
 
         Raises:
-            ValueError: the function runs as it is.
+            ValueError: the function runs as plain Python for these arguments.
         """
         signature, _, _ = self._split_call(args, kwargs)
         for _ in range(3):  # the trace of a call that makes Variables is not kept, so it takes another call

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def may_refuse(instruction: Instruction, program: Program) -> bool:
-    """Whether an instruction may raise in a later run, for other values than those of the trace.
+    """Return whether an instruction may raise in a later run, for other values than those of the trace.
 
     These are branches and loops with such an instruction in them, functions with a true attribute `refuses`, and ops
     declared with `refuses=` (see `tape_core.engine.op`), unless the values that they check are constants.
@@ -35,7 +35,7 @@ def may_refuse(instruction: Instruction, program: Program) -> bool:
 
 
 def refuses(program: Program) -> bool:
-    """Whether a program may raise because of its inputs' values, or has another effect."""
+    """Return whether a program may raise because of its inputs' values, or has another effect."""
     return any([i.effect or may_refuse(i, program) for i in program.instructions])
 
 

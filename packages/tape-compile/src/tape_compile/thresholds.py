@@ -51,4 +51,7 @@ MAX_TRACES = 256  # traces kept for one function by default, since each holds co
 MAX_FALLBACKS = 1000  # cache keys for which it is remembered that the function is not compiled
 MAX_CALL_KINDS = 1000  # kinds of calls remembered inside tapes' blocks: a Python number that changes makes many
 MAX_DERIVATIVES = 4  # patterns of cotangents that one joint trace is compiled for; further ones run the function again
+KEEP_CONSTANT_MAX_ELEMENTS = (
+    1 << 12
+)  # elements: a larger result without traced inputs, as of zeros, is made in each run
 RETRACES_WARN_AT = 5  # traces: one more is hardly meant by whoever wrote the call

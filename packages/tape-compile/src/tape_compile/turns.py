@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from tape_core.support import Lock, contextmanager
 
 TRACING: ContextVar[bool] = ContextVar("tape_core.tracing", default=False)
-"""Whether this context traces a function, also while host code runs in the middle of it."""
+"""True while this context traces a function, and also while that calls host code outside of the trace."""
 
 
 @contextmanager

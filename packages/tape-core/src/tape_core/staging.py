@@ -77,7 +77,7 @@ class TracedValue:
 
     @property
     def is_known(self) -> bool:
-        """Whether the value is the same in every run, so that Python may decide by it."""
+        """Return whether the value is the same in every run, so that Python may decide by it."""
         raise NotImplementedError
 
 
@@ -88,7 +88,7 @@ class Stage(Protocol):
     failed: TracingError | None
 
     def is_inside(self, other: Any) -> bool:
-        """Whether this is the trace of a branch or a loop body inside another trace."""
+        """Return whether this is the trace of a branch or a loop body inside another trace."""
 
     def outside(self) -> AbstractContextManager[None]:
         """Enter a context in which nothing is traced, and Variables have their real values."""
@@ -108,7 +108,7 @@ class Stage(Protocol):
         """Let a Variable or a host number hold a value from here on."""
 
     def is_assigned(self, *variables: Variable) -> bool:
-        """Whether the program has assigned to one of these Variables; without arguments, to any."""
+        """Return whether the program has assigned to one of these Variables; without arguments, to any."""
 
     def commit(self) -> None:
         """Let the real Variables have the values that the program has assigned so far."""
@@ -137,7 +137,7 @@ class Stage(Protocol):
         """Add an instruction that computes a Python number; see :func:`host_function`."""
 
     def is_traced(self, value: TracedValue) -> bool:
-        """Whether a value is an input or computed in each run, rather than a constant."""
+        """Return whether a value is an input or computed in each run, rather than a constant."""
 
     def symbol(self, tensor: Tensor) -> str | None:
         """Return the name of a Tensor that differs between runs, for its text; None for a constant."""

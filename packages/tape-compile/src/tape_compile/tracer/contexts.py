@@ -29,6 +29,7 @@ _running: WeakSet[Trace] = WeakSet()
 def _begin(trace: Trace) -> None:
     with _lock.now:
         _running.add(trace)
+        # Call paths read Variables from their slots; while a trace runs in any thread, they must ask for it.
         hotpath.read_variables_by_name(on=True)
 
 

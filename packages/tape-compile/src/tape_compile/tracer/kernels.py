@@ -67,7 +67,7 @@ class TracedKernels(Kernels):
 
 
 def shaped_by_values(name: str, args: Sequence[Any]) -> bool:
-    """Whether the shape of a kernel's result depends on values that differ between calls."""
+    """Return whether the shape of a kernel's result depends on values that differ between calls."""
     if name in _SHAPED_BY_VALUES:
         return any(map(_is_unknown, args))
     if name == "getitem":

@@ -40,7 +40,7 @@ class Rules:
 
 
 def _is_arithmetic(rule: object) -> bool:
-    """Whether a function only computes with its parameters by operators, so that no value can decide anything.
+    """Return whether a function only computes with its parameters by operators, so that no value can decide anything.
 
     Such a rule is called as it is; any other may need to be rolled back, see `_TracedRule`.
     """

@@ -16,6 +16,7 @@ from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
 from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, user_frame, wrap
 from tape_core.tracing import NO_SLOTS
 
+from tape_compile import thresholds
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
 from tape_compile.program import SHOWN, Argument, Instruction, Place, Program, Raw, Ref, Spec
@@ -117,7 +118,7 @@ class Trace(Effects):
         return TracedArray(value, Ref(name), self, backend)
 
     def is_inside(self, other: Trace) -> bool:
-        """Whether this trace is of a branch or a loop inside another one."""
+        """Return whether this trace is of a branch or a loop inside another one."""
         parent = self.parent
         return parent is other or (parent is not None and parent.is_inside(other))
 
@@ -234,7 +235,11 @@ class Trace(Effects):
         if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
             self.require_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
-        if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]) and _size(out) <= _SMALL:
+        if (
+            name in VALUE_FREE
+            and not any([type(ref) is Ref for ref in refs[1:]])
+            and _size(out) <= thresholds.KEEP_CONSTANT_MAX_ELEMENTS
+        ):
             first = refs[0]
             if type(first) is not Ref or first.id not in self.unknown_length:
                 return self.constant(out, backend, own=True)
@@ -455,7 +460,7 @@ class Trace(Effects):
         held.now = array
 
     def holds(self, variable: Variable | HostNumber) -> bool:
-        """Whether a Variable exists, and is not just being made."""
+        """Return whether a Variable exists, and is not just being made."""
         if id(variable) in self.variable_states:
             return True
         try:
@@ -486,12 +491,12 @@ class Trace(Effects):
             held.now = nows.get(key, held.first)
 
     def is_assigned(self, *variables: Variable) -> bool:
-        """Whether the program has assigned to one of these Variables; without arguments, to any."""
+        """Return whether the program has assigned to one of these Variables; without arguments, to any."""
         chosen = {id(variable) for variable in variables}
         return any(held.written and (not chosen or key in chosen) for key, held in self.variable_states.items())
 
     def is_traced(self, value: TracedValue) -> bool:
-        """Whether a value is an input or computed in each run, rather than a constant."""
+        """Return whether a value is an input or computed in each run, rather than a constant."""
         return self.failed is None and value.id not in self.constants  # type: ignore[attr-defined]  # of our classes
 
     def symbol(self, tensor: Tensor) -> str | None:
@@ -570,8 +575,6 @@ class AsArray:
 
 
 _NUMBERS = frozenset({int, float})
-
-_SMALL = 1 << 12  # elements: a smaller result without traced inputs is kept as a constant, not computed in each run
 
 
 def _size(array: Raw) -> int:

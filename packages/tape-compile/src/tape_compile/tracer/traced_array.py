@@ -30,7 +30,7 @@ current_trace: Callable[[], Trace | None] = STAGE.get  # type: ignore[assignment
 PLAIN = SCALARS | {str, slice, type(None), type(...)}
 """Classes of arguments that have no arrays in them, so that an instruction keeps them as they are."""
 TRUTH = "the value of a traced Tensor here (`if`, bool())"
-"""What a branch in Python needs, as messages say it."""
+"""A noun phrase for messages: the value that a branch in Python needs."""
 NO_KWARGS: dict[str, Any] = {}
 """The keyword arguments of all instructions without any; shared, so nothing may write into it."""
 
@@ -58,7 +58,7 @@ class TracedArray(TracedValue):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a constant, or computed from constants alone: then Python may depend on its value."""
+        """Return whether it is a constant, or computed from constants alone: then Python may depend on its value."""
         return self.ref.id in self.made_in.known
 
     @property
@@ -269,7 +269,7 @@ class Method:
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of any library, traced or not."""
+    """Return whether a value is an array of any library, traced or not."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 

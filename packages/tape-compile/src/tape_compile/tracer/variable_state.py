@@ -40,7 +40,7 @@ class VariableState:
 
     @property
     def written(self) -> bool:
-        """Whether it was assigned, to another value than at the start."""
+        """Return whether it was assigned, to another value than at the start."""
         if type(self.first) is TracedArray and type(self.now) is TracedArray:
             return bool(self.first.id != self.now.id)
         return self.first is not self.now

@@ -76,7 +76,7 @@ class Owner(Protocol):
 
 
 def watches(tape: GradientTape, variable: Variable) -> bool:
-    """Whether a tape gives a Variable a slot when the Variable is read, or has done so."""
+    """Return whether a tape gives a Variable a slot when the Variable is read, or has done so."""
     return variable._inexact and (
         tape._key in variable._slots or id(variable) in tape._variables or (tape._watch_accessed and variable.trainable)
     )
@@ -115,7 +115,7 @@ class JointTrace(FlowTrace):
         self.refuse("makes a generator")
 
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> Any:
-        """What is called each time: it must be the drawing of random numbers."""
+        """Add an effect, which must be a draw: any other would happen again when the derivative runs the function."""
         if name != "random_bits":
             self.refuse(f"calls {name}")
         return super().effect(name, fn, args, backend)
@@ -169,7 +169,7 @@ def reachable_tensors(function: Callable[..., Any], arguments: Sequence[Any]) ->
 
 
 def _is_empty(cell: CellType) -> bool:
-    """Whether the name has no value yet, as that of a function which is being defined."""
+    """Return whether the name has no value yet, as that of a function which is being defined."""
     try:
         return cell.cell_contents is cell
     except ValueError:
@@ -384,7 +384,7 @@ class Joint:
     # -- in later calls
 
     def fits(self, tape: GradientTape) -> bool:
-        """Whether guards hold, Variables are watched and trainable as before, and no outer Tensor is watched."""
+        """Return whether guards hold, Variables are watched and trainable as before, and no outer Tensor is watched."""
         read = tape._watch_accessed
         for variable, trainable, watched in self.trainable:
             if variable.trainable is not trainable:
