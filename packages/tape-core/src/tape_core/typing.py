@@ -24,6 +24,7 @@ __all__ = [
     "DTypeKind",
     "DTypeLike",
     "Fallback",
+    "HostArray",
     "IndexKey",
     "Kernel",
     "Namespace",
@@ -40,6 +41,7 @@ __all__ = [
     "ShapeLike",
     "Slot",
     "Slots",
+    "SparseMatrix",
     "Tangent",
 ]
 
@@ -56,6 +58,12 @@ Which one follows from the namespace that the function was given: its functions 
 
 ArrayLike: TypeAlias = Any
 """What a public function takes: a Tensor, a Variable, a raw array of an installed backend, or a Python scalar."""
+
+HostArray: TypeAlias = Any
+"""A `numpy.ndarray`, in the memory of the host; NumPy need not be installed with Tape."""
+
+SparseMatrix: TypeAlias = Any
+"""A sparse matrix of SciPy, mostly a `scipy.sparse.csr_array`; SciPy need not be installed with Tape."""
 
 Scalar: TypeAlias = bool | int | float | complex
 """A Python number. It stays one until the kernel, so that it takes the dtype of the arrays beside it."""

@@ -1,4 +1,4 @@
-"""Backends: what a plugin author implements, and how backends are found and selected."""
+"""Backends: the contract that a plugin implements, and how backends are found and selected."""
 
 from tape_core.backends import compilers
 from tape_core.backends.array_api import ArrayAPIBackend

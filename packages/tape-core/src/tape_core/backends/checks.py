@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 from tape_core.backends.windows import Layout, spatial_axes
+from tape_core.typing import Namespace, Raw
 
 
-def check_labels(logits: Any, labels: Any, axis: int, integral: bool) -> None:
+def check_labels(logits: Raw, labels: Raw, axis: int, integral: bool) -> None:
     """Raise for labels that do not fit their logits, in the terms of `cross_entropy`."""
     shape = list(logits.shape)
     if not -len(shape) <= axis < len(shape):
@@ -22,7 +22,7 @@ def check_labels(logits: Any, labels: Any, axis: int, integral: bool) -> None:
         raise TypeError(f"labels must be integers (class numbers), not {labels.dtype}")
 
 
-def check_top_k(x: Any, k: Any, axis: int, is_complex: bool) -> int:
+def check_top_k(x: Raw, k: object, axis: int, is_complex: bool) -> int:
     """`k` as an int, if `x` has so many elements along `axis`."""
     if not hasattr(k, "__index__"):
         raise TypeError(f"k must be an integer, got {k!r}")
@@ -35,7 +35,7 @@ def check_top_k(x: Any, k: Any, axis: int, is_complex: bool) -> int:
     return operator.index(k)
 
 
-def check_convolve(a: Any, v: Any, mode: str) -> None:
+def check_convolve(a: Raw, v: Raw, mode: str) -> None:
     """Raise for what `convolve` does not take."""
     for name, x in (("a", a), ("v", v)):
         shape = tuple(getattr(x, "shape", ()))
@@ -45,7 +45,7 @@ def check_convolve(a: Any, v: Any, mode: str) -> None:
         raise ValueError(f"mode must be 'full', 'same' or 'valid', got {mode!r}")
 
 
-def check_inexact(xp: Any, name: str, x: Any, *, real: bool = False) -> None:
+def check_inexact(xp: Namespace, name: str, x: Raw, *, real: bool = False) -> None:
     """Raise for an array that is not of a floating dtype, or not of a real one."""
     kinds = ("real floating",) if real else ("real floating", "complex floating")
     if not xp.isdtype(x.dtype, kinds):
@@ -53,7 +53,7 @@ def check_inexact(xp: Any, name: str, x: Any, *, real: bool = False) -> None:
         raise TypeError(f"{name} must be of a {kind} dtype, not {x.dtype}; convert it with tape_core.astype")
 
 
-def check_csr(xp: Any, data: Any, indices: Any, indptr: Any, columns: int) -> None:
+def check_csr(xp: Namespace, data: Raw, indices: Raw, indptr: Raw, columns: int) -> None:
     """Refuse arrays that describe no matrix of so many columns.
 
     Raises:
@@ -78,7 +78,7 @@ def check_csr(xp: Any, data: Any, indices: Any, indptr: Any, columns: int) -> No
         raise IndexError(f"indices must be from 0 to {columns - 1}, the columns of the sparse matrix")
 
 
-def check_conv(x: Any, w: Any, groups: Any, layout: Layout, *, transposed: bool = False) -> None:
+def check_conv(x: Raw, w: Raw, groups: object, layout: Layout, *, transposed: bool = False) -> None:
     """Raise where the shapes of `x` and `w` do not go together."""
     spatial_axes(x, layout)
     if len(w.shape) != len(x.shape):

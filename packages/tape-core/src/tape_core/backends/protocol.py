@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from warnings import warn
 
 from tape_core.backends.errors import AxisError
@@ -14,10 +14,6 @@ from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import OPS
 from tape_core.typing import Raw
-
-if TYPE_CHECKING:
-    pass
-
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
 
@@ -210,7 +206,7 @@ class Backend:
         return self.namespace.asarray(obj, dtype=dtype, device=self.raw_device(device), copy=copy)
 
     def public(self, array: Raw) -> Raw:
-        """An array for users, also where kernels return scalars."""
+        """Return an array for users, also where kernels return scalars."""
         return array
 
     def numpy(self, array: Raw) -> Any:
@@ -242,7 +238,7 @@ class Backend:
         return None if kind is None else (kind, str(error))
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """Entered for a backward pass: floating-point warnings in it would point at nobody's line."""
+        """Suppress floating-point warnings in the context, a backward pass: they would point at nobody's line."""
         return nullcontext()
 
     @property
@@ -255,25 +251,25 @@ class Backend:
         return self.quiet()
 
     def nbytes(self, array: Raw) -> int:
-        """How many bytes an array's elements take."""
+        """Return the bytes of an array's elements."""
         return int(math.prod(array.shape)) * self.dtype(array.dtype).itemsize
 
     def memory(self, array: Raw) -> tuple[Any, int]:
-        """What names the memory that an array keeps from being freed, and how many bytes that are.
+        """Return a name for the memory that an array keeps alive, and its size in bytes.
 
         Arrays that share memory, such as a view and what it is of, have the same name.
         """
         return id(array), self.nbytes(array)
 
     def frozen(self, array: Raw) -> Raw:
-        """A copy in memory of its own, of the same layout: sums over it have the same bits.
+        """Return a copy in memory of its own, with the same layout, so that sums over it have the same bits.
 
-        It is what compiled functions keep of an array from around them.
+        Compiled functions keep such copies of the arrays that they capture.
         """
         return self.asarray(array, copy=True)
 
     def is_as(self, array: Raw, copy: Raw) -> bool:
-        """Whether an array still holds what a copy of it does."""
+        """Return True if an array still has the values of an earlier copy of it; NaN equals NaN."""
         return bool(self.xp.all((array == copy) | ((array != array) & (copy != copy))))
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
@@ -303,5 +299,5 @@ class Backend:
 
     def add_scaled(self, h: Raw, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """`h += g * partial(xp, *arguments)` for large arrays of one shape and dtype, in the memory of `h`."""
-        p = partial(self.xp, *arguments)  # it has a name, without which NumPy may swap the factors
+        p = partial(self.xp, *arguments)  # named: with a temporary, NumPy may swap the factors
         h += g * p

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
+from tape_core.typing import Raw
+
 Ints = int | Sequence[int]
 Padding = Literal["valid", "same"] | int | Sequence[int | tuple[int, int]]
 Layout = Literal["channels_last", "channels_first"]
@@ -22,7 +24,7 @@ class Windows(NamedTuple):
     dilation: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
     counts: tuple[int, ...]
-    """How many windows there are."""
+    """The number of windows along each axis."""
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -58,7 +60,7 @@ class Windows(NamedTuple):
 
 
 def span(window: int, dilation: int) -> int:
-    """From a window's first element to its last, both included."""
+    """Return the length from a window's first element to its last, both included."""
     return (window - 1) * dilation + 1
 
 
@@ -180,7 +182,7 @@ def _pads(
     )
 
 
-def spatial_axes(x: Any, layout: Layout, name: str = "x") -> tuple[int, ...]:
+def spatial_axes(x: Raw, layout: Layout, name: str = "x") -> tuple[int, ...]:
     """The axes between those of examples and channels: the last ones, or those before the channels.
 
     Raises:
@@ -194,7 +196,7 @@ def spatial_axes(x: Any, layout: Layout, name: str = "x") -> tuple[int, ...]:
     return tuple(range(1, len(shape) - 1) if layout == "channels_last" else range(2, len(shape)))
 
 
-def pool_windows(x: Any, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> Windows:
+def pool_windows(x: Raw, window: Ints, stride: Ints | None, padding: Padding, layout: Layout) -> Windows:
     """The windows of a pooling of `x`, of which only shape counts.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a tape tells of itself: why a gradient is None, where a NaN came from, what was recorded.
+"""Debugging of tapes: why a gradient is None, where a NaN came from, which ops were recorded.
 
 The methods of :class:`~tape_core.GradientTape` return and raise these: :meth:`~tape_core.GradientTape.explain`,
 :meth:`~tape_core.GradientTape.draw`, :meth:`~tape_core.GradientTape.summary` and `GradientTape(check_numerics=True)`.

@@ -1,11 +1,11 @@
-"""`tape.explain(target, source)`: why a gradient is None, or by which ops the target depends on the source."""
+"""`tape.explain(target, source)`: the reason why a gradient is None, or the ops from the source to the target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tape_core.debugging.graph import Graph, Node, View, graph_of, view
 from tape_core.debugging.notes import Call, Event, Generation, Place
@@ -14,11 +14,12 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import LIVE
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
+from tape_core.typing import PyTree
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
 
-_SHOWN = 12  # steps of a path that are printed
+_SHOWN = 12  # steps of a path that are printed; of a longer one the first and last half
 _DEBUG = "GradientTape(debug=True) tells where"
 
 
@@ -38,10 +39,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :meth:`GradientTape.explain` found; it prints well.
+    """The answer of :meth:`GradientTape.explain`; it prints as text.
 
     Attributes:
-        connected: whether the target depends on the source, as far as the tape knows.
+        connected: True if the target depends on the source, as far as the tape knows.
         reason: `"connected"`, or why not, in a word: `"not-watched"`, `"dtype"`, `"watched-late"`, `"outside"`,
             `"another-tape"`, `"left"` (by numpy() and the like), `"integer-cast"`, `"non-differentiable"`,
             `"stop_gradient"`, `"stop_recording"`, `"assigned"`, `"independent"`, `"not-a-tensor"`, `"reset"`, `"used"`,
@@ -84,7 +85,7 @@ class _Why:
     path: tuple[Step, ...] = ()
 
 
-def explain(tape: GradientTape, target: Any, source: Any) -> Explanation:
+def explain(tape: GradientTape, target: PyTree, source: PyTree) -> Explanation:
     """See :meth:`GradientTape.explain`."""
     targets, target_structure = pytree.flatten(target)
     sources, structure = pytree.flatten(source)
@@ -105,8 +106,8 @@ def explain(tape: GradientTape, target: Any, source: Any) -> Explanation:
     return Explanation(False, first.reason, text, first.op, first.place, first.path, tuple(parts))
 
 
-def unconnected(tape: GradientTape, method: str, target: Any, source: Any, path: str) -> ValueError:
-    """The error for `unconnected_gradients="error"`."""
+def unconnected(tape: GradientTape, method: str, target: PyTree, source: PyTree, path: str) -> ValueError:
+    """Return the error for `unconnected_gradients="error"`."""
     graph = graph_of(tape)
     whys = [_pair(tape, graph, t, source) for t in pytree.flatten(target)[0]]
     why = next((why for why in whys if isinstance(why, _Why)), None)
@@ -123,7 +124,7 @@ def unconnected(tape: GradientTape, method: str, target: Any, source: Any, path:
 # -- words
 
 
-def _label(value: Any, path: str) -> str:
+def _label(value: object, path: str) -> str:
     if not isinstance(value, Tensor):
         return f"{type(value).__name__}{path}"
     what = f"Variable {value.name!r}" if isinstance(value, Variable) and value.name else type(value).__name__
@@ -153,8 +154,8 @@ def _steps(nodes: Sequence[Node]) -> list[Step]:
 # -- one target and one source
 
 
-def _pair(tape: GradientTape, graph: Graph, target: Any, source: Any) -> _Why | list[Step]:
-    """The path, or why there is none."""
+def _pair(tape: GradientTape, graph: Graph, target: PyTree, source: PyTree) -> _Why | list[Step]:
+    """Return the path from source to target, or the reason why there is none."""
     if (why := _no_tensor(target, "target") or _no_tensor(source, "source")) is not None:
         return why
     if target is source and source.dtype.inexact:
@@ -188,7 +189,7 @@ def _pair(tape: GradientTape, graph: Graph, target: Any, source: Any) -> _Why | 
     return _dropped(tape, target) or _by_slots(graph, at, target, slots, reached_target)
 
 
-def _no_tensor(value: Any, what: str) -> _Why | None:
+def _no_tensor(value: object, what: str) -> _Why | None:
     if isinstance(value, Tensor):
         return None
     if value is None:
@@ -235,7 +236,7 @@ def _not_watched(tape: GradientTape, at: View, source: Tensor) -> _Why:
 
 
 def _dropped(tape: GradientTape, value: Tensor) -> _Why | None:
-    """Whether the tape knew a value under its former key."""
+    """Return the reason "reset" if the tape knew a value before it dropped its records."""
     if tape._used or getattr(tape, "_old_key", -1) not in value._slots:
         return None
     return _Why(
@@ -245,7 +246,7 @@ def _dropped(tape: GradientTape, value: Tensor) -> _Why | None:
 
 
 def _by_slots(graph: Graph, at: View, target: Tensor, slots: tuple[int, ...], reached: int | None) -> _Why:
-    """What can be told from records alone."""
+    """Return the reason as far as the records alone show it, without `debug=True`."""
     if reached is not None and graph.nodes:
         leaves = [graph.nodes[i] for i in sorted(graph.leading_to([reached])) if graph.nodes[i].kind != "op"]
         known = ", ".join(_leaf(node) for node in leaves[:5]) + f" and {len(leaves) - 5} more" * (len(leaves) > 5)
@@ -285,13 +286,13 @@ def _leaf(node: Node) -> str:
     return name if node.spec is None else f"{name} of shape {node.spec[0]}"
 
 
-# -- with what a debugging tape noted
+# -- with the journal of a debugging tape
 
 
 def _by_notes(
     graph: Graph, generation: Generation, target: Tensor, source: Tensor, slots: tuple[int, ...]
 ) -> _Why | None:
-    """Where the path is cut, by all calls, also those that were not recorded; None where that does not tell."""
+    """Find where the path is cut, from all noted calls, recorded or not; None where they do not show it."""
     forward = graph.reached_from(slots)
     entries = generation.entries
     by_call: dict[int, list[int]] = {}
@@ -336,7 +337,7 @@ def _by_notes(
 
 
 def _before_assignment(generation: Generation, number: int, source: Tensor) -> int:
-    """The number of a source whose array has become a Variable's: that which it had before, since none flows on."""
+    """Return the number that a source had before its array was assigned to a Variable: nothing flows on from there."""
     call = generation.producers[number]
     while call is not None and call.op is None and call.inputs and not isinstance(source, Variable):
         before = call.inputs[-1]
@@ -348,7 +349,7 @@ def _before_assignment(generation: Generation, number: int, source: Tensor) -> i
 
 
 def _leading_to(generation: Generation, end: int | None) -> set[int]:
-    """The numbers of the values from which a value was computed, by recorded ops or others; and its own."""
+    """Return the numbers of all values that a value was computed from, recorded or not, and its own."""
     if end is None:
         return set()
     found, todo = {end}, [end]
@@ -388,7 +389,7 @@ def _cut(
     path: tuple[Step, ...],
     more: int,
 ) -> _Why:
-    """In words, why nothing flows from a value through a call."""
+    """Say why nothing flows from a value through a call."""
     also = f" ({more} more path{'s are' if more > 1 else ' is'} cut)" if more else ""
 
     def why(reason: str, text: str, op: str | None = call.name, place: Place = call.place) -> _Why:

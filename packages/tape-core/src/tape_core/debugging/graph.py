@@ -1,4 +1,4 @@
-"""The recorded graph, from what a debugging tape noted or else from the records alone."""
+"""The recorded graph, from the journal of a debugging tape or else from the records alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tape_core.debugging.notes import Generation, Place, Scope, arrays_in
 from tape_core.engine import record
 from tape_core.engine.plan import Part
 from tape_core.engine.record import PLAN, SPECS
+from tape_core.typing import RawDType
 
 if TYPE_CHECKING:
     from tape_core.engine.tape import GradientTape
@@ -20,13 +21,13 @@ Spec = tuple[tuple[int, ...], str]
 
 @dataclass(slots=True)
 class Node:
-    """What is at a slot: an op's result, or a leaf.
+    """The value at a slot: the result of an op, or a leaf.
 
     Attributes:
         kind: `"op"`, `"variable"`, or `"watched"` for any other leaf.
         part_of: for one of several results, the slot of the op.
         spec: shape and dtype, where they are known.
-        bytes: of the result. `kept`: what the record holds on to.
+        bytes: the bytes of the result; `kept`: the bytes that the record keeps alive.
     """
 
     slot: int
@@ -48,8 +49,8 @@ class Graph:
     """All nodes, by slot.
 
     Attributes:
-        debug: whether lines, times and all shapes are known.
-        used: whether a gradient has used up the records.
+        debug: True if lines, times and all shapes are known.
+        used: True if a gradient has used up the records.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Graph:
     used: bool = False
 
     def reached_from(self, slots: Iterable[int]) -> set[int]:
-        """The slots into which these flow, themselves among them."""
+        """Return the slots that depend on these, themselves included."""
         found = set(slots)
         for node in self.nodes:
             if not found.isdisjoint(node.inputs):
@@ -65,7 +66,7 @@ class Graph:
         return found
 
     def leading_to(self, slots: Iterable[int]) -> set[int]:
-        """The slots that flow into these, themselves among them."""
+        """Return the slots that these depend on, themselves included."""
         found = set(slots)
         for node in reversed(self.nodes):
             if node.slot in found:
@@ -73,7 +74,7 @@ class Graph:
         return found
 
     def path(self, sources: Iterable[int], target: int) -> list[Node]:
-        """The ops of a shortest path from one of the sources to the target."""
+        """Return the ops of a shortest path from one of the sources to the target, by breadth-first search."""
         goal = set(sources)
         came: dict[int, int] = {target: -1}
         queue = [target]
@@ -98,9 +99,9 @@ class View:
     """Where to look up what a tape knows: its records, or those that its gradient used up.
 
     Attributes:
-        key: what the slots are found by in Tensors.
+        key: the tape's key in the slots of Tensors.
         variables: by id, the Variables and their slots.
-        generation: what a debugging tape noted.
+        generation: the notes of a debugging tape, or None.
     """
 
     key: int
@@ -110,7 +111,7 @@ class View:
 
 
 def view(tape: GradientTape) -> View:
-    """What there is to be seen of a tape."""
+    """Return the view of a tape as it is now."""
     journal = tape._journal
     used = tape._used and not tape._persistent and not tape._records
     if used:
@@ -119,7 +120,7 @@ def view(tape: GradientTape) -> View:
 
 
 def graph_of(tape: GradientTape) -> Graph:
-    """The graph that was recorded; empty where the records are used up and nothing else was noted."""
+    """Return the recorded graph; it is empty if the records are used up and the tape has no journal."""
     at = view(tape)
     graph = Graph(debug=at.generation is not None, used=at.used)
     if at.generation is not None:
@@ -212,5 +213,5 @@ def _name_of(plan: Any, rec: tuple[Any, ...]) -> str:
     return str(getattr(record.kwargs(rec).get("call"), "name", plan.op.name))
 
 
-def _name(dtype: Any) -> str:
+def _name(dtype: RawDType) -> str:
     return str(getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]

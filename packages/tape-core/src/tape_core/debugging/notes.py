@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tape_core.engine import record
 from tape_core.engine.levels import BatchedArray
 from tape_core.staging import current
-from tape_core.typing import Record
+from tape_core.typing import Raw, Record
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -60,7 +60,7 @@ class Call:
         outputs: the numbers of the results.
         specs: shape and dtype of each result.
         order: how many calls came before.
-        paused: whether the tape recorded nothing at the time.
+        paused: True if the tape was stopped at the time.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Call:
 
 
 class Entry:
-    """What there was at a slot, kept when the record itself is gone.
+    """The note of a slot, which stays when the record itself is gone.
 
     Attributes:
         call: the call that was recorded; None for a leaf.
@@ -133,8 +133,8 @@ class Generation:
         self._owners: set[Any] = set()
         self._given: set[Any] = set()  # names of the memory of arrays that no op made
 
-    def number(self, array: Any, *, new: bool = False) -> int:
-        """The number that a value goes by."""
+    def number(self, array: Raw, *, new: bool = False) -> int:
+        """Return the number of a value; a value that is new gets one."""
         array = raw(array)
         name = id(array)
         found = self._numbers.get(name)
@@ -151,8 +151,8 @@ class Generation:
         numbers[name] = n, witness
         return n
 
-    def known(self, array: Any) -> int | None:
-        """The number of a value that was met already."""
+    def known(self, array: Raw) -> int | None:
+        """Return the number of a value, or None if it has none yet."""
         found = self._numbers.get(id(raw(array)))
         return None if found is None else found[0]
 
@@ -176,7 +176,7 @@ class Generation:
         }
 
     def newly_kept(self, backend: Backend, arrays: Sequence[Any]) -> int:
-        """The bytes of arrays that no earlier record holds."""
+        """Return the bytes of the arrays that no earlier record keeps alive."""
         total = 0
         for array in arrays:
             owner, size = backend.memory(array)
@@ -186,15 +186,15 @@ class Generation:
         return total
 
 
-def raw(array: Any) -> Any:
-    """The array of the array library, also inside vmap."""
+def raw(array: Raw) -> Any:
+    """Return the array of the array library, also inside vmap."""
     while type(array) is BatchedArray:
         array = array.value._array
     return array
 
 
-def checksum(backend: Backend, array: Any) -> int:
-    """A number that is another one, most probably, when the array has other elements."""
+def checksum(backend: Backend, array: Raw) -> int:
+    """Return the CRC-32 of an array's elements, to notice that somebody wrote to it."""
     return zlib.crc32(backend.library.numpy(array).tobytes())
 
 
@@ -221,7 +221,7 @@ def _each_array(value: Any) -> Iterator[Any]:
 
 
 def arrays_in(rec: tuple[Any, ...], plan: Any) -> list[Any]:
-    """The arrays that a record holds on to."""
+    """Return the arrays that a record keeps alive."""
     found: list[Any] = []
     for field in (*[record.array(rec, k) for k in range(plan.n)], record.out(rec), record.residuals(rec)):
         several = type(field) is tuple or type(field) is list

@@ -13,6 +13,7 @@ from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.plan import Parts
 from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.typing import Cotangent, Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -37,8 +38,8 @@ class NumericsError(FloatingPointError):
     place: Place | None
 
 
-def check_forward(call: Call, backend: Backend, args: tuple[Any, ...], out: Any) -> None:
-    """Raise where a result is not finite."""
+def check_forward(call: Call, backend: Backend, args: tuple[Any, ...], out: Raw) -> None:
+    """Raise NumericsError if a result of the call is not finite."""
     outs = out if type(out) in (tuple, list) else (out,)
     if all([is_finite(o, backend.root) for o in outs]) or _inside_backward():
         return
@@ -51,7 +52,7 @@ def check_forward(call: Call, backend: Backend, args: tuple[Any, ...], out: Any)
 
 
 def check_backward(
-    plan: Any, entry: Entry, g: Any, rec: tuple[Any, ...], before: Mapping[int, Any], grads: Sequence[Any]
+    plan: Any, entry: Entry, g: Cotangent, rec: tuple[Any, ...], before: Mapping[int, Any], grads: Sequence[Any]
 ) -> None:
     """Raise where a cotangent that a rule has just made, or added to, is not finite."""
     call = entry.call
@@ -95,7 +96,7 @@ def _error(head: str, call: Call, made: str, given: Mapping[str, Any], backend: 
 
 
 def _inside_backward() -> bool:
-    """Whether the op is called by a derivative rule: what it makes on its way there may be masked at the end of it."""
+    """Return True inside a derivative rule: the rule may mask a NaN at its end, so only its result is checked."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "backward_careful" and frame.f_globals.get("__name__") == "tape_core.engine.plan":
@@ -104,8 +105,8 @@ def _inside_backward() -> bool:
     return False
 
 
-def _leaves(value: Any) -> list[Any]:
-    """The raw arrays of what a cotangent or an operand may be."""
+def _leaves(value: Cotangent) -> list[Any]:
+    """Return the raw arrays in a cotangent or an operand."""
     if isinstance(value, Parts):
         return [leaf for g in value.cotangents for leaf in _leaves(g)]
     if type(value) in (tuple, list):
@@ -119,8 +120,8 @@ def _leaves(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def is_finite(value: Any, backend: Backend) -> bool:
-    """Whether a value has no NaN and no infinity."""
+def is_finite(value: Cotangent, backend: Backend) -> bool:
+    """Return True if a value has no NaN and no infinity."""
     xp = backend.xp
     with backend.quiet():
         for array in _leaves(value):
@@ -138,14 +139,14 @@ def _what(values: Sequence[Any], backend: Backend) -> str:
     return "NaN" if any([bool(backend.xp.any(backend.xp.isnan(a))) for a in floats]) else "an infinity"
 
 
-def statistics(value: Any, backend: Backend) -> str:
+def statistics(value: Cotangent, backend: Backend) -> str:
     """Shape, dtype, range and mean of the finite elements, and how many are not finite."""
     with backend.quiet():
         found = [repr(a) if type(a) in SCALARS else _statistics(a, backend) for a in _leaves(value)]
     return ", ".join(found) or "None"
 
 
-def _statistics(array: Any, backend: Backend) -> str:
+def _statistics(array: Raw, backend: Backend) -> str:
     xp, dtype = backend.xp, backend.dtype(array.dtype)
     parts = [f"{dtype}{list(array.shape)}"]
     size = 1

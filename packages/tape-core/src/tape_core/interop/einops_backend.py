@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from tape_core.typing import ArrayLike
+
 _MODULE = "einops._backends"
 
 
@@ -25,40 +27,40 @@ def _declare(backends: ModuleType) -> None:
     class TapeBackend(backends.AbstractBackend):  # type: ignore[name-defined,misc]
         framework_name = "tape_core"
 
-        def is_appropriate_type(self, tensor: Any) -> bool:
+        def is_appropriate_type(self, tensor: object) -> bool:
             return isinstance(tensor, tc.Tensor)
 
-        def from_numpy(self, x: Any) -> Any:
+        def from_numpy(self, x: ArrayLike) -> Any:
             return tc.asarray(x)
 
-        def to_numpy(self, x: Any) -> Any:
+        def to_numpy(self, x: ArrayLike) -> Any:
             return x.numpy()
 
         def arange(self, start: int, stop: int) -> Any:
             return tc.arange(start, stop)
 
-        def reshape(self, x: Any, shape: Any) -> Any:
+        def reshape(self, x: ArrayLike, shape: Any) -> Any:
             return tc.reshape(x, tuple(shape))
 
-        def transpose(self, x: Any, axes: Any) -> Any:
+        def transpose(self, x: ArrayLike, axes: Any) -> Any:
             return tc.permute_dims(x, tuple(axes))
 
-        def reduce(self, x: Any, operation: str, axes: Any) -> Any:
+        def reduce(self, x: ArrayLike, operation: str, axes: Any) -> Any:
             return reductions[operation](x, axis=tuple(axes))
 
         def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Any:
             return tc.stack(tensors, axis=0)
 
-        def tile(self, x: Any, repeats: Any) -> Any:
+        def tile(self, x: ArrayLike, repeats: Any) -> Any:
             return tc.tile(x, tuple(repeats))
 
         def concat(self, tensors: Sequence[Any], axis: int) -> Any:
             return tc.concat(list(tensors), axis=axis)
 
-        def is_float_type(self, x: Any) -> bool:
+        def is_float_type(self, x: ArrayLike) -> bool:
             return bool(x.dtype.kind.endswith("floating"))
 
-        def add_axis(self, x: Any, new_position: int) -> Any:
+        def add_axis(self, x: ArrayLike, new_position: int) -> Any:
             return tc.expand_dims(x, axis=new_position)
 
         def einsum(self, pattern: str, *x: Any) -> Any:

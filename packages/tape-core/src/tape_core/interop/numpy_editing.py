@@ -11,12 +11,13 @@ import numpy as np
 import tape_core as tc
 from tape_core.backends.errors import AxisError
 from tape_core.base.mistakes import integer
+from tape_core.typing import ArrayLike, Axis, PyTree
 
 # -- padding
 
 
 def pad(
-    array: Any,
+    array: ArrayLike,
     /,
     pad_width: Any,
     mode: Any = "constant",
@@ -72,7 +73,7 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     return [(before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist()]
 
 
-def _ends(values: Any, array: Any) -> Callable[[int, int], Any]:
+def _ends(values: ArrayLike, array: ArrayLike) -> Callable[[int, int], Any]:
     """What stands before (0) and after (1) an axis, of anything that NumPy takes; Tensors keep their path."""
     values = tc.broadcast_to(_beside(array, values), (array.ndim, 2))
     return lambda axis, k: values[axis, k]
@@ -85,7 +86,7 @@ def _lengths(stat_length: Any, ndim: int) -> Any:
     return lengths
 
 
-def _padded(x: Any, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int, int], Any]) -> Any:
+def _padded(x: ArrayLike, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int, int], Any]) -> Any:
     """Axis after axis: what belongs to a later one is made of what an earlier one has added, and stands in corners."""
     if x.size == 0:
         raise ValueError("numpy.pad: an empty array can be padded in mode 'constant' or 'empty' only")
@@ -95,28 +96,28 @@ def _padded(x: Any, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int
     return x
 
 
-def _spread(x: Any, value: Any, axis: int, n: int) -> Any:
+def _spread(x: ArrayLike, value: ArrayLike, axis: int, n: int) -> Any:
     return tc.broadcast_to(value, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
 
-def _end(x: Any, axis: int, k: int, length: int | None = 1) -> Any:
+def _end(x: ArrayLike, axis: int, k: int, length: int | None = 1) -> Any:
     """The first or the last elements along an axis."""
     n = x.shape[axis] if length is None else min(length, x.shape[axis])
     return x[(slice(None),) * axis + (slice(n) if k == 0 else slice(x.shape[axis] - n, None),)]
 
 
-def _ramp(x: Any, end: Any, axis: int, k: int, n: int) -> Any:
+def _ramp(x: ArrayLike, end: ArrayLike, axis: int, k: int, n: int) -> Any:
     edge = tc.squeeze(_end(x, axis, k), axis=axis)
     ramp = tc.linspace(end, edge, n, endpoint=False, dtype=x.dtype, axis=axis)
     return ramp if k == 0 else tc.flip(ramp, axis=axis)
 
 
-def _mean(x: Any, axis: int) -> Any:
+def _mean(x: ArrayLike, axis: int) -> Any:
     found = tc.mean(x if x.dtype.inexact else tc.astype(x, "float64"), axis=axis, keepdims=True)
     return found if x.dtype.inexact else tc.round(found)
 
 
-def _median(x: Any, axis: int) -> Any:
+def _median(x: ArrayLike, axis: int) -> Any:
     from tape_core.interop.numpy_statistics import median
 
     found = median(x, axis=axis, keepdims=True)
@@ -134,18 +135,18 @@ _STATISTICS: dict[str, Callable[[Any, int], Any]] = {
 # -- putting together and taking apart
 
 
-def block(arrays: Any, /) -> Any:
-    def depth(part: Any) -> int:
+def block(arrays: PyTree, /) -> Any:
+    def depth(part: PyTree) -> int:
         return 1 + max((depth(p) for p in part), default=0) if isinstance(part, list) else 0
 
     levels = depth(arrays)
 
-    def dimensions(part: Any) -> int:
+    def dimensions(part: PyTree) -> int:
         return max(dimensions(p) for p in part) if isinstance(part, list) else _beside_tensors(part, arrays).ndim
 
     ndim = max(levels, dimensions(arrays))
 
-    def build(part: Any, level: int) -> Any:
+    def build(part: PyTree, level: int) -> Any:
         if not isinstance(part, list):
             x = _beside_tensors(part, arrays)
             return tc.reshape(x, (1,) * (ndim - x.ndim) + x.shape)
@@ -156,7 +157,7 @@ def block(arrays: Any, /) -> Any:
     return build(arrays, 0)
 
 
-def _beside_tensors(value: Any, arrays: Any) -> Any:
+def _beside_tensors(value: ArrayLike, arrays: PyTree) -> Any:
     """An entry of nested lists as a Tensor, on the backend of those that are."""
     if isinstance(value, tc.Tensor):
         return tc.asarray(value)
@@ -165,7 +166,7 @@ def _beside_tensors(value: Any, arrays: Any) -> Any:
     return tc.asarray(np.asarray(value), backend=_first_tensor(arrays).backend.root)
 
 
-def _first_tensor(value: Any) -> Any:
+def _first_tensor(value: ArrayLike) -> Any:
     if isinstance(value, tc.Tensor):
         return value
     return next((t for part in value if (t := _first_tensor(part)) is not None), None) if type(value) is list else None
@@ -181,22 +182,22 @@ def broadcast_arrays(*arrays: Any) -> Any:
     return tuple(np.broadcast_to(other[k], shape) if k in other else next(spread) for k in range(len(arrays)))
 
 
-def _number(value: Any, tensors: list[Any]) -> Any:
+def _number(value: ArrayLike, tensors: list[Any]) -> Any:
     return value if hasattr(value, "shape") else tc.asarray(np.asarray(value), backend=tensors[0].backend.root)
 
 
-def _axis(name: str, axis: Any, ndim: int) -> int:
+def _axis(name: str, axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
         raise AxisError(f"numpy.{name}: axis {axis} is out of bounds for an array of {ndim} dimensions")
     return int(axis) % ndim
 
 
-def _places(obj: Any) -> Any:
+def _places(obj: ArrayLike) -> Any:
     """What `insert` and `delete` take for places, as NumPy's own."""
     return obj.numpy() if isinstance(obj, tc.Tensor) else list(obj) if isinstance(obj, tuple) else obj
 
 
-def delete(arr: Any, /, obj: Any, axis: int | None = None) -> Any:
+def delete(arr: ArrayLike, /, obj: ArrayLike, axis: int | None = None) -> Any:
     if axis is None:
         arr, axis = tc.reshape(arr, (-1,)), 0
     axis = _axis("delete", axis, arr.ndim)
@@ -204,7 +205,7 @@ def delete(arr: Any, /, obj: Any, axis: int | None = None) -> Any:
     return tc.take(arr, tc.asarray(kept, backend=arr.backend.root), axis=axis)
 
 
-def insert(arr: Any, obj: Any, values: Any, /, axis: int | None = None) -> Any:
+def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Any:
     arr = tc.asarray(arr)
     values = values if isinstance(values, tc.Tensor) else tc.asarray(np.asarray(values), backend=arr.backend.root)
     values = tc.astype(values, arr.dtype)
@@ -229,7 +230,7 @@ def insert(arr: Any, obj: Any, values: Any, /, axis: int | None = None) -> Any:
     return tc.take(tc.concat([arr, values], axis=axis), tc.asarray(order, backend=arr.backend.root), axis=axis)
 
 
-def resize(a: Any, /, new_shape: Any) -> Any:
+def resize(a: ArrayLike, /, new_shape: Any) -> Any:
     shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
     size = math.prod(shape)
     if a.size == 0:
@@ -238,12 +239,12 @@ def resize(a: Any, /, new_shape: Any) -> Any:
     return tc.reshape(tc.take(tc.reshape(a, (-1,)), places), shape)
 
 
-def _beside(x: Any, values: Any) -> Any:
+def _beside(x: ArrayLike, values: ArrayLike) -> Any:
     """A Tensor of what is given beside `x`; lists, numbers and NumPy's arrays go to the backend of `x`."""
     return values if isinstance(values, tc.Tensor | tc.Variable) else tc.asarray(values, backend=x.backend.root)
 
 
-def compress(condition: Any, a: Any, /, axis: int | None = None) -> Any:
+def compress(condition: ArrayLike, a: ArrayLike, /, axis: int | None = None) -> Any:
     if axis is None:
         a, axis = tc.reshape(a, (-1,)), 0
     axis = _axis("compress", axis, a.ndim)
@@ -251,12 +252,12 @@ def compress(condition: Any, a: Any, /, axis: int | None = None) -> Any:
     return tc.take(a, places, axis=axis)
 
 
-def extract(condition: Any, arr: Any, /) -> Any:
+def extract(condition: ArrayLike, arr: ArrayLike, /) -> Any:
     places = tc.nonzero(tc.reshape(_beside(arr, condition), (-1,)))[0]
     return tc.take(tc.reshape(arr, (-1,)), places)
 
 
-def piecewise(x: Any, condlist: Any, funclist: Any, /, *args: Any, **kw: Any) -> Any:
+def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, /, *args: Any, **kw: Any) -> Any:
     """The functions run on all elements, and what they give for others is left out, so that shapes hang on nothing."""
     x = tc.asarray(x)
     conditions = (
@@ -280,7 +281,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, /, *args: Any, **kw: Any) ->
     return result
 
 
-def _applied(function: Any, x: Any, args: Any, kw: Any) -> Any:
+def _applied(function: Callable[..., Any] | ArrayLike, x: ArrayLike, args: Any, kw: Any) -> Any:
     found = function(x, *args, **kw) if callable(function) else function
     return found if isinstance(found, tc.Tensor) else tc.asarray(found, backend=x.backend.root)
 
@@ -288,7 +289,7 @@ def _applied(function: Any, x: Any, args: Any, kw: Any) -> Any:
 # -- orders of axes and elements
 
 
-def rollaxis(a: Any, /, axis: int, start: int = 0) -> Any:
+def rollaxis(a: ArrayLike, /, axis: int, start: int = 0) -> Any:
     axis = _axis("rollaxis", axis, a.ndim)
     start = start + a.ndim if start < 0 else start
     if not 0 <= start <= a.ndim:
@@ -298,7 +299,7 @@ def rollaxis(a: Any, /, axis: int, start: int = 0) -> Any:
     return tc.permute_dims(a, tuple(order))
 
 
-def partition(a: Any, /, kth: Any, axis: int | None = -1) -> Any:
+def partition(a: ArrayLike, /, kth: Any, axis: int | None = -1) -> Any:
     """In order throughout, which is one of the right answers."""
     if axis is None:
         a, axis = tc.reshape(a, (-1,)), 0
@@ -308,15 +309,15 @@ def partition(a: Any, /, kth: Any, axis: int | None = -1) -> Any:
     return tc.sort(a, axis=axis)
 
 
-def tril(m: Any, /, k: int = 0) -> Any:
+def tril(m: ArrayLike, /, k: int = 0) -> Any:
     return tc.tril(_matrix(m), k=integer("numpy.tril", "k", k))
 
 
-def triu(m: Any, /, k: int = 0) -> Any:
+def triu(m: ArrayLike, /, k: int = 0) -> Any:
     return tc.triu(_matrix(m), k=integer("numpy.triu", "k", k))
 
 
-def _matrix(m: Any) -> Any:
+def _matrix(m: ArrayLike) -> Any:
     """In NumPy a vector is the row of a square matrix."""
     return tc.broadcast_to(m, m.shape * 2) if m.ndim == 1 else m
 
@@ -324,7 +325,7 @@ def _matrix(m: Any) -> Any:
 # -- sequences
 
 
-def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: ArrayLike, /, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim != 1:
         raise ValueError(f"numpy.vander: x must have one dimension, got shape {x.shape}")
     powers = range(x.shape[0] if N is None else N)
@@ -333,19 +334,19 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     return tc.stack(columns, axis=1) if columns else tc.reshape(x[:0], (x.shape[0], 0))
 
 
-def ediff1d(ary: Any, /, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: ArrayLike, /, to_end: ArrayLike = None, to_begin: ArrayLike = None) -> Any:
     flat = tc.reshape(ary, (-1,))
     parts = [] if to_begin is None else [_flat(to_begin, flat)]
     parts += [flat[1:] - flat[: max(flat.shape[0] - 1, 0)]]
     return tc.concat(parts if to_end is None else [*parts, _flat(to_end, flat)])
 
 
-def _flat(value: Any, like: Any) -> Any:
+def _flat(value: ArrayLike, like: ArrayLike) -> Any:
     value = value if isinstance(value, tc.Tensor) else tc.asarray(np.asarray(value), backend=like.backend.root)
     return tc.astype(tc.reshape(value, (-1,)), like.dtype)
 
 
-def gradient(f: Any, /, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: ArrayLike, /, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
     f = tc.asarray(f)
     f = f if f.dtype.inexact else tc.astype(f, tc.float64)
     axes = range(f.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
@@ -361,7 +362,7 @@ def gradient(f: Any, /, *varargs: Any, axis: Any = None, edge_order: int = 1) ->
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _slopes(f: Any, spacing: Any, axis: int, edge_order: int) -> Any:
+def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
     n = f.shape[axis]
     if n < edge_order + 1:
         raise ValueError(
@@ -371,7 +372,7 @@ def _slopes(f: Any, spacing: Any, axis: int, edge_order: int) -> Any:
     def part(start: int, stop: int | None) -> Any:
         return f[(slice(None),) * axis + (slice(start, stop), ...)]
 
-    def wide(h: Any) -> Any:
+    def wide(h: ArrayLike) -> Any:
         return tc.reshape(h, tuple(-1 if k == axis else 1 for k in range(f.ndim)))
 
     if getattr(spacing, "ndim", 0) == 0:
@@ -395,6 +396,6 @@ def _slopes(f: Any, spacing: Any, axis: int, edge_order: int) -> Any:
     return tc.astype(tc.concat([first, inner, last], axis=axis), f.dtype)
 
 
-def _edge(y0: Any, y1: Any, y2: Any, h1: Any, h2: Any) -> Any:
+def _edge(y0: ArrayLike, y1: ArrayLike, y2: ArrayLike, h1: ArrayLike, h2: ArrayLike) -> Any:
     """The slope at the first of three points of the parabola through them."""
     return -(2.0 * h1 + h2) / (h1 * (h1 + h2)) * y0 + (h1 + h2) / (h1 * h2) * y1 - h1 / (h2 * (h1 + h2)) * y2

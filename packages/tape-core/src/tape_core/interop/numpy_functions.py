@@ -17,23 +17,24 @@ import numpy as np
 
 import tape_core as tc
 from tape_core.backends.errors import AxisError
+from tape_core.typing import ArrayLike, Axis, DTypeLike, PyTree
 
 # -- ufuncs
 
 
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: ArrayLike, /) -> Any:
     return x * (math.pi / 180)
 
 
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: ArrayLike, /) -> Any:
     return x * (180 / math.pi)
 
 
-def divmod(x1: Any, x2: Any, /) -> Any:
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.floor_divide(x1, x2), tc.remainder(x1, x2)
 
 
-def _floating(x: Any) -> Any:
+def _floating(x: ArrayLike) -> Any:
     """What NumPy makes of integers in a function of real numbers."""
     x = tc.asarray(x)
     if x.dtype.inexact:
@@ -41,28 +42,28 @@ def _floating(x: Any) -> Any:
     return tc.astype(x, {1: "float16", 2: "float32"}.get(x.dtype.itemsize, "float64"))
 
 
-def rint(x: Any, /) -> Any:
+def rint(x: ArrayLike, /) -> Any:
     return tc.round(_floating(x))
 
 
-def fabs(x: Any, /) -> Any:
+def fabs(x: ArrayLike, /) -> Any:
     if tc.asarray(x).dtype.kind == "complex floating":
         raise TypeError("numpy.fabs: complex numbers have an absolute value by numpy.abs")
     return tc.abs(_floating(x))
 
 
-def cbrt(x: Any, /) -> Any:
+def cbrt(x: ArrayLike, /) -> Any:
     return tc.special.cbrt(_floating(x))
 
 
-def float_power(x1: Any, x2: Any, /) -> Any:
+def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     x1, x2 = _both(x1, x2)
     is_complex = "complex floating" in (x1.dtype.kind, x2.dtype.kind)
     dtype = tc.complex128 if is_complex else tc.float64
     return tc.pow(tc.astype(x1, dtype), tc.astype(x2, dtype))
 
 
-def _weak(x: Any, other: Any) -> Any:
+def _weak(x: ArrayLike, other: ArrayLike) -> Any:
     """A number as an array beside another one, in whose dtype it is if its kind allows it."""
     if hasattr(x, "shape"):
         return _beside(other, x)
@@ -71,86 +72,86 @@ def _weak(x: Any, other: Any) -> Any:
     return tc.asarray(x, dtype=dtype, backend=other.backend.root, device=other.device)
 
 
-def fmod(x1: Any, x2: Any, /) -> Any:
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     """With the sign of the dividend."""
     x1 = _weak(x1, x2)
     part = tc.remainder(tc.abs(x1), abs(x2))
     return tc.copysign(part, x1) if part.dtype.inexact else tc.where(x1 < 0, -part, part)
 
 
-def fmax(x1: Any, x2: Any, /) -> Any:
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.where(tc.isnan(x1), x2, tc.where(tc.isnan(x2), x1, tc.maximum(x1, x2)))
 
 
-def fmin(x1: Any, x2: Any, /) -> Any:
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.where(tc.isnan(x1), x2, tc.where(tc.isnan(x2), x1, tc.minimum(x1, x2)))
 
 
-def heaviside(x1: Any, x2: Any, /) -> Any:
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     x1, x2 = (_floating(x) if hasattr(x, "shape") else x for x in (x1, x2))
     x1, x2 = _weak(x1, x2), _weak(x2, x1)
     step = tc.astype(x1 > 0, tc.asarray(x1).dtype)
     return tc.where(x1 == 0, x2, tc.where(tc.isnan(x1), x1, step))
 
 
-def logaddexp2(x1: Any, x2: Any, /) -> Any:
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.logaddexp(x1 * math.log(2), x2 * math.log(2)) / math.log(2)
 
 
-def modf(x: Any, /) -> Any:
+def modf(x: ArrayLike, /) -> Any:
     whole = tc.trunc(x)
     return tc.where(tc.isinf(x), 0, x - whole), whole
 
 
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.matmul(x1, tc.asarray(x2)[..., None])[..., 0]
 
 
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.matmul(_conj(tc.asarray(x1))[..., None, :], x2)[..., 0, :]
 
 
-def _conj(x: Any) -> Any:
+def _conj(x: ArrayLike) -> Any:
     return tc.conj(x) if x.dtype.kind == "complex floating" else x
 
 
-def _beside(other: Any, x: Any) -> Any:
+def _beside(other: ArrayLike, x: ArrayLike) -> Any:
     """`x` as a Tensor; a number in the dtype that NumPy gives it, where the other one is."""
     if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
         return tc.asarray(x)
     return tc.asarray(np.asarray(x), backend=getattr(other, "backend", None))
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: ArrayLike, b: ArrayLike) -> Any:
     return _beside(b, a), _beside(a, b)
 
 
 # -- shapes
 
 
-def ravel(a: Any, /) -> Any:
+def ravel(a: ArrayLike, /) -> Any:
     return tc.reshape(a, (-1,))
 
 
-def copy(a: Any, /) -> Any:
+def copy(a: ArrayLike, /) -> Any:
     return tc.asarray(a, copy=True)
 
 
-def transpose(a: Any, /, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, /, axes: Any = None) -> Any:
     return tc.transpose(a, axes)
 
 
-def swapaxes(a: Any, /, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, /, axis1: int, axis2: int) -> Any:
     order = list(range(a.ndim))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return tc.permute_dims(a, tuple(order))
 
 
-def squeeze(a: Any, /, axis: Any = None) -> Any:
+def squeeze(a: ArrayLike, /, axis: Axis = None) -> Any:
     return tc.squeeze(a, axis=tuple(k for k, n in enumerate(a.shape) if n == 1) if axis is None else axis)
 
 
-def expand_dims(a: Any, /, axis: Any) -> Any:
+def expand_dims(a: ArrayLike, /, axis: int | tuple[int, ...]) -> Any:
     return tc.expand_dims(a, axis=axis)
 
 
@@ -171,36 +172,36 @@ def _each(function: Callable[[Any], Any], arrays: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def vstack(arrays: Any, /) -> Any:
+def vstack(arrays: PyTree, /) -> Any:
     return tc.concat([atleast_2d(a) for a in arrays])
 
 
-def hstack(arrays: Any, /) -> Any:
+def hstack(arrays: PyTree, /) -> Any:
     arrays = [atleast_1d(a) for a in arrays]
     return tc.concat(arrays, axis=0 if arrays[0].ndim == 1 else 1)
 
 
-def dstack(arrays: Any, /) -> Any:
+def dstack(arrays: PyTree, /) -> Any:
     return tc.concat([atleast_3d(a) for a in arrays], axis=2)
 
 
-def column_stack(arrays: Any, /) -> Any:
+def column_stack(arrays: PyTree, /) -> Any:
     columns = [atleast_1d(a) for a in arrays]
     return tc.concat([a[:, None] if a.ndim == 1 else a for a in columns], axis=1)
 
 
-def append(arr: Any, values: Any, /, axis: int | None = None) -> Any:
+def append(arr: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Any:
     return tc.concat(_both(arr, values), axis=axis)
 
 
-def split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: ArrayLike, /, indices_or_sections: ArrayLike, axis: int = 0) -> Any:
     n = indices_or_sections
     if isinstance(n, int) and (n < 1 or ary.shape[axis] % n):
         raise ValueError(f"numpy.split: axis {axis} of length {ary.shape[axis]} has no {n} equal parts")
     return array_split(ary, n, axis)
 
 
-def array_split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(ary: ArrayLike, /, indices_or_sections: ArrayLike, axis: int = 0) -> Any:
     length = ary.shape[axis]
     if isinstance(n := indices_or_sections, int):
         sizes = [length // n + (k < length % n) for k in range(n)]
@@ -212,56 +213,58 @@ def array_split(ary: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
     return [ary[(*before, slice(start, stop), ...)] for start, stop in itertools.pairwise(edges)]
 
 
-def hsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+def hsplit(ary: ArrayLike, /, indices_or_sections: ArrayLike) -> Any:
     return split(ary, indices_or_sections, axis=0 if ary.ndim == 1 else 1)
 
 
-def vsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+def vsplit(ary: ArrayLike, /, indices_or_sections: ArrayLike) -> Any:
     return split(ary, indices_or_sections, axis=0)
 
 
-def dsplit(ary: Any, /, indices_or_sections: Any) -> Any:
+def dsplit(ary: ArrayLike, /, indices_or_sections: ArrayLike) -> Any:
     return split(ary, indices_or_sections, axis=2)
 
 
-def fliplr(m: Any, /) -> Any:
+def fliplr(m: ArrayLike, /) -> Any:
     return tc.flip(m, axis=1)
 
 
-def flipud(m: Any, /) -> Any:
+def flipud(m: ArrayLike, /) -> Any:
     return tc.flip(m, axis=0)
 
 
-def rot90(m: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     for _ in range(k % 4):
         m = tc.flip(swapaxes(m, *axes), axis=axes[0])
     return m
 
 
-def tile(A: Any, /, reps: Any) -> Any:
+def tile(A: ArrayLike, /, reps: Any) -> Any:
     return tc.tile(A, reps)
 
 
 # -- choosing
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None, /) -> Any:
     return tc.nonzero(condition) if x is None and y is None else tc.where(condition, x, y)
 
 
-def select(condlist: Any, choicelist: Any, /, default: Any = 0) -> Any:
+def select(condlist: ArrayLike, choicelist: ArrayLike, /, default: ArrayLike = 0) -> Any:
     result = default
     for condition, choice in reversed([*zip(condlist, choicelist, strict=True)]):
         result = tc.where(condition, choice, result)
     return result
 
 
-def clip(a: Any, /, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(
+    a: ArrayLike, /, a_min: ArrayLike = None, a_max: ArrayLike = None, *, min: ArrayLike = None, max: ArrayLike = None
+) -> Any:
     return tc.clip(a, a_min if min is None else min, a_max if max is None else max)
 
 
-def diff(a: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Any:
-    def edge(x: Any) -> Any:
+def diff(a: ArrayLike, /, n: int = 1, axis: int = -1, *, prepend: ArrayLike = None, append: ArrayLike = None) -> Any:
+    def edge(x: ArrayLike) -> Any:
         if x is None or (x := _beside(a, x)).ndim:
             return x
         return tc.broadcast_to(x, tuple(1 if k == axis % a.ndim else m for k, m in enumerate(a.shape)))
@@ -269,7 +272,9 @@ def diff(a: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: 
     return tc.diff(a, n=n, axis=axis, prepend=edge(prepend), append=edge(append))
 
 
-def unique(ar: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique(
+    ar: ArrayLike, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
     """The values by a `take`, so that they have a gradient."""
     found = tc.unique_all(ar)
     results = [tc.take(ravel(ar), found.indices)]
@@ -282,14 +287,14 @@ def unique(ar: Any, /, return_index: bool = False, return_inverse: bool = False,
 
 
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     /,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     axis: int = 0,
 ) -> Any:
     found = tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
@@ -300,14 +305,14 @@ def linspace(
 
 
 def logspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     /,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10.0,
+    base: ArrayLike = 10.0,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
     axis: int = 0,
 ) -> Any:
     if getattr(base, "ndim", 0):  # the exponents have a new axis; the bases broadcast against the rest
@@ -318,7 +323,14 @@ def logspace(
 
 
 def geomspace(
-    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None, axis: int = 0
+    start: ArrayLike,
+    stop: ArrayLike,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: DTypeLike = None,
+    axis: int = 0,
 ) -> Any:
     start, stop = _both(start, stop)
     kind = tc.result_type(start, stop)
@@ -339,7 +351,7 @@ def geomspace(
     return found if dtype is None else tc.astype(found, dtype)
 
 
-def round(a: Any, /, decimals: int = 0) -> Any:
+def round(a: ArrayLike, /, decimals: int = 0) -> Any:
     if decimals == 0:
         return tc.round(a)
     scale = 10.0**decimals
@@ -349,20 +361,20 @@ def round(a: Any, /, decimals: int = 0) -> Any:
 around = round
 
 
-def fix(x: Any, /) -> Any:
+def fix(x: ArrayLike, /) -> Any:
     return tc.trunc(x)
 
 
-def imag(val: Any, /) -> Any:
+def imag(val: ArrayLike, /) -> Any:
     return tc.imag(val) if val.dtype.kind == "complex floating" else tc.zeros_like(val)
 
 
-def angle(z: Any, /, deg: bool = False) -> Any:
+def angle(z: ArrayLike, /, deg: bool = False) -> Any:
     result = tc.atan2(imag(z), tc.real(z))
     return rad2deg(result) if deg else result
 
 
-def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: ArrayLike, /, nan: ArrayLike = 0.0, posinf: ArrayLike = None, neginf: ArrayLike = None) -> Any:
     if not x.dtype.inexact:
         return x
     if x.dtype.kind == "complex floating":
@@ -374,11 +386,11 @@ def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
     return tc.where(x == -math.inf, limits.min if neginf is None else neginf, x)
 
 
-def ptp(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def ptp(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return tc.max(a, axis=axis, keepdims=keepdims) - tc.min(a, axis=axis, keepdims=keepdims)
 
 
-def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+def average(a: ArrayLike, /, axis: Axis = None, weights: ArrayLike = None, *, keepdims: bool = False) -> Any:
     if weights is None:
         return mean(a, axis=axis, keepdims=keepdims)
     weights = _beside(a, weights)
@@ -388,15 +400,15 @@ def average(a: Any, /, axis: Any = None, weights: Any = None, *, keepdims: bool 
     return tc.sum(a * weights, axis=axis, keepdims=keepdims) / total
 
 
-def trapezoid(y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: ArrayLike, /, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: int = -1) -> Any:
     return tc.trapezoid(y if y.dtype.inexact else tc.astype(y, "float64"), x, dx=dx, axis=axis)
 
 
-def i0(x: Any, /) -> Any:
+def i0(x: ArrayLike, /) -> Any:
     return tc.i0(_floating(x))
 
 
-def mean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def mean(a: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Any:
     _check_axis("mean", a, axis)
     if dtype is None:
         return tc.mean(a if a.dtype.inexact else tc.astype(a, "float64"), axis=axis, keepdims=keepdims)
@@ -408,18 +420,40 @@ def mean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False)
 
 
 def var(
-    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+    a: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     return _spread("var", tc.var, a, axis, dtype, ddof if correction is None else correction, keepdims)
 
 
 def std(
-    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+    a: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     return _spread("std", tc.std, a, axis, dtype, ddof if correction is None else correction, keepdims)
 
 
-def _spread(name: str, function: Any, a: Any, axis: Any, dtype: Any, correction: float, keepdims: bool) -> Any:
+def _spread(
+    name: str,
+    function: Callable[..., Any],
+    a: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike,
+    correction: float,
+    keepdims: bool,
+) -> Any:
     _check_axis(name, a, axis)
     if dtype is not None:
         a = tc.astype(_castable(name, a, dtype), dtype)
@@ -429,29 +463,29 @@ def _spread(name: str, function: Any, a: Any, axis: Any, dtype: Any, correction:
     return function(a, axis=axis, correction=correction, keepdims=keepdims)
 
 
-def _castable(name: str, a: Any, dtype: Any) -> Any:
+def _castable(name: str, a: ArrayLike, dtype: DTypeLike) -> Any:
     if a.dtype.kind == "complex floating" and tc.zeros(0, dtype=dtype).dtype.kind != "complex floating":
         raise TypeError(f"numpy.{name}: the elements are complex, dtype={dtype} is not; take numpy.real of them")
     return a
 
 
-def _check_axis(name: str, a: Any, axis: Any) -> None:
+def _check_axis(name: str, a: ArrayLike, axis: Axis) -> None:
     if axis is not None and a.ndim == 0 and axis != ():
         raise AxisError(f"numpy.{name}: axis {axis} is out of bounds for an array of 0 dimensions")
 
 
-def real_if_close(a: Any, /, tol: float = 100) -> Any:
+def real_if_close(a: ArrayLike, /, tol: float = 100) -> Any:
     if a.dtype.kind != "complex floating":
         return a
     limit = tol * tc.finfo(a.dtype).eps if tol > 1 else tol
     return tc.real(a) if bool(tc.all(tc.abs(tc.imag(a)) < limit)) else a
 
 
-def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None) -> Any:
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike = None, right: ArrayLike = None) -> Any:
     return tc.interp(x, xp, fp, left, right)
 
 
-def polyval(p: Any, x: Any, /) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike, /) -> Any:
     p, x = _both(p, x)
     y = tc.zeros_like(x)
     for coefficient in p:
@@ -462,7 +496,7 @@ def polyval(p: Any, x: Any, /) -> Any:
 # -- products
 
 
-def dot(a: Any, b: Any, /) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, /) -> Any:
     a, b = _both(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return a * b
@@ -471,32 +505,32 @@ def dot(a: Any, b: Any, /) -> Any:
     return tc.tensordot(a, b, axes=([-1], [-2]))
 
 
-def inner(a: Any, b: Any, /) -> Any:
+def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     a, b = _both(a, b)
     return a * b if a.ndim == 0 or b.ndim == 0 else tc.tensordot(a, b, axes=([-1], [-1]))
 
 
-def vdot(a: Any, b: Any, /) -> Any:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     a, b = _both(a, b)
     return tc.vecdot(ravel(a), ravel(b))
 
 
-def outer(a: Any, b: Any, /) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, /) -> Any:
     a, b = _both(a, b)
     return tc.outer(ravel(a), ravel(b))
 
 
-def tensordot(a: Any, b: Any, /, axes: Any = 2) -> Any:
+def tensordot(a: ArrayLike, b: ArrayLike, /, axes: Any = 2) -> Any:
     if not isinstance(axes, int):
         axes = tuple((k,) if isinstance(k, int) else k for k in axes)
     return tc.tensordot(a, b, axes=axes)
 
 
-def kron(a: Any, b: Any, /) -> Any:
+def kron(a: ArrayLike, b: ArrayLike, /) -> Any:
     return tc.kron(*_both(a, b))
 
 
-def correlate(a: Any, v: Any, /, mode: Any = "valid") -> Any:
+def correlate(a: ArrayLike, v: ArrayLike, /, mode: Any = "valid") -> Any:
     a, v = _both(a, v)
     n, m = a.shape[0], v.shape[0]
     full = tc.convolve(a, tc.flip(_conj(v)), "full")
@@ -510,7 +544,9 @@ def correlate(a: Any, v: Any, /, mode: Any = "valid") -> Any:
     return full[start : start + length]
 
 
-def cross(a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+def cross(
+    a: ArrayLike, b: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
     a, b = _both(a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -530,7 +566,7 @@ def einsum(*operands: Any) -> Any:
     """With subscripts, or with the lists of them that follow each operand."""
     known = next(x for x in operands if isinstance(x, tc.Tensor))
 
-    def array(x: Any) -> Any:
+    def array(x: ArrayLike) -> Any:
         if isinstance(x, tc.Tensor):
             return x
         return tc.asarray(np.asarray(x) if isinstance(x, list | tuple) else x, backend=known.backend.root)
@@ -543,20 +579,20 @@ def einsum(*operands: Any) -> Any:
     return tc.einsum(*listed)
 
 
-def convolve(a: Any, v: Any, /, mode: Any = "full") -> Any:
+def convolve(a: ArrayLike, v: ArrayLike, /, mode: Any = "full") -> Any:
     a, v = _both(a, v)
     return tc.convolve(a, v, mode)
 
 
-def trace(a: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def trace(a: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return tc.linalg.trace(tc.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
 
 
-def diagonal(a: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return tc.linalg.diagonal(tc.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
 
 
-def diag(v: Any, /, k: int = 0) -> Any:
+def diag(v: ArrayLike, /, k: int = 0) -> Any:
     if v.ndim == 2:
         return tc.linalg.diagonal(v, offset=k)
     n = v.shape[0] + abs(k)
@@ -566,22 +602,22 @@ def diag(v: Any, /, k: int = 0) -> Any:
     return tc.where(tc.eye(n, k=k, dtype=tc.bool, **place), v[:, None] if k > 0 else v, nothing)
 
 
-def diagflat(v: Any, /, k: int = 0) -> Any:
+def diagflat(v: ArrayLike, /, k: int = 0) -> Any:
     return diag(ravel(v), k)
 
 
-def linalg_svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def linalg_svd(a: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return tc.linalg.svd(a, full_matrices=full_matrices) if compute_uv else tc.linalg.svdvals(a)
 
 
-def linalg_qr(a: Any, /, mode: Any = "reduced") -> Any:
+def linalg_qr(a: ArrayLike, /, mode: Any = "reduced") -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"numpy.linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     found = tc.linalg.qr(a, mode="complete" if mode == "complete" else "reduced")
     return found[1] if mode == "r" else found
 
 
-def _symmetric(a: Any, uplo: str) -> Any:
+def _symmetric(a: ArrayLike, uplo: str) -> Any:
     """A matrix that is the same from both triangles, where the upper one is asked for."""
     if uplo.upper() == "L":
         return a
@@ -591,15 +627,15 @@ def _symmetric(a: Any, uplo: str) -> Any:
     return tc.triu(a) + _conj(above).mT
 
 
-def linalg_eigh(a: Any, /, UPLO: str = "L") -> Any:
+def linalg_eigh(a: ArrayLike, /, UPLO: str = "L") -> Any:
     return tc.linalg.eigh(_symmetric(a, UPLO))
 
 
-def linalg_eigvalsh(a: Any, /, UPLO: str = "L") -> Any:
+def linalg_eigvalsh(a: ArrayLike, /, UPLO: str = "L") -> Any:
     return tc.linalg.eigvalsh(_symmetric(a, UPLO))
 
 
-def linalg_lstsq(a: Any, b: Any, /, rcond: float | None = None) -> Any:
+def linalg_lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> Any:
     """By the pseudo-inverse, as differentiable as that is."""
     a, b = _both(a, b)
     a, b = (x if x.dtype.inexact else tc.astype(x, "float64") for x in (a, b))
@@ -614,7 +650,7 @@ def linalg_lstsq(a: Any, b: Any, /, rcond: float | None = None) -> Any:
     return x, residuals, rank, values
 
 
-def linalg_cond(x: Any, /, p: Any = None) -> Any:
+def linalg_cond(x: ArrayLike, /, p: ArrayLike = None) -> Any:
     x = x if x.dtype.inexact else tc.astype(x, "float64")
     if p in (None, 2, -2):
         values = tc.linalg.svdvals(x)
@@ -623,7 +659,7 @@ def linalg_cond(x: Any, /, p: Any = None) -> Any:
     return tc.linalg.matrix_norm(x, ord=p) * tc.linalg.matrix_norm(tc.linalg.inv(x), ord=p)
 
 
-def linalg_norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def linalg_norm(x: ArrayLike, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     x = x if x.dtype.inexact else tc.astype(x, "float64")
     axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if ord is None or len(axes) == 1:
@@ -637,17 +673,17 @@ def linalg_norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = F
 # -- Fourier transforms of two dimensions
 
 
-def fft_fft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+def fft_fft2(a: ArrayLike, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
     return tc.fft.fftn(a, s=s, axes=axes, norm=norm)
 
 
-def fft_ifft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+def fft_ifft2(a: ArrayLike, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
     return tc.fft.ifftn(a, s=s, axes=axes, norm=norm)
 
 
-def fft_rfft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+def fft_rfft2(a: ArrayLike, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
     return tc.fft.rfftn(a, s=s, axes=axes, norm=norm)
 
 
-def fft_irfft2(a: Any, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
+def fft_irfft2(a: ArrayLike, /, s: Any = None, axes: Any = (-2, -1), norm: Any = "backward") -> Any:
     return tc.fft.irfftn(a, s=s, axes=axes, norm=norm)

@@ -5,6 +5,7 @@ They import what answers them, and so NumPy, at the first call; it takes the pla
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tape_core.engine.tensor import Tensor
@@ -16,7 +17,7 @@ def _ufunc(self: Tensor, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any
     return numpy_protocol.ufunc(self, ufunc, method, *inputs, **kwargs)
 
 
-def _function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _function(self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from tape_core.interop import numpy_protocol
 
     return numpy_protocol.function(self, func, types, args, kwargs)

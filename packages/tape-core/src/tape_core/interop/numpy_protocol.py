@@ -34,6 +34,7 @@ from tape_core.interop import numpy_editing, numpy_functions, numpy_statistics
 from tape_core.ops.creation import asarray
 from tape_core.ops.data_types import astype
 from tape_core.ops.special import composed
+from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -158,7 +159,7 @@ _calls: dict[Any, Function] = {}  # what a call of a ufunc becomes
 _UNSET = {"casting": "same_kind", "dtype": None, "order": "K", "subok": True, "where": True}
 
 
-def ufunc(self: Tensor, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+def ufunc(self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
     """`Tensor.__array_ufunc__`."""
     for x in inputs:
         if type(x) not in _PLAIN:
@@ -175,7 +176,7 @@ def ufunc(self: Tensor, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any)
     return _unusual(self, ufunc, method, inputs, kwargs)
 
 
-def _counterpart(ufunc: Any) -> Function:
+def _counterpart(ufunc: np.ufunc) -> Function:
     name = ufunc.__name__
     if ufunc not in (getattr(np, name, None), getattr(sys.modules.get("scipy.special"), name, None)):
         refuse(_label(ufunc))  # a stranger's, of whatever name
@@ -185,7 +186,7 @@ def _counterpart(ufunc: Any) -> Function:
     return SPELLED.get(name) or registry[name].function
 
 
-def _unusual(self: Tensor, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with arguments by keyword, or of a ufunc's method."""
     label = _label(ufunc)
     if kwargs.get("out") is not None:
@@ -217,7 +218,7 @@ def _unusual(self: Tensor, ufunc: Any, method: str, inputs: tuple[Any, ...], kwa
 # -- other functions
 
 
-def function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def function(self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tensor.__array_function__`."""
     if foreign(types):
         return NotImplemented
@@ -234,13 +235,13 @@ def function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs:
     return call(self.backend, args, kwargs)
 
 
-def _name(func: Any) -> str:
+def _name(func: Callable[..., Any]) -> str:
     path = f"{func.__module__}.{func.__name__}"
     return path.removeprefix("numpy.")
 
 
 @cache
-def _call(func: Any, name: str) -> Call | None:
+def _call(func: Callable[..., Any], name: str) -> Call | None:
     target = SPELLED.get(name.replace(".", "_"))
     if target is None and name in FUNCTIONS:
         try:
@@ -253,7 +254,7 @@ def _call(func: Any, name: str) -> Call | None:
 class Call:
     """What a function of NumPy becomes: the arguments by NumPy's signature, then by their names in that of `target`."""
 
-    def __init__(self, func: Any, name: str, target: Function) -> None:
+    def __init__(self, func: Callable[..., Any], name: str, target: Function) -> None:
         self.name = name
         self.target = target
         takes = inspect.signature(target)
@@ -309,7 +310,7 @@ class Call:
         return self.target(*inputs, **options)
 
 
-def _created(func: Any, like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _created(func: Callable[..., Any], like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """What `like=t` makes, on the backend of t. Of Tensors, `np.array([t, u], like=t)`, it is recorded."""
     if func.__name__ in ("array", "asarray", "asanyarray") and args and set(kwargs) <= {"copy", "dtype"}:
         obj, *rest = args
@@ -331,7 +332,7 @@ def foreign(types: Any) -> bool:
     )
 
 
-def _operand(value: Any, backend: Backend) -> Any:
+def _operand(value: ArrayLike, backend: Backend) -> Any:
     """An array argument: lists and the like become what NumPy makes of them."""
     if value is None or accepts(value):
         return value
@@ -340,20 +341,20 @@ def _operand(value: Any, backend: Backend) -> Any:
     return asarray(np.asarray(value), backend=backend) if isinstance(value, list | tuple) else value
 
 
-def _item(value: Any, backend: Backend) -> Any:
+def _item(value: ArrayLike, backend: Backend) -> Any:
     """One of several array arguments: a number is an array, too."""
     return asarray(np.asarray(value), backend=backend) if type(value) in SCALARS else _operand(value, backend)
 
 
-def _holds_tensor(value: Any) -> bool:
+def _holds_tensor(value: ArrayLike) -> bool:
     return isinstance(value, Tensor) or (isinstance(value, list | tuple) and any([_holds_tensor(v) for v in value]))
 
 
-def _array(name: str, value: Any, backend: Backend) -> Any:
+def _array(name: str, value: ArrayLike, backend: Backend) -> Any:
     return _operand(value, backend)
 
 
-def _parameter(name: str, value: Any, backend: Backend) -> Any:
+def _parameter(name: str, value: ArrayLike, backend: Backend) -> Any:
     """An argument that is no array, with Python's own numbers and tuples."""
     if name == "dtype":
         return value if value is None or isinstance(value, DType) else np.dtype(value).name
@@ -367,7 +368,7 @@ def _parameter(name: str, value: Any, backend: Backend) -> Any:
     return (value,) if name in ("reps", "shape") and isinstance(value, int) else value
 
 
-def _values(value: Any) -> Any:
+def _values(value: ArrayLike) -> Any:
     """NumPy arrays in place of Tensors."""
     if isinstance(value, Tensor):
         return value.backend.numpy(value.array)
@@ -378,7 +379,7 @@ def _values(value: Any) -> Any:
     return value
 
 
-def _wrapped(value: Any, like: Tensor) -> Any:
+def _wrapped(value: ArrayLike, like: Tensor) -> Any:
     """Tensors in place of NumPy arrays."""
     if type(value) is tuple:
         return tuple([_wrapped(v, like) for v in value])
@@ -390,7 +391,7 @@ def _wrapped(value: Any, like: Tensor) -> Any:
 # -- what there is not
 
 
-def _label(ufunc: Any) -> str:
+def _label(ufunc: np.ufunc) -> str:
     name = ufunc.__name__
     return f"numpy.{name}" if getattr(np, name, None) is ufunc else f"ufunc {name}"
 

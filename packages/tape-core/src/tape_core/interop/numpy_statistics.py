@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,16 @@ import numpy as np
 import tape_core as tc
 from tape_core.modes.batching import normal_axis
 from tape_core.ops.statistical import normal_axes
+from tape_core.typing import ArrayLike, Axis, DTypeLike
 
 
-def _floating(a: Any) -> Any:
+def _floating(a: ArrayLike) -> Any:
     """In NumPy a mean of integers is float64."""
     a = tc.asarray(a)
     return a if a.dtype.inexact else tc.astype(a, "float64")
 
 
-def _lines(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+def _lines(a: ArrayLike, axis: Axis) -> tuple[Any, tuple[int, ...]]:
     """The axes of a reduction as one, the last; and the shape of the result with `keepdims`."""
     for k in () if axis is None else axis if isinstance(axis, tuple) else (axis,):
         normal_axis(k, a.ndim)
@@ -30,7 +32,7 @@ def _lines(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     return tc.reshape(moved, (*(a.shape[k] for k in kept), length)), shape
 
 
-def _real(a: Any, label: str) -> Any:
+def _real(a: ArrayLike, label: str) -> Any:
     if a.dtype.kind == "complex floating":
         raise TypeError(f"numpy.{label}: complex numbers have no order")
     return a
@@ -51,7 +53,7 @@ _CONTINUOUS = {
 _ROUNDED = frozenset({"lower", "higher", "midpoint", "nearest"})
 
 
-def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, label: str, ignoring: bool) -> Any:
+def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: bool, label: str, ignoring: bool) -> Any:
     if method not in _CONTINUOUS and method not in _ROUNDED:
         known = ", ".join([*_CONTINUOUS, *sorted(_ROUNDED)])
         raise ValueError(f"numpy.{label}: method must be one of {known}; got {method!r}")
@@ -91,42 +93,46 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, label: str
     return tc.reshape(found, (*q.shape, *(shape if keepdims else lines.shape[:-1])))
 
 
-def quantile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+def quantile(a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False) -> Any:
     return _quantile(a, q, axis, method, keepdims, "quantile", False)
 
 
-def nanquantile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+def nanquantile(
+    a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> Any:
     return _quantile(a, q, axis, method, keepdims, "nanquantile", True)
 
 
-def _hundredth(q: Any) -> Any:
+def _hundredth(q: ArrayLike) -> Any:
     return q / 100 if isinstance(q, tc.Tensor | int | float) else np.asarray(q) / 100
 
 
-def percentile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+def percentile(a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False) -> Any:
     return _quantile(a, _hundredth(q), axis, method, keepdims, "percentile", False)
 
 
-def nanpercentile(a: Any, /, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+def nanpercentile(
+    a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> Any:
     return _quantile(a, _hundredth(q), axis, method, keepdims, "nanpercentile", True)
 
 
-def median(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def median(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return _quantile(a, 0.5, axis, "linear", keepdims, "median", False)
 
 
-def nanmedian(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmedian(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return _quantile(a, 0.5, axis, "linear", keepdims, "nanmedian", True)
 
 
 # -- without NaN
 
 
-def _present(a: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
+def _present(a: ArrayLike, axis: Axis, keepdims: bool, dtype: DTypeLike) -> Any:
     return tc.astype(tc.count_nonzero(~tc.isnan(a), axis=axis, keepdims=keepdims), dtype)
 
 
-def _nan_extremum(a: Any, reduce: Any, worst: float, axis: Any, keepdims: bool) -> Any:
+def _nan_extremum(a: ArrayLike, reduce: Any, worst: float, axis: Axis, keepdims: bool) -> Any:
     if not a.dtype.inexact:
         return reduce(a, axis=axis, keepdims=keepdims)
     missing = tc.isnan(a)
@@ -134,36 +140,36 @@ def _nan_extremum(a: Any, reduce: Any, worst: float, axis: Any, keepdims: bool) 
     return tc.where(tc.all(missing, axis=axis, keepdims=keepdims), math.nan, found)
 
 
-def nanmax(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmax(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return _nan_extremum(a, tc.max, -math.inf, axis, keepdims)
 
 
-def nanmin(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmin(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return _nan_extremum(a, tc.min, math.inf, axis, keepdims)
 
 
-def nansum(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nansum(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return tc.sum(tc.where(tc.isnan(a), 0, a), axis=axis, keepdims=keepdims)
 
 
-def nanprod(a: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanprod(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
     return tc.prod(tc.where(tc.isnan(a), 1, a), axis=axis, keepdims=keepdims)
 
 
-def nancumsum(a: Any, /, axis: Any = None) -> Any:
+def nancumsum(a: ArrayLike, /, axis: Axis = None) -> Any:
     return _accumulated(tc.cumulative_sum, a, 0, axis)
 
 
-def nancumprod(a: Any, /, axis: Any = None) -> Any:
+def nancumprod(a: ArrayLike, /, axis: Axis = None) -> Any:
     return _accumulated(tc.cumulative_prod, a, 1, axis)
 
 
-def _accumulated(function: Any, a: Any, neutral: int, axis: Any) -> Any:
+def _accumulated(function: Callable[..., Any], a: ArrayLike, neutral: int, axis: Axis) -> Any:
     a = tc.where(tc.isnan(a), neutral, a) if a.dtype.inexact else a
     return function(tc.reshape(a, (-1,)) if axis is None else a, axis=0 if axis is None else axis)
 
 
-def _cast(name: str, a: Any, dtype: Any) -> Any:
+def _cast(name: str, a: ArrayLike, dtype: DTypeLike) -> Any:
     """In the floating dtype that is asked for, or that NumPy computes in."""
     if dtype is None:
         return _floating(a)
@@ -173,13 +179,20 @@ def _cast(name: str, a: Any, dtype: Any) -> Any:
     return tc.astype(a, dtype)
 
 
-def nanmean(a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nanmean(a: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Any:
     a = _cast("nanmean", a, dtype)
     return nansum(a, axis=axis, keepdims=keepdims) / _present(a, axis, keepdims, a.dtype)
 
 
 def nanvar(
-    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+    a: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     a = _cast("nanvar", a, dtype)
     missing = tc.isnan(a)
@@ -191,7 +204,14 @@ def nanvar(
 
 
 def nanstd(
-    a: Any, /, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, correction: Any = None
+    a: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     found = nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, correction=correction)
     return tc.where(found == 0, 0, tc.sqrt(found))
@@ -200,28 +220,28 @@ def nanstd(
 # -- together
 
 
-def _observations(x: Any, rowvar: bool, label: str) -> Any:
+def _observations(x: ArrayLike, rowvar: bool, label: str) -> Any:
     if x.ndim > 2:
         raise ValueError(f"numpy.{label}: an array of at most two dimensions is needed, got shape {x.shape}")
     x = tc.reshape(x, (1, -1)) if x.ndim < 2 else x
     return x if rowvar or x.shape[0] == 1 else x.mT
 
 
-def _double(x: Any) -> Any:
+def _double(x: ArrayLike) -> Any:
     return tc.astype(x, tc.complex128 if x.dtype.kind == "complex floating" else tc.float64)
 
 
 def cov(
-    m: Any,
+    m: ArrayLike,
     /,
-    y: Any = None,
+    y: ArrayLike = None,
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
+    fweights: ArrayLike = None,
+    aweights: ArrayLike = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     x = _observations(_double(m), rowvar, "cov")
     if y is not None:
@@ -250,7 +270,7 @@ def cov(
     return tc.reshape(found, tuple(n for n in found.shape if n != 1))
 
 
-def corrcoef(x: Any, /, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def corrcoef(x: ArrayLike, /, y: ArrayLike = None, rowvar: bool = True, *, dtype: DTypeLike = None) -> Any:
     found = cov(x, y, rowvar, dtype=dtype)
     if found.ndim == 0:
         return found / found

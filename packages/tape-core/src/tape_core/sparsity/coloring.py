@@ -1,4 +1,4 @@
-"""Colours of columns or rows, of which those of one colour share a product with the Jacobian.
+"""Graph colouring: columns or rows of one colour are found by one product with the Jacobian.
 
 A. Curtis, M. Powell and J. Reid, "On the estimation of sparse Jacobian matrices", 1974; A. Gebremedhin, F. Manne and
 A. Pothen, "What color is your Jacobian? Graph coloring for computing derivatives", SIAM Review 47, 2005.
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tape_core.typing import SparseMatrix
 
-def columns(pattern: Any) -> tuple[Any, int]:
-    """A colour for each column, of which two that share a row differ, and how many colours there are.
+
+def columns(pattern: SparseMatrix) -> tuple[Any, int]:
+    """Colour the columns so that two which share a row differ; return the colours and their number.
 
     Greedy, with the columns in order or the fullest first, whichever takes fewer. No colouring has fewer colours than
     the fullest row has entries. A column without entries has colour 0, as any other might have.
@@ -46,7 +48,7 @@ def _greedy(order: Sequence[int], starts: list[int], rows: list[int], m: int) ->
         forbidden = 0
         for i in own:
             forbidden |= taken[i]
-        bit = ~forbidden & (forbidden + 1)
+        bit = ~forbidden & (forbidden + 1)  # the lowest bit that is not set: the first colour that is free
         for i in own:
             taken[i] |= bit
         used |= bit if own else 0
@@ -54,8 +56,8 @@ def _greedy(order: Sequence[int], starts: list[int], rows: list[int], m: int) ->
     return colors, used.bit_length()
 
 
-def star(pattern: Any) -> tuple[Any, int]:
-    """Colours for a symmetric matrix: neighbours differ, and no path of four has two colours only.
+def star(pattern: SparseMatrix) -> tuple[Any, int]:
+    """Colour a symmetric matrix: neighbours differ, and no path of four vertices has two colours only.
 
     So of the entries (i, j) and (j, i) one is alone with its colour in its row. A matrix with a full row and column
     takes two colours, where columns without a row in common would need as many as there are.

@@ -1,9 +1,10 @@
-"""Sparse Jacobians and Hessians: the pattern, colours for it, and one product for each colour."""
+"""Sparse Jacobians and Hessians: find the pattern, colour it, compute one product for each colour."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from tape_core.backends.errors import BatchError
@@ -16,6 +17,7 @@ from tape_core.engine.tensor import Tensor, read
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import asarray
 from tape_core.transforms.derivatives import grad, jvp, vjp
+from tape_core.typing import ArrayLike, HostArray, PyTree, SparseMatrix, Tangent
 
 Function = Callable[..., Any]
 
@@ -47,7 +49,7 @@ class Sparsity:
 
     __slots__ = ("_colorings", "_symmetric", "pattern")
 
-    def __init__(self, pattern: Any) -> None:
+    def __init__(self, pattern: SparseMatrix | HostArray) -> None:
         np, sparse = _scipy("Sparsity")
         if sparse.issparse(pattern):
             stored = sparse.csr_array(pattern, copy=True)
@@ -109,15 +111,15 @@ class Sparsity:
 
     @property
     def symmetric(self) -> Sparsity:
-        """With the mirror image of each entry."""
+        """The pattern with the mirror image of each entry."""
         if self._symmetric is None:
             self._symmetric = Sparsity(self.pattern + self.pattern.T)
             self._symmetric._symmetric = self._symmetric
         return self._symmetric
 
 
-def jacobian_sparsity(f: Function, x: Any) -> Sparsity:
-    """Which elements of `f(x)` may depend on which of `x`: the pattern of the Jacobian, from one call of `f`.
+def jacobian_sparsity(f: Function, x: ArrayLike) -> Sparsity:
+    """Find the pattern of the Jacobian of `f`, the elements of `f(x)` that may depend on each of `x`, by one call.
 
     It is found by carrying along, for each element of each intermediate result, the elements of `x` that it may depend
     on. Values play no role: what is 0 at this `x` is an entry nevertheless, and the pattern holds wherever `f` takes
@@ -135,22 +137,28 @@ def jacobian_sparsity(f: Function, x: Any) -> Sparsity:
         TypeError, ValueError, ImportError: as :func:`sparse_jacobian`.
     """
     check_callable("jacobian_sparsity", "f", f)
-    return _detected("jacobian_sparsity", f, _checked_x("jacobian_sparsity", x))
+    return _detect("jacobian_sparsity", f, _check_x("jacobian_sparsity", x))
 
 
-def hessian_sparsity(f: Function, x: Any) -> Sparsity:
-    """As :func:`jacobian_sparsity`, of the second derivatives of a function of one number: the pattern is symmetric.
+def hessian_sparsity(f: Function, x: ArrayLike) -> Sparsity:
+    """Return the pattern of the Hessian of a function whose result is one number; see :func:`jacobian_sparsity`.
 
     >>> import tape_core as tc
     >>> tc.hessian_sparsity(lambda x: tc.sum(x[1:] * x[:-1]), tc.ones(3)).pattern.toarray().astype(int).tolist()
     [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     """
     check_callable("hessian_sparsity", "f", f)
-    return _detected("hessian_sparsity", grad(f), _checked_x("hessian_sparsity", x)).symmetric
+    return _detect("hessian_sparsity", grad(f), _check_x("hessian_sparsity", x)).symmetric
 
 
-def sparse_jacobian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int | None = None) -> Any:
-    """The Jacobian of `f` at `x` as a sparse matrix, by as few products as its entries allow.
+def sparse_jacobian(
+    f: Function,
+    x: ArrayLike,
+    sparsity: Sparsity | SparseMatrix | HostArray | None = None,
+    *,
+    chunk_size: int | None = None,
+) -> Any:
+    """Compute the Jacobian of `f` at `x` as a sparse matrix, by as few products as its pattern allows.
 
     Columns that share no row are computed together, by one product forward; or rows that share no column, by one
     product backward, where these are fewer.
@@ -189,17 +197,23 @@ def sparse_jacobian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: in
     """
     name = "sparse_jacobian"
     check_callable(name, "f", f)
-    x = _checked_x(name, x)
+    x = _check_x(name, x)
     given = sparsity is not None
-    found = _given(name, sparsity, x) if given else _detected(name, f, x)
+    found = _as_sparsity(name, sparsity, x) if given else _detect(name, f, x)
     by_columns, by_rows = found.colors("columns"), found.colors("rows")
     if by_rows[1] < by_columns[1]:
         return _by_rows(name, f, x, found, by_rows, given, chunk_size)
     return _by_columns(name, f, x, found, by_columns, given, chunk_size)
 
 
-def sparse_hessian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int | None = None) -> Any:
-    """The second derivatives of `f` at `x`, as a sparse matrix, by products of the Hessian with few vectors.
+def sparse_hessian(
+    f: Function,
+    x: ArrayLike,
+    sparsity: Sparsity | SparseMatrix | HostArray | None = None,
+    *,
+    chunk_size: int | None = None,
+) -> Any:
+    """Compute the Hessian of `f` at `x` as a sparse matrix, by products with few vectors.
 
     >>> import tape_core as tc
     >>> def rosenbrock(x):
@@ -220,9 +234,9 @@ def sparse_hessian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int
     """
     name = "sparse_hessian"
     check_callable(name, "f", f)
-    x = _checked_x(name, x)
+    x = _check_x(name, x)
     gradient, given = grad(f), sparsity is not None
-    found = _given(name, sparsity, x) if given else _detected(name, gradient, x)
+    found = _as_sparsity(name, sparsity, x) if given else _detect(name, gradient, x)
     if found.shape[0] != found.shape[1]:
         raise ValueError(f"{name}: sparsity must have shape {(found.shape[1],) * 2}, got {found.shape}")
     found = found.symmetric
@@ -236,16 +250,16 @@ def sparse_hessian(f: Function, x: Any, sparsity: Any = None, *, chunk_size: int
 # -- the pattern
 
 
-def _detected(name: str, f: Function, x: Tensor) -> Sparsity:
+def _detect(name: str, f: Function, x: Tensor) -> Sparsity:
     _scipy(name)
     from tape_core.sparsity.detection import detect
 
-    with _alone():
-        _, sets = detect(lambda x: _result(name, f(x)), x)
+    with _unrecorded():
+        _, sets = detect(lambda x: _check_result(name, f(x)), x)
     return Sparsity(sets.matrix())
 
 
-def _given(name: str, sparsity: Any, x: Tensor) -> Sparsity:
+def _as_sparsity(name: str, sparsity: Sparsity | SparseMatrix | HostArray, x: Tensor) -> Sparsity:
     found = sparsity if isinstance(sparsity, Sparsity) else Sparsity(sparsity)
     size = math.prod(x.shape)
     if found.shape[1] != size:
@@ -265,17 +279,17 @@ def _by_columns(
     seeds = _seeds(np, color, count, check)
     dtypes = []
 
-    def product(v: Any) -> Any:
-        y, tangent = jvp(lambda x: _result(name, f(x)), (x,), (v,))
+    def product(v: Tangent) -> Any:
+        y, tangent = jvp(lambda x: _check_result(name, f(x)), (x,), (v,))
         dtypes.append(y.dtype)
         return tangent
 
-    with _alone():
-        products = vmap(product, chunk_size=chunk)(_like(seeds.reshape(seeds.shape[0], *x.shape), x))
-    found = _host(np, products)
+    with _unrecorded():
+        products = vmap(product, chunk_size=chunk)(_as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x))
+    found = _to_host(np, products)
     _check_rows(name, sparsity, found.shape[1])
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
-    matrix = _filled(pattern, found[color[pattern.indices], rows])
+    matrix = _fill_pattern(pattern, found[color[pattern.indices], rows])
     if check:
         _check_product(np, name, sparsity, found[-1], matrix, seeds[-1], finfo(products.dtype).eps)
     return matrix
@@ -296,14 +310,14 @@ def _by_rows(
     color, count = colors
     pattern = sparsity.pattern
     seeds = _seeds(np, color, count, check)
-    with _alone():
-        y, pull = vjp(lambda x: _result(name, f(x)), x)
+    with _unrecorded():
+        y, pull = vjp(lambda x: _check_result(name, f(x)), x)
         _check_rows(name, sparsity, math.prod(y.shape))
         if y.dtype.kind == "complex floating":
             return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
-        given = _like(seeds.reshape(seeds.shape[0], *y.shape), y)
+        given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
         products = vmap(lambda g: pull(g)[0], chunk_size=chunk)(given)
-    found = _host(np, products)
+    found = _to_host(np, products)
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = pattern.indices
     if symmetric:
@@ -311,14 +325,14 @@ def _by_rows(
         places = color[rows] * pattern.shape[1] + columns
         alone = np.bincount(places, minlength=count * pattern.shape[1])[places] == 1
         rows, columns = np.where(alone, rows, columns), np.where(alone, columns, rows)
-    matrix = _filled(pattern, found[color[rows], columns])
+    matrix = _fill_pattern(pattern, found[color[rows], columns])
     if check:
         _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1], finfo(products.dtype).eps)
     return matrix
 
 
-def _seeds(np: Any, color: Any, count: int, check: bool) -> Any:
-    """A vector for each colour, ones at what has it; and one of random numbers to check the pattern with."""
+def _seeds(np: ModuleType, color: HostArray, count: int, check: bool) -> Any:
+    """Return a vector for each colour, 1 at its members; with `check` also a random one, to check the pattern."""
     seeds = np.zeros((max(count, 1) + check, len(color)))
     seeds[color, np.arange(len(color))] = 1
     if check:
@@ -331,8 +345,16 @@ def _check_rows(name: str, sparsity: Sparsity, size: int) -> None:
         raise ValueError(f"{name}: sparsity has shape {sparsity.shape}, f(x) has {size} elements: one for each row")
 
 
-def _check_product(np: Any, name: str, sparsity: Sparsity, product: Any, matrix: Any, vector: Any, eps: float) -> None:
-    """Raise where the matrix times the vector is not the product, but for rounding."""
+def _check_product(
+    np: ModuleType,
+    name: str,
+    sparsity: Sparsity,
+    product: HostArray,
+    matrix: SparseMatrix,
+    vector: HostArray,
+    eps: float,
+) -> None:
+    """Raise if the matrix times the vector differs from the product by more than rounding."""
     with np.errstate(all="ignore"):
         scale = abs(matrix) @ abs(vector)
         error = abs(matrix @ vector - product)
@@ -347,18 +369,18 @@ def _check_product(np: Any, name: str, sparsity: Sparsity, product: Any, matrix:
         )
 
 
-def _filled(pattern: Any, data: Any) -> Any:
+def _fill_pattern(pattern: SparseMatrix, data: HostArray) -> Any:
     from scipy import sparse
 
     return sparse.csr_array((data, pattern.indices.copy(), pattern.indptr.copy()), shape=pattern.shape)
 
 
-def _like(array: Any, x: Tensor) -> Tensor:
+def _as_tensor_like(array: HostArray, x: Tensor) -> Tensor:
     return asarray(array, dtype=x.dtype, device=x.device, backend=x.backend)
 
 
-def _host(np: Any, products: Tensor) -> Any:
-    """One row for each vector; SciPy has no floats of 16 bits."""
+def _to_host(np: ModuleType, products: Tensor) -> Any:
+    """Return the products as a NumPy matrix, a row each; 16-bit floats become float32, as SciPy has none."""
     array = np.asarray(products.numpy())
     array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
     return array.reshape(len(array), math.prod(array.shape[1:]))
@@ -368,13 +390,13 @@ def _host(np: Any, products: Tensor) -> Any:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """A context in which no tape records: the matrix is a constant to all of them."""
+def _unrecorded() -> Iterator[None]:
+    """Suspend all recorders in the context: the matrix is a constant to them."""
     with setting(ACTIVE, ()):
         yield
 
 
-def _checked_x(name: str, x: Any) -> Tensor:
+def _check_x(name: str, x: ArrayLike) -> Tensor:
     leaves, _ = pytree.flatten(x)
     if len(leaves) != 1 or leaves[0] is not x:
         raise TypeError(
@@ -391,7 +413,7 @@ def _checked_x(name: str, x: Any) -> Tensor:
     return tensor.__copy__()
 
 
-def _result(name: str, out: Any) -> Tensor:
+def _check_result(name: str, out: PyTree) -> Tensor:
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or leaves[0] is not out:
         raise TypeError(

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from tape_core.typing import HostArray, SparseMatrix
+
 LIMIT = 1 << 27
-"""Above so many members, sets are not told apart any more: each element has their union."""
+"""Members, in all sets of a value: above it each element gets the union of all, so that memory stays bounded."""
 
 
 class IndexSets:
     """A set of elements of `x` for each element of a value.
 
-    Elements often share a set, as those of a product `w @ x` do. So an element has the number of its set, and what only
-    moves elements moves numbers.
+    Elements often share a set, as those of a product `w @ x` do. So an element has the number of its set, and an op
+    that only moves elements (a reshape, an index) moves these numbers.
 
     Attributes:
         numbers: an int64 array of the value's shape; 0 is the empty set.
@@ -27,7 +29,7 @@ class IndexSets:
 
     __slots__ = ("array", "numbers", "table")
 
-    def __init__(self, numbers: Any, table: Any, array: Any = None) -> None:
+    def __init__(self, numbers: HostArray, table: SparseMatrix, array: HostArray = None) -> None:
         self.numbers = numbers
         self.table = table
         self.array = array
@@ -42,25 +44,25 @@ class IndexSets:
         """The number of its dimensions."""
         return self.numbers.ndim  # type: ignore[no-any-return]
 
-    def with_numbers(self, numbers: Any) -> IndexSets:
-        """Other elements with sets of the same table."""
+    def with_numbers(self, numbers: HostArray) -> IndexSets:
+        """Return other elements with sets of the same table."""
         return IndexSets(numbers, self.table)
 
     def reshape(self, *shape: int) -> IndexSets:
-        """The same elements in another shape."""
+        """Return the same elements in another shape."""
         return self.with_numbers(self.numbers.reshape(shape))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> IndexSets:
-        """Repeated along dimensions of length 1."""
+        """Repeat the elements along dimensions of length 1."""
         return self if self.shape == shape else self.with_numbers(np.broadcast_to(self.numbers, shape))
 
     def __or__(self, other: IndexSets) -> IndexSets:
-        """The union, over shapes that broadcast."""
+        """Return the union, element by element, over shapes that broadcast."""
         shape = np.broadcast_shapes(self.shape, other.shape)
         return union([self, other], shape, self.table.shape[1])
 
     def united(self, axes: int | Sequence[int]) -> IndexSets:
-        """The union along axes, which keep the length 1."""
+        """Return the union along axes, which keep the length 1."""
         axes = tuple([a % self.ndim for a in ([axes] if isinstance(axes, int) else axes)])
         others = [a for a in range(self.ndim) if a not in axes]
         shape = tuple([1 if a in axes else n for a, n in enumerate(self.shape)])
@@ -72,12 +74,12 @@ class IndexSets:
         return merged(self, owners, lines.reshape(-1), shape)
 
     def matrix(self) -> Any:
-        """A csr_array of booleans with a row for each element of the value, in order."""
+        """Return a csr_array of booleans with a row for each element of the value, in row-major order."""
         return self.table[self.numbers.reshape(-1)]
 
 
 def identity(shape: tuple[int, ...]) -> IndexSets:
-    """Those of `x` itself."""
+    """Return the index sets of `x` itself: each element depends on itself."""
     n = math.prod(shape)
     numbers = np.arange(1, n + 1).reshape(shape)
     indptr = np.maximum(np.arange(-1, n + 1, dtype=np.int32), 0)
@@ -85,19 +87,19 @@ def identity(shape: tuple[int, ...]) -> IndexSets:
 
 
 def empty(shape: tuple[int, ...], members: int) -> IndexSets:
-    """Those of a constant."""
+    """Return the index sets of a constant, which are empty."""
     return IndexSets(np.zeros(shape, np.int64), _table(np.zeros(0, np.int32), np.zeros(2, np.int32), members))
 
 
 def full(parts: Sequence[IndexSets], shape: tuple[int, ...]) -> IndexSets:
-    """Each element of the shape depends on all that the parts depend on."""
+    """Return sets in which each element depends on everything that any part depends on."""
     flat = [part.reshape(-1) for part in parts]
     whole = union([part.united(0) for part in flat if part.numbers.size], (1,), parts[0].table.shape[1])
     return whole.with_numbers(np.broadcast_to(whole.numbers.reshape(()), shape))
 
 
 def union(parts: Sequence[IndexSets], shape: tuple[int, ...], members: int) -> IndexSets:
-    """The union of sets that broadcast to a shape."""
+    """Return the union of sets that broadcast to a shape."""
     live = [part for part in parts if part.numbers.any()]
     if not live:
         return empty(shape, members)
@@ -129,7 +131,7 @@ def _union_of_two(a: IndexSets, b: IndexSets) -> IndexSets:
     return _numbered(table, places.reshape(a.shape))
 
 
-def merged(sets: IndexSets, owners: Any, numbers: Any, shape: tuple[int, ...]) -> IndexSets:
+def merged(sets: IndexSets, owners: HostArray, numbers: HostArray, shape: tuple[int, ...]) -> IndexSets:
     """For each element of a shape the union of sets: those of the table of `sets` with these numbers, by owner."""
     count, members = math.prod(shape), sets.table.shape[1]
     sizes = np.bincount(owners, _sizes(sets.table)[numbers], minlength=count)
@@ -159,33 +161,33 @@ def joined(parts: Sequence[IndexSets]) -> tuple[list[Any], Any]:
     return numbers, sparse.vstack(tables, format="csr")
 
 
-def composed(outer: Any, inner: IndexSets) -> IndexSets:
+def composed(outer: SparseMatrix, inner: IndexSets) -> IndexSets:
     """Elements that depend on elements of a value: `outer` has a row for each of the latter, with who depends on it."""
     found = outer.tocoo()
     owners, numbers = found.col, inner.numbers.reshape(-1)[found.row]
     return merged(inner, owners, numbers, (outer.shape[1],))
 
 
-def _numbered(table: Any, places: Any) -> IndexSets:
-    """Sets by rows of a table that has no empty set in front yet."""
+def _numbered(table: SparseMatrix, places: HostArray) -> IndexSets:
+    """Return sets by the rows of a table, after putting the empty set in front, as number 0."""
     indptr = np.concatenate([np.zeros(1, table.indptr.dtype), table.indptr])
     return IndexSets(places + 1, _table(table.indices, indptr, table.shape[1]))
 
 
-def _table(indices: Any, indptr: Any, members: int) -> Any:
+def _table(indices: HostArray, indptr: HostArray, members: int) -> Any:
     return sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(len(indptr) - 1, members))
 
 
-def _sizes(table: Any) -> Any:
+def _sizes(table: SparseMatrix) -> Any:
     return np.diff(table.indptr)
 
 
-def _are_whole(table: Any) -> Any:
+def _are_whole(table: SparseMatrix) -> Any:
     return _sizes(table) == table.shape[1]
 
 
-def _whole(table: Any) -> int | None:
-    """The number of a set with all members, if there is one."""
+def _whole(table: SparseMatrix) -> int | None:
+    """Return the number of a set with all members, or None."""
     if table.nnz < table.shape[1] or not table.shape[1]:
         return None
     places = np.flatnonzero(_are_whole(table))
