@@ -51,7 +51,7 @@ class Leaving:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         # The `with` statement looks up `__exit__` before it calls `__enter__`, and holds the bound method until the
-        # block is over. The weak reference notices when that method goes, also if an interrupt came before it was called.
+        # block is over. The weak reference notices when that method goes, called or not, as after an interrupt.
         if instance is None:
             return self.leave
         leaving = MethodType(self.leave, instance)

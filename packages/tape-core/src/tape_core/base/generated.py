@@ -17,8 +17,8 @@ def generated(
 ) -> Callable[..., Any]:
     """Return the function of this name that `source` defines, in terms of `names`.
 
-    `file` is its name in tracebacks; its lines are known as long as the function exists. With a syntax tree, `lines` are
-    required.
+    `file` is its name in tracebacks; its lines are known as long as the function exists. A syntax tree requires
+    `lines`.
     """
     exec(compile(source, file, "exec"), names)
     if lines is None:
