@@ -159,10 +159,10 @@ class Backend:
             return found
 
     def guarded(self, guard: Callable[[str, Any], Any]) -> None:
-        """Have `guard` give what is called in place of each kernel, from now on.
+        """Wrap each kernel by `guard`, from now on.
 
-        What it gives may say, as its `chosen(args, kwargs)`, which function does the work for arguments: that is what
-        compiled functions call, which know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
+        A wrapper may have a method `chosen(args, kwargs)` that returns the function for such arguments: compiled
+        functions call that, since they know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
         self.guard = guard
         for backend in self.wrappers():
@@ -174,18 +174,18 @@ class Backend:
     # -- devices
 
     def devices(self) -> tuple[str, ...]:
-        """The devices present, as strings that `device=` takes."""
+        """Return the devices present, as strings that `device=` takes."""
         info = getattr(self.namespace, "__array_namespace_info__", None)
         return tuple(str(d) for d in info().devices() if d is not None) if info else ("cpu",)
 
     @property
     def default_device(self) -> str:
-        """Where arrays are made when no device is named."""
+        """The device of new arrays when none is named."""
         info = getattr(self.namespace, "__array_namespace_info__", None)
         return str(info().default_device() or "cpu") if info else "cpu"
 
     def raw_device(self, device: str | None) -> Any:
-        """The library's object for a `device=` argument: the one that is called so, or else the name itself.
+        """Return the library's object for a `device=` argument: the device of this name, or else the name itself.
 
         `cpu` is `cpu:0` where that is what the library calls its first one, and there is none called `cpu`.
         """
@@ -196,13 +196,13 @@ class Backend:
         return devices.get(device, devices.get(f"{device}:0", device))
 
     def device(self, array: Raw) -> str:
-        """Where a raw array lives."""
+        """Return the name of the device that a raw array is on."""
         return str(getattr(array, "device", self.default_device))
 
     # -- arrays in and out
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Raw:
-        """A raw array of a raw array, a nested list, a scalar or a buffer; `dtype` is the library's."""
+        """Make a raw array of a raw array, a nested list, a scalar or a buffer; `dtype` is the library's."""
         return self.namespace.asarray(obj, dtype=dtype, device=self.raw_device(device), copy=copy)
 
     def public(self, array: Raw) -> Raw:
@@ -210,16 +210,17 @@ class Backend:
         return array
 
     def numpy(self, array: Raw) -> Any:
-        """A `numpy.ndarray` of the same values, copied only where it must be."""
+        """Return a `numpy.ndarray` of the same values, copied only where it must be."""
         import numpy as np  # the caller asked for NumPy: it is not core's dependency
 
+        # Without a copy by DLPack; libraries, and their versions, differ in the error for arrays that cannot pass so.
         try:
             return np.from_dlpack(array)
         except (AttributeError, TypeError, BufferError, RuntimeError):
             return np.asarray(array)
 
     def format(self, array: Raw) -> str:
-        """The values, as they are printed."""
+        """Return the values as text for printing."""
         try:
             return str(self.numpy(array))
         except ImportError:
@@ -229,7 +230,8 @@ class Backend:
         """Raise where the text of a Tensor must not have its values: in a compiled function, say."""
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
-        """The class and the text in which users get an error of a kernel, after op and inputs; None: as it is."""
+        """Return the class and the text in which users get an error of a kernel; None leaves the error as it is."""
+        # Both at once is how NumPy marks an axis that is out of bounds; as one of the two, half of it would be lost.
         if isinstance(error, ValueError) and isinstance(error, IndexError):
             return AxisError, str(error)
         kind = next(
@@ -243,11 +245,11 @@ class Backend:
 
     @property
     def is_strict(self) -> bool:
-        """Whether floating-point errors raise now: compiled functions run as they are then, to raise where these do."""
+        """True while floating-point errors raise: then functions run uncompiled, to raise at the same op."""
         return False
 
     def sweeping(self) -> AbstractContextManager[Any]:
-        """A context around a backward sweep: `quiet`."""
+        """Return the context around a backward sweep: that of `quiet`."""
         return self.quiet()
 
     def nbytes(self, array: Raw) -> int:
@@ -273,14 +275,14 @@ class Backend:
         return bool(self.xp.all((array == copy) | ((array != array) & (copy != copy))))
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
-        """Whether nobody but the caller, who knows of `references` of them, can see this array's memory.
+        """Return whether nobody but the caller, who knows of `references` of them, can see this array's memory.
 
         A wrong True lets an update in place change somebody else's value; so the answer is False where unsure.
         """
         return False
 
     def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
-        """Arrays of one shape and dtype for an elementwise update in place, in pieces that stay in the cache together.
+        """Cut arrays of one shape and dtype, for an elementwise update in place, into pieces that fit into the cache.
 
         The pieces are flat views, to write to. By default, and where an array cannot be viewed so, `arrays` itself.
         """
