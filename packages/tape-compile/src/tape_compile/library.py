@@ -1,8 +1,8 @@
 """The contract with a backend's array library: what it tells the compiler, so that passes can use it.
 
 A backend has it as `Backend.compiler_support`, an instance of a subclass of `LibrarySupport`, or None. tape_core names
-no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler` and `tape_torch.blocks`
-implement it. Each method has a default by which the passes that ask for it do nothing.
+no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler_support` and
+`tape_torch.blocks` implement it. Each method has a default by which the passes that ask for it do nothing.
 """
 
 from __future__ import annotations
