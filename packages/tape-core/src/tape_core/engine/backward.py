@@ -63,6 +63,7 @@ def gradients(
             )
             # Rules are plain transposes, so the gradient of TensorFlow is conjugated here and at the end; see `rules`.
             g = conj(g) if is_complex else g
+            # A target that is given twice counts twice.
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
             direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
@@ -110,18 +111,22 @@ def sweep(
         By slot, a Tensor or IndexedSlices; sources that nothing reached are missing.
     """
     records: Records = tape._records
+    # What was recorded after the last target does not lead to any.
     top = max(seeds) + 1
     calls: dict[int, dict[int, int]] = {}
+    # The common case is found without a pass over the records: the sources are all leaves, in the order of the watches.
     if tape._leaves == sources:
         wanted = None
     else:
         calls = _calls_with_results(records, top, sources)
+        # The results of a call stand after it, and those that are sources may stand after the last target, too.
         for slots in calls.values():
             top = max(top, *[slot + 1 for slot in slots.values()])
         wanted = _reached_from(tape, top, [*sources, *calls] if calls else sources)
     grads: list[Any] = [None] * top
     for slot, cotangent in seeds.items():
         grads[slot] = cotangent if recorded or isinstance(cotangent, IndexedSlices) else cotangent._array
+    # The tape's own list shrinks during the walk, so that each record is freed as it is passed; a copy would keep all.
     if release:
         del records[top:]
     else:
@@ -178,6 +183,7 @@ def _walk_careful(
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
     masked, large = tape._masked, backend.array_class
     wide = widening(backend, xp) if tape._special & NARROW else None
+    # `wanted` alone needs no care: plans with fewer rules have generated passes, too.
     careful = recorded or masked or tape._sparse or wide is not None
     while grads:
         g = grads.pop()
@@ -259,6 +265,7 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
 
     Without this a sweep would run to leaves nobody asked for, and past sources that are themselves results.
     """
+    # `sweep` has compared the lists; the sources may also come in another order, or twice.
     if set(tape._leaves) == set(sources):
         return None
     records = tape._records
@@ -266,6 +273,7 @@ def _reached_from(tape: GradientTape, top: int, sources: list[int]) -> bytearray
     for slot in sources:
         if slot < top:
             reached[slot] = 1
+    # The slots of inputs are below that of the result, so one pass in this order is enough.
     for slot in range(top):
         rec = records[slot]
         if rec is not None and not reached[slot] and any([reached[i] for i in record.each_slot(rec)]):

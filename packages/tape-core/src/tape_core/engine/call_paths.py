@@ -65,6 +65,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
             x = read_operand(op, x, active)
         backend = x._home
         a = x._raw
+        # A `try` that succeeds is free in CPython; the KeyError comes once for each backend.
         try:
             kernel, plans = bindings[backend]
         except KeyError:
@@ -77,6 +78,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
         result._array = out
         result.backend = backend
         result._slots = slots = NO_SLOTS
+        # No slots: no recorder has met the value, and there is nothing to look up, however many are active.
         if s := x._slots:
             for tape in active:
                 key = tape._key
@@ -92,8 +94,11 @@ def unary_call(op: Op) -> Callable[..., Any]:
                     result._slots = slots = {key: len(tape._records)}
                 else:
                     slots[key] = len(tape._records)
+                # The recorder has seen the dtype of the input; only another one, as that of `abs` of a complex array,
+                # may be new to it.
                 if out.dtype is not a.dtype:
                     tape._before_op(op, backend, out)
+                # With one input nothing is broadcast, so a spec is needed only where cotangents may have to be cast.
                 specs = ((a.shape, a.dtype),) if tape._special else None
                 on_op(
                     (
@@ -135,6 +140,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         except KeyError:
             kernel, plans = op.bind(backend)
         s = x._slots
+        # A record with residuals has another layout, which the general path makes.
         if s and plans.keeping is not None:
             return general(x, *params, **kwargs)
         try:
@@ -212,6 +218,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             s1 = x1._slots
             if kind2 in _TENSORS:
                 if x2._home is not backend:
+                    # Once more, with both operands as Tensors of one backend: that call takes the short way.
                     return call(*op.operands((x1, x2)))
                 a2 = x2._raw
                 s2 = x2._slots
@@ -253,6 +260,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             key = tape._key
             i1 = s1.get(key)
             i2 = s2.get(key)
+            # `_on_read` writes the slot into the dict of the Variable. In `v * v` both operands have that dict, so s2
+            # is asked again.
             if i1 is None and kind1 is Variable:
                 i1 = tape._on_read(x1)
                 i2 = s2.get(key)
@@ -282,6 +291,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                     if mixed or not elementwise:
                         specs = (spec_of(a1), spec_of(a2))
                 elif elementwise and type(a1) is type(a2) and type(a1) in backend.scalar_types:
+                    # Both are the library's scalars of one type: neither broadcast nor cast.
                     pass
                 else:
                     shape1 = a1.shape
@@ -360,6 +370,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             kind = type(x)
             if kind in _TENSORS:
                 if x._home is not backend:
+                    # A second backend: all operands go through `op.operands`, below.
                     if backend is not None:
                         backend = None
                         break
@@ -369,6 +380,7 @@ def general_call(op: Op) -> Callable[..., Any]:
                     for tape in active:
                         if tape._key not in slots:
                             tape._on_read(x)
+                # A record may hold this constant, and a tape that is opened later may watch it; see `binary_call`.
                 elif slots is NO_SLOTS and active:
                     slots = own_slots(x)
                 arrays.append(x._raw)
@@ -456,6 +468,7 @@ def wrap_and_record(
             at.append(i)
             if i is not None:
                 watched |= bit
+            # All arrays of a sequence are input 0: its plan has the one rule for all of them.
             if not op.sequence:
                 bit += bit
         plan = plans[watched]

@@ -50,6 +50,7 @@ class Commit:
         """Make all assignments. In a trace the Variables get their values one by one: nobody else sees them yet."""
         for variable, array, given in self._told:
             report_assigned(variable, array, "assign", given)
+        # `set_all` writes past the properties of a Variable; in a trace the value must go through them, into the trace.
         if current() is not None:
             for variable, array in zip(self._variables, self._arrays, strict=True):
                 variable._array, variable._slots = array, {}
@@ -80,6 +81,7 @@ def set_all(
 
 def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
     """Return the objects and attributes in which Variables and host numbers keep their values."""
+    # Variables keep their value in a slot of their own; host numbers in an attribute of another object, their holder.
     if all([getattr(kind, "_held_as", None) == "_raw" for kind in {*map(type, variables)}]):
         return variables, ["_raw"] * len(variables)
     return [v._holder for v in variables], [v._held_as for v in variables]

@@ -52,6 +52,7 @@ def has_no_nan(d: Cotangent) -> bool:
         _PLAIN[kind] = kind.__module__.partition(".")[0] in ("numpy", "torch")
     if not _PLAIN[kind] or not getattr(d, "is_cpu", True):  # the host would have to wait for it
         return False
+    # A NaN spreads through a sum, which makes no array as `isnan` would.
     total = d.sum()
     return bool(total == total)  # infinities may add up to NaN, too: then look at each element
 
@@ -88,9 +89,12 @@ def project(xp: Namespace, d: Cotangent, spec: tuple[Any, Any]) -> Any:
             d = xp.broadcast_to(d, broadcast_shape(tuple(given), tuple(shape)))
             given = d.shape
             extra = len(given) - len(shape)
+        # Broadcasting has added the leading axes, and stretched those of length 1.
         axes = (*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1 and given[extra + k] != 1))
         if axes:
             d = xp.sum(d, axis=axes)
+        # The stretched axes were summed away and come back here with length 1; `sum` with keepdims would keep the
+        # leading ones.
         if d.shape != shape:
             d = xp.reshape(d, shape)
     return d if d.dtype is dtype else cast(xp, d, dtype)

@@ -79,6 +79,7 @@ class Cuts:
     def on_op(self, op: Op, out: Raw) -> None:
         """Note that an op has no derivative."""
         dtype = str(getattr(out, "dtype", type(out).__name__))
+        # By its text, which says so in every library.
         if "bool" in dtype:
             self.compared = self.compared or op.name
             return
@@ -94,6 +95,8 @@ class Cuts:
         self._note(what, why)
 
     def _note(self, what: str, why: str) -> None:
+        # One place for each op or method: looking for the user's line is slow, and a loop would name the same one
+        # again.
         if what not in self.ends and len(self.ends) < _MOST:
             frame = user_frame()
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
@@ -205,6 +208,7 @@ def on_no_derivative(op: Op, slots: Slots, out: Raw) -> None:
 def on_truth_asked() -> None:
     """Note that Python asks whether a Tensor is true."""
     for recorder in ACTIVE.get():
+        # A bool has no slots, so it is not known which comparison it came from: any that this recorder has met will do.
         cuts = recorder._cuts
         if cuts is not None and cuts.compared is not None:
             cuts.decided = True
@@ -240,6 +244,7 @@ def on_derivative(targets: Iterable[Tensor], results: Sequence[Any]) -> None:
         if cuts is None or cuts.differentiated:
             continue
         key = recorder._key
+        # Of slices, the values carry the path; indices never do.
         known = [r for r in results if r is not None and _known(getattr(r, "values", r), key)]
         if not known and any([_known(t, key) for t in targets]):
             cuts.differentiated = True

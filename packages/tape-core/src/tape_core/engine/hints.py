@@ -52,6 +52,7 @@ class _Missing(AttributeError):
             text += f"; it is tc.{here} here" if here.isidentifier() or "(" not in here else f"; it is {here} here"
         elif close := get_close_matches(self._name, self._names(), n=1, cutoff=0.75):
             text += f"; did you mean tc.{close[0]}?"
+        # Not imported for a message: whoever means NumPy's function has imported it.
         function = getattr(sys.modules.get("numpy"), self._name, None)
         if callable(function) and not isinstance(function, type):
             text += f" (numpy.{self._name} takes Tensors, too, where Tape has its counterpart)"

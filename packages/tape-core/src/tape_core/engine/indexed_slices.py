@@ -82,6 +82,7 @@ class IndexedSlices:
         names, inverse = xp.unique_inverse(from_start)
         n = names.shape[0]
         order = xp.argsort(names)  # libraries may find them in any order
+        # The inverse permutation: the place of each name in rising order.
         places = xp.setitem(xp.zeros_like(order), xp.arange_beside(order, n), order)
         rows = xp.take(places, inverse, axis=0)
         values = xp.scatter(self.values, rows, (n, *self.values.shape[1:]))
@@ -92,6 +93,7 @@ class IndexedSlices:
 
     def __add__(self, other: Array | IndexedSlices) -> Any:
         if isinstance(other, IndexedSlices):
+            # Rows that both have stay apart: merging would sort in every addition, and `densify` adds them up anyhow.
             xp = self._namespace()
             return IndexedSlices(
                 xp.concat([self.values, other.values], axis=0),

@@ -50,13 +50,13 @@ class BatchedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of one example."""
+        """The shape of one example."""
         shape = self.value.shape
         return shape if self.axis is None else shape[1:]
 
     @property
     def ndim(self) -> int:
-        """That of one example."""
+        """The number of dimensions of one example."""
         return len(self.value._array.shape) - (self.axis is not None)
 
     @property
@@ -208,6 +208,7 @@ def lifted(tensor: Tensor, backend: Backend) -> Tensor:
     """
     if type(tensor._array) is BatchedArray:
         tensor = placed(tensor)
+    # Without a hidden axis all examples share the value, so the value below says as much.
     while tensor.backend.level > backend.level and tensor._array.axis is None:
         tensor = tensor._array.value
     above: list[Any] = []

@@ -130,6 +130,8 @@ class Op(Options):
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
         self._interceptors: dict[Backend, list[Interceptor]] = {}
+        # Whether a backend may bring a kernel of its own that leaves residuals; `_call_path` says no for the shortest
+        # paths.
         self.may_keep = True
         # Nothing is known of the kernels of others.
         self.refuses: tuple[str, ...] = () if self.elementwise or _is_ours(function) else self.inputs
@@ -199,6 +201,7 @@ class Op(Options):
         kernels = kernel, plans.keeping
         for interceptor in self._interceptors.get(backend, ()):
             kernels = interceptor(self, backend, kernels)
+        # Kept apart, so that the interceptors of all ops can be put around them and be taken away again.
         plans.own_kernels = kernels
         self.bindings[backend] = kernel, plans
         self.wrap_kernels(backend)
@@ -262,8 +265,10 @@ class Op(Options):
             first = next((k for k, v in enumerate(values) if v is not None), None)
             if first is None:
                 raise TypeError(f"{self.name}: {self.inputs[0]} must be an array or a Python number, got None")
+            # Numbers alone, as in `sin(1.0)`: one becomes a Tensor and so selects the backend, the others stay weak.
             tensor = ops.asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
+        # The uppermost: what is on a backend that it wraps is a constant to it, and is lifted.
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
             if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
@@ -304,6 +309,8 @@ class Op(Options):
         """
         if isinstance(error, MisplacedError):
             return self._in_place(values, args, kwargs or {})
+        # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
+        # kernel.
         try:
             self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
@@ -321,6 +328,7 @@ class Op(Options):
         extra = "".join(f", {describe(v)}" for v in args)
         extra += "".join(f", {k}={describe(v)}" for k, v in (kwargs or {}).items())
         arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
+        # A kernel with a Tensor for `axis` or the like fails deep inside a library, with an error that does not say so.
         if arrays and isinstance(error, AttributeError | RecursionError):
             error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
         if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
@@ -333,6 +341,7 @@ class Op(Options):
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
             text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
             raise _in_users_terms(type(error)(text), whole) from error
+        # An error that no library is known to raise for its arguments stays what it is; a note says which call it was.
         if known is None:
             error.add_note(f"in tape_core.{self.name}({given}{extra})")
             raise error
@@ -435,6 +444,7 @@ class Plans(dict[int, "Plan | None"]):
 
     def __missing__(self, watched: int) -> Plan | None:
         rules = [rule for k, rule in self.rules.items() if watched >> k & 1]
+        # None where no derivative flows from these inputs: call paths then make no record.
         plan = self[watched] = Plan(self.op, rules, self.backend) if rules else None
         return plan
 
@@ -450,6 +460,7 @@ class UnknownOpError(KeyError):
         name = self.args[0]
         return f"no op {name!r} is declared{meant(name, self._known)}"
 
+    # The text is made from the whole registry, which must not be pickled with the error.
     def __reduce__(self) -> Any:
         return KeyError, (str(self),)
 
@@ -499,8 +510,10 @@ class Registry(Mapping[str, Op]):
             TypeError: a rule does not fit the op.
         """
         op = self[name]
+        # For its checks alone: it raises before anything is changed.
         op.compiled_for(backend, {**backend.rules.get(name, {}), **rules})
         backend.rules.setdefault(name, {}).update(rules)
+        # Bindings hold compiled rules, on the backends of vmap and of traces as well; the next call binds again.
         for above in backend.wrappers():
             op.bindings.pop(above, None)
 

@@ -58,6 +58,7 @@ class Plan:
         self.rules = tuple(rules)
         self.n = 1 if op.sequence else len(op.inputs)
         self.keeps = frozenset[int]().union(*(rule.keeps for rule in rules))
+        # As attributes: the call paths of one and of two inputs ask for them with each record.
         self.keep1 = 0 in self.keeps
         self.keep2 = 1 in self.keeps
         self.keep_out = any(rule.keeps_out for rule in rules)
@@ -119,11 +120,13 @@ class Plan:
         """
         if self.backend is backend or not any(rule.recorded for rule in self.rules):
             return self
+        # Plans are found by the set of watched inputs: bit k stands for input k.
         _, plans = self.op.bindings.get(backend) or self.op.bind(backend)
         return plans[sum([1 << rule.k for rule in self.rules])] or self
 
     def toward(self, rec: Record, wanted: bytearray) -> Plan:
         """Return the plan without the rules for inputs into which no wanted slot flows."""
+        # One rule gives the cotangents of all arrays at once, so there is none to leave out.
         if self.op.sequence:
             return self
         ks = tuple([rule.k for rule in self.rules if wanted[record.slot(rec, rule.k)]])
@@ -216,9 +219,12 @@ class Plan:
                     d = IndexedSlices(cast(xp, d.values, specs[rule.k][1]), d.indices, d.dense_shape)
             else:
                 d = checked(xp, d, specs[rule.k], rule)
+                # The elements of d are not those of g, so a NaN in d is surely one of 0 times infinity only where all
+                # of g is 0.
                 if masked and type(g) is not tuple and not has_no_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             h = grads[i]
+            # Slices know how to be added to an array, not every library's array to slices.
             grads[i] = d if h is None else d + h if self.op.sparse else h + d
 
 
@@ -249,6 +255,7 @@ def with_dependence(d: Cotangent, named: Sequence[Any]) -> Any:
         zeros = [wrap(x.backend.xp.zeros_like(x._array), x.backend) for x in used]
         return [zero if w else None for zero, w in zip(zeros, watched, strict=True)]
 
+    # For these tapes only: the others know the cotangent already, or none of the values.
     with setting(ACTIVE, tuple(tapes)):
         (found,) = record_as_one(used, [d], pull, name="decides")
     found._slots = {**d._slots, **found._slots}
@@ -263,8 +270,11 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
         fields += ["(tuple(map(spec_of, arrays)),)", "tuple(at)", arrays, "tuple(slots_of)"]
     else:
         flowing = {rule.k for rule in plan.rules}
+        # A sweep that is recorded runs the op's own rules in place of fused ones, on the same record.
         both = [rule for fast in plan.rules for rule in (fast, fast.recorded) if rule is not None]
         asked = " ".join(argument for rule in both for argument in rule.arguments)
+        # Inputs through which something flows need a spec, by which their cotangent is checked; of the others, which
+        # may be numbers, a spec is made only if a rule names it.
         specs = [
             f"(arrays[{k}].shape, arrays[{k}].dtype)"
             if k in flowing
@@ -331,6 +341,7 @@ def _backward_source(op: Op, rules: Sequence[Rule], *, reuse: bool) -> str:
         # Slices know how to be added to an array, not every library's array to slices.
         added = "d + h" if op.sparse else f"h {sign} d"
         body += ["    " * (1 + reuse) + f"grads[i] = {sign}d if h is None else {added}".replace("= +d", "= d")]
+        # `h += g * partial` in one call, without an array for the product, where the sum so far is ours to overwrite.
         if reuse and rule.kind == PARTIAL:
             body = [
                 f"    h = grads[{slot}]",
@@ -454,6 +465,7 @@ class Parts:
         """Return all cotangents; for results that nothing used zeros, or None without `materialize`."""
         if not materialize:
             return tuple(self.cotangents)
+        # There is one, or the sweep would not have come to this record. It says on which device the zeros are needed.
         one = next(g for g in self.cotangents if g is not None)
         return tuple(
             xp.zeros_beside(one, shape, dtype=dtype) if g is None else g

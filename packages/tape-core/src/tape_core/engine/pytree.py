@@ -9,6 +9,8 @@ from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
 from tape_core.typing import PyTree
 
+# A PyTreeSpec of optree or, in the cases that do without optree, None for a leaf, and the class of a flat list or tuple
+# of Tensors. `same` and `difference` bring both to optree's terms.
 Structure = Any
 
 _TENSORS = frozenset({Tensor, Variable})
@@ -38,6 +40,7 @@ def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
     if structure is None or structure is list or structure is tuple:
         return []
     found: list[tuple[Any, ...]] = []
+    # As many nodes as optree has counted: then none of other kinds is hidden in what looks like a leaf here.
     if type(tree) in _NODES and _walked(tree, found) == structure.num_nodes:
         return found
     # There are nodes of other kinds, which only optree can look into.
@@ -57,6 +60,7 @@ def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
 def _walked(tree: PyTree, found: list[tuple[Any, ...]]) -> int:
     """Return the number of nodes of a tree of dicts, lists and tuples; add the keys of dicts to `found`."""
     count, nodes = 1, [tree]
+    # The list grows while it is walked: breadth first, without recursion.
     for node in nodes:
         if type(node) is dict:
             if len(node) > 1:

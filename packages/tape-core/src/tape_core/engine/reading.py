@@ -30,5 +30,6 @@ def value(variable: Variable, /) -> Tensor:
     raise NotImplementedError  # an op is declared by its signature
 
 
+# A rule of 1 hands the cotangent on as it is; only elementwise ops may have a number for a rule.
 _read: Any = _ReadOp(value, {"variable": 1}, form="elementwise").function
 Variable._read_op = staticmethod(_read)

@@ -111,6 +111,7 @@ def out_slots(rec: Record) -> Any:
 def params(rec: Record) -> tuple[Any, ...]:
     """Return the positional parameters of the call."""
     at = params_at(rec[PLAN].n)
+    # After the slots of the result come two fields of parameters, or none; a single one more is that of residuals.
     found: tuple[Any, ...] = rec[at] if len(rec) > at + 1 else ()
     return found
 
@@ -200,4 +201,4 @@ class PlanLike(Protocol):
     def backward_careful(
         self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace, lift: Lift, masked: bool, wide: Any, /
     ) -> None:
-        """For all other sweeps, those on Tensors among them."""
+        """Run backward in all other sweeps, such as those on Tensors."""

@@ -113,6 +113,7 @@ def special_dtype(backend: Backend, dtype: DType) -> int:
 _get_active = ACTIVE.get  # globals, since CPython 3.11 calls methods of imported names more slowly
 _set_active = ACTIVE.set
 
+# No key is used twice: values keep the slots of recorders that are gone, and a new one must not take these for its own.
 _keys = count()
 LIVE: set[int] = set()
 """The keys in use. Other keys in the slots of Tensors are left over from recorders that are gone."""
@@ -159,6 +160,8 @@ def retire(key: int) -> None:
     LIVE.discard(key)
 
 
+# From Python 3.14 on a new thread may copy the context of the one that starts it; free-threaded builds do so by
+# default.
 _THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))
 
 
@@ -191,11 +194,13 @@ def recorders_around(accumulator: Recorder) -> tuple[Recorder, ...]:
 def deactivate(tape: Recorder) -> None:
     """Stop a recorder, wherever it stands: tapes may be left in any order, and an exception leaves none behind."""
     tapes = _get_active()
+    # The common case: what was entered last is left first.
     if tapes and tapes[-1] is tape:
         rest = tapes[:-1]
         if rest:
             _set(rest)
         else:
+            # An empty tuple needs no owner: nobody finds a recorder in it.
             _set_active(rest)
     else:
         _set(tuple([other for other in tapes if other is not tape]))
@@ -256,6 +261,7 @@ class InBlock(Recorder):
 def active_recorders() -> tuple[Recorder, ...]:
     """Return the active recorders without those that were left in another thread, where a generator ended."""
     tapes = _get_active()
+    # A thread can set the variable of its own context only: here the recorder that it has closed is still listed.
     if tapes and not all([tape._open for tape in tapes]):
         _set(tuple([tape for tape in tapes if tape._open]))
     return _get_active()
@@ -286,6 +292,7 @@ class _Owned(tuple):  # type: ignore[type-arg]
 
     owner: Any
 
+    # The hot path asks `if active`, or iterates: for everybody but the owner there is nothing here.
     def __bool__(self) -> bool:
         return bool(self.owner == _owner())
 
@@ -296,7 +303,9 @@ class _Owned(tuple):  # type: ignore[type-arg]
 def _owner() -> Any:
     """Return (thread, asyncio task) where a ContextVar alone does not tell who is running, else None."""
     thread = threading.get_ident() if _THREADS_INHERIT else None
+    # As long as nobody has imported asyncio no task runs, and importing it takes longer than a small program.
     asyncio = sys.modules.get("asyncio")
+    # `asyncio.get_running_loop` would raise where no loop runs, as in most calls; this one returns None.
     if asyncio is not None and asyncio._get_running_loop() is not None:
         return thread, asyncio.current_task()
     return (thread, None) if _THREADS_INHERIT else None

@@ -169,6 +169,8 @@ class Rule:
                 raise TypeError(f"{self.where} asks for 'common' and must be vjp(...)")
             before = parameter_names(common)[2:]
             self.shared = Shared(common, len(before), fn, names.index("common"))
+            # A rule that runs alone computes `common` itself; a plan whose rules share it computes it once. So the
+            # arguments of `common` come first, and then those of the rule.
             self.fn = self.shared.apart
             names = [*before, *(name for name in names if name != "common")]
         self.arguments = tuple(parameters.expression(name, self.where) for name in names)
@@ -181,6 +183,7 @@ class Rule:
             if own is None or own[self.input] is NONDIFF:
                 raise TypeError(f"{self.where} is fused: it must stand in for a rule of the op, on one backend")
             self.recorded = Rule(op, parameters, k, own, None)
+            # Whether the sweep will be recorded is not known when the record is made: it keeps what either rule names.
             self.keeps |= self.recorded.keeps
             self.keeps_out |= self.recorded.keeps_out
             self.keeps_kept |= self.recorded.keeps_kept
@@ -251,6 +254,7 @@ class Parameters:
             p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY and p.name not in inputs
         ]
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
+        # A record has the positional parameters in a tuple of their own, without the inputs: places are counted there.
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
 
     def expression(self, name: str, where: str, *, lifted: bool = False) -> str:
@@ -275,6 +279,7 @@ class Parameters:
             slot = f"rec[{slot_at(self.inputs.index(base))}]"
             return f"[i is not None for i in {slot}]" if self.sequence else f"({slot} is not None)"
         if name in self.defaults:
+            # The call may have given the parameter by position, by name, or not at all.
             at, place = params_at(len(self.inputs)), self.places.get(name)
             by_name = f"rec[{kwargs_at(len(self.inputs))}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"

@@ -223,6 +223,7 @@ class GradientTape(recording.InBlock):
                     f"Tensor or Variable; make a Tensor of it first: x = tape_core.asarray(...), tape.watch(x), and "
                     f"compute with x"
                 )
+        # After all checks: if one leaf is wrong, none is watched.
         for leaf in leaves:
             if not leaf.dtype.inexact:
                 self._warn_of_dtype("watch", leaf)
@@ -233,6 +234,7 @@ class GradientTape(recording.InBlock):
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the Variables watched so far, in the order in which they were constructed."""
+        # A gradient that has used up the records has moved the Variables to `_past`; users may ask for them still.
         variables = [entry[0] for entry in (self._past | self._variables).values()]
         return tuple(sorted(variables, key=lambda variable: variable._serial))
 
@@ -249,6 +251,7 @@ class GradientTape(recording.InBlock):
 
     def _on_read(self, variable: Variable) -> int | None:
         """Watch a variable that was read, if it is to be watched: return its slot."""
+        # By id, since `==` compares elements. The entry holds the Variable, so that no other one gets its id.
         name = id(variable)
         entry = self._variables.get(name)
         if self._cuts is not None:
@@ -503,6 +506,7 @@ class GradientTape(recording.InBlock):
                     f"is needed for higher-order derivatives only, and costs time and memory: call it after the block"
                 )
             else:
+                # As in TensorFlow: a tape that is not persistent stops recording when its gradient is asked for.
                 recording.deactivate(self)
 
     def _end_use(self) -> None:

@@ -77,6 +77,7 @@ class Tensor:
     @property
     def array(self) -> Any:
         """The backend's own array. Records share it: treat it as read-only."""
+        # The caller's frame tells use by the user, which cuts the path, from Tape's own use.
         if ACTIVE.get():
             report_leave(self, "array", sys._getframe(1))
         return self.backend.public(self._array)
@@ -151,6 +152,7 @@ class Tensor:
         def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        # When it is called: the package imports this module.
         import tape_core
 
         return tape_core
@@ -366,6 +368,7 @@ _new = object.__new__
 
 def wrap(array: Raw, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
     """Return a Tensor of a raw array."""
+    # Past `__init__`, which refuses, so that users make Tensors by `asarray` only.
     tensor: Tensor = _new(Tensor)
     tensor._array = array
     tensor._slots = slots
@@ -381,6 +384,7 @@ def own_slots(tensor: Tensor) -> Slots:
     slots = tensor._slots
     if slots is NO_SLOTS:
         with _first_slots.now:
+            # Looked at again under the lock: another thread may have put its own there meanwhile.
             slots = tensor._slots
             if slots is NO_SLOTS:
                 slots = tensor._slots = {}
@@ -426,6 +430,8 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
         return value._read()  # type: ignore[attr-defined]
     if kind is IndexedSlices:
         return value.densify()
+    # By the type alone: a list would have to be converted in every call, and which library it is meant for is not
+    # known.
     backend = backend_of_type(kind)
     if backend is None:
         if hasattr(kind, "__tape_tensor__"):

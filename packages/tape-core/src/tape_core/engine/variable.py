@@ -73,7 +73,9 @@ class Variable(Tensor):
         value = ops.asarray(initial_value, dtype=dtype, backend=backend, device=device, copy=True)
         self._array = value._array
         self.backend = value.backend
+        # A dict of its own from the start, not the shared NO_SLOTS: every tape that reads the Variable writes to it.
         self._slots = {}
+        # Tapes ask for both at each read; the dtype never changes, so the answers are kept.
         self._inexact = value.dtype.inexact
         self._special = special_dtype(value.backend, value.dtype)
         self.trainable = trainable
@@ -119,6 +121,7 @@ class Variable(Tensor):
             for tape in active:
                 if tape._key not in self._slots:
                     tape._on_read(self)
+        # The same dict of slots: for each recorder the Tensor and the Variable are one leaf.
         return wrap(self._array, self.backend, self._slots)
 
     @property
@@ -136,6 +139,8 @@ class Variable(Tensor):
         >>> [g.item() for g in tape.gradient(y, [a, b, v])]
         [18.0, 9.0, 27.0]
         """
+        # The op leaves a record, so that each reading has a slot of its own; without a recorder nothing tells them
+        # apart.
         if not ACTIVE.get():
             return wrap(self._array, self.backend)
         tensor: Tensor = Variable._read_op(self)
@@ -200,6 +205,8 @@ class Variable(Tensor):
         """Return `value` as a raw array of exactly this variable's shape and dtype."""
         backend, current = self.backend, self._array
         if isinstance(value, Tensor):
+            # A constant of the same library may be assigned inside vmap or a trace. A value that was made inside may
+            # not get into a Variable outside, where it means nothing.
             given = value.backend
             if given is not backend and (given.library is not backend.library or given.height > backend.height):
                 raise TypeError(
@@ -233,6 +240,7 @@ class Variable(Tensor):
                 found = ops.asarray(value, backend=self.backend)
             except TypeError as error:
                 raise TypeError(self._complaint(method, repr(value)) + f": {error}") from None
+            # An empty list loses nothing, and the default dtype that it gets here says nothing about it.
             if not found.size:
                 return
             kind = found.dtype.kind

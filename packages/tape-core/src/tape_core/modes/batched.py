@@ -39,6 +39,7 @@ class Batched(Backend):
         self.narrow = base.narrow
         self.level = base.level + 1
         self.height = base.height + 1
+        # Batch rules give results and no residuals.
         self.keeps = False
         self.xp = BatchedKernels(self)
 
@@ -129,6 +130,7 @@ class Batched(Backend):
             args, kwargs = op.normalise(args, kwargs)
         values = [self.lift(v) for v in (args[0] if op.sequence else args[:n])]
         call = Call(op, args[n:], kwargs)
+        # The key of an index may contain arrays, which count as inputs here.
         keyed = "key" in call.params
         if keyed:
             call.params["key"] = self._lifted_key(call.params["key"])
@@ -138,9 +140,11 @@ class Batched(Backend):
         for v in given:
             if type(v) is BatchedArray:
                 own = v.axis
+                # The usual case first, without a call: the axis of the innermost vmap, on its own level.
                 if not (axes and own is axes[-1] and v.backend.level == len(axes)) and not is_in_place(v):
                     raise misplaced(op.name, v)
                 axis = axis or own
+        # No input differs by example: one call below does for all of them.
         if axis is None:
             if keyed:
                 call.params["key"] = tuple([_value(part) for part in _parts(call.params["key"])])
@@ -237,6 +241,7 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
     """
     tensor = condition
     lifts: list[Any] = []
+    # Through all vmaps: the first way is taken only if all examples of each may take it.
     while type(array := tensor._array if isinstance(tensor, Tensor) else tensor) is BatchedArray:
         lifts.append(array.backend)
         tensor = ops.all(array.value)

@@ -84,6 +84,8 @@ def front(x: BatchInput, ndim: int) -> Any:
     """Return an input as a Tensor with the hidden axis in front of `ndim` dimensions, so that inputs broadcast."""
     if type(x) is not BatchedArray:
         return x
+    # What all examples share broadcasts by itself: its dimensions are counted from the end, the hidden axis is in
+    # front.
     if x.axis is None or x.ndim == ndim:
         return x.value
     return ops.reshape(x.value, (x.axis.size, *[1] * (ndim - x.ndim), *x.shape))
@@ -164,6 +166,7 @@ def along(call: Call, *xs: Any) -> Any:
     ndim = dimensions(xs)
     name = "axes" if "axes" in call.params else "axis"
     axis = call.params[name]
+    # FFTs: `s` without `axes` means the last `len(s)` axes.
     if axis is None and call.params.get("s") is not None:
         axis = tuple(range(-len(call.params["s"]), 0))
     return call(*[aligned(x, ndim) for x in xs], **{name: from_end(axis, ndim)})
@@ -181,6 +184,7 @@ def along_one(call: Call, x: BatchInput) -> Any:
     if call.params["axis"] is not None:
         return along(call, x)
     size = x.axis.size
+    # All elements of an example in one row; the hidden axis stays.
     out = call(ops.reshape(x.value, (size, math.prod(x.shape))), axis=-1)
     return ops.reshape(out, (size, *[1] * x.ndim)) if call.params.get("keepdims") else out
 
@@ -204,6 +208,7 @@ def with_one_kernel(call: Call, x: BatchInput, w: Any) -> Any:
     """Batch a convolution: with one kernel for all examples by merging, else by the ops of the default kernel."""
     if is_batched(w):
         return composed(call, x, w)
+    # A convolution takes a batch of images anyway: those of all examples become one.
     size, own = x.axis.size, x.shape[0]
     out = call(ops.reshape(x.value, (size * own, *x.shape[1:])), w.value)
     return ops.reshape(out, (size, own, *out.shape[1:]))
@@ -229,6 +234,7 @@ def composed(call: Call, *xs: Any) -> Any:
     given = (list(xs),) if call.op.sequence else xs
     try:
         return DEFAULT_KERNELS[call.op.name](backend.xp, *given, *positional, **params)
+    # The kernel has asked for a value, as an `if` does, and examples differ in it.
     except BatchError:
         return one_by_one(call, *xs)
 

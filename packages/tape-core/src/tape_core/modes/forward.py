@@ -94,6 +94,7 @@ class ForwardAccumulator(recording.InBlock):
         self._cuts: Cuts | None = None
         self._variables: dict[int, tuple[Variable, Tensor]] = {}
         self._given: list[Tensor] = []
+        # Of an op of several results: their tangents and slots, until the records of the parts follow.
         self._pushed_parts: tuple[Any, Any] = ((), ())
         checked = [
             _tangent(t, x, pytree.path(structure, k)) for k, (t, x) in enumerate(zip(given, leaves, strict=True))
@@ -108,6 +109,7 @@ class ForwardAccumulator(recording.InBlock):
             if isinstance(primal, Variable):
                 self._variables[id(primal)] = (primal, tangent)
             self._given.append(primal)
+            # Values carry their tangents in their slots, so that a tangent lives as long as its value.
             own_slots(primal)[self._key] = tangent
 
     _kind = "Accumulator"
@@ -189,6 +191,8 @@ class ForwardAccumulator(recording.InBlock):
         active = ACTIVE.get()
         replay = pause_replay()
         try:
+            # Those around it record the tangents; the accumulator itself must not, or it would push tangents of
+            # tangents.
             ACTIVE.set(recording.recorders_around(self))
             with plan.backend.quiet():
                 tangent = push(plan, rec)
@@ -203,6 +207,7 @@ class ForwardAccumulator(recording.InBlock):
 
 
 def _put(slots: Slots, key: int, tangent: Tangent) -> None:
+    # The call path has put a slot there already, as it does for tapes.
     if tangent is None:
         slots.pop(key, None)
     else:
@@ -246,6 +251,7 @@ def push(plan: Plan, rec: Record) -> Any:
     """
     if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
         return found
+    # Tangents are Tensors, and fused rules take raw arrays only.
     plan = plan.recorded
     out = record.out(rec)
     if any([rule.kind == UNWRITTEN for rule in plan.rules]) or type(out) in (tuple, list):
@@ -315,6 +321,7 @@ def _push_multilinear(plan: Plan, rec: Record) -> Any:
         tangents = [record.slot(rec, k) if k in flowing else None for k in range(plan.n)]
         arrays = [record.array(rec, k) for k in range(plan.n)]
         slots = [record.slots(rec, k) for k in range(plan.n)]
+    # The product rule: the derivative of an op that is linear in each input.
     total: Any = None
     for k, tangent in enumerate(tangents):
         if tangent is None:
@@ -378,6 +385,7 @@ def _push_by_transpose(plan: Plan, rec: Record, out: Raw) -> Any:
     watched = [seed for seed, flows in zip(seeds, flowing, strict=True) if flows]
     sequence = plan.op.sequence
     tangents = list(record.slot(rec, 0)) if sequence else [record.slot(rec, rule.k) for rule in plan.rules]
+    # The slots of the record are tangents; with numbers in their place the plan adds the cotangents to a list.
     numbers = (
         {0: tuple([None if t is None else k for k, t in enumerate(tangents)])}
         if sequence
@@ -391,6 +399,7 @@ def _push_by_transpose(plan: Plan, rec: Record, out: Raw) -> Any:
         return [dense(g) for g in grads]
 
     tape = GradientTape(watch_accessed_variables=False)
+    # The user's rule may take values out of Tensors, where a tape sees nothing; the cuts tell if it did.
     if plan.op.of_functions:
         tape._cuts = Cuts()
     with tape:

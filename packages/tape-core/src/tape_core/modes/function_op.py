@@ -67,12 +67,14 @@ def below(tensor: Tensor, inner: Axes) -> Tensor:
 def lower_cotangent(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     """Return a result and its cotangent below hidden axes."""
     out, axes = placed(out), OPEN_AXES.get()
+    # From the innermost vmap outwards: each round brings both one level down.
     for k in range(len(axes), _level_below(inner), -1):
         own = lifted(g, _backend_in(axes[k - 1], g))._array
         shared = out.backend.level < k or out._array.axis is None  # by all examples
         if shared and own.axis is None and axes[k - 1] not in inner:
             g = own.value  # of a vmap that is there again for what the function reads: the cotangent is from outside
         else:
+            # What the examples share gets the sum of their cotangents.
             g = spread(own, axes[k - 1].size)
             g = _total(g) if shared else g
         if out.backend.level == k:
@@ -154,6 +156,7 @@ class FunctionCall:
         with derivative_below(self.inner):
             if any([isinstance(one, Tensor) for one in gs]):
                 return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
+            # Raw arrays: nothing records the sweep. The functions are written on Tensors all the same.
             outs = [wrap(one, self.backend) for one in outs]
             found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
@@ -162,6 +165,7 @@ class FunctionCall:
         """Return the same for the cotangent of a gather, which stays IndexedSlices if the function takes them."""
         recorded = isinstance(g.values, Tensor)
         values = g.values._array if recorded else g.values
+        # Rows can be named neither in a function that does not know slices nor below hidden axes.
         if not getattr(self.pull, "takes_slices", False) or type(values) is BatchedArray or self.inner:
             return self.cotangents(g.densify(), out, watched)
         outs = _listed(out)
@@ -219,6 +223,7 @@ def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         with _reopened(axis):
+            # The cotangent of what all examples share must count once in the sum, and not once for each example.
             each = [
                 None if g is None else _give_to_first_example(g, axis) if o.axis is None else _above(g, o.axis)
                 for g, o in zip(gs, call.outs, strict=True)
@@ -240,6 +245,7 @@ def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall
             ]
 
     inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
+    # Nothing differs by example, so below the vmap it is an ordinary call.
     if all([a.axis is None for a in (*arrays, *call.outs)]):
         found = _recorded(inputs, values, *_outside(axis, call.pull, call.push), call.name, call.inner)
     else:
@@ -351,6 +357,7 @@ def _total(value: Tensor) -> Tensor:
 
 def _give_to_first_example(g: Tensor, axis: Axis) -> Tensor:
     """Return the cotangent of a shared value as one for each example: the first has it all, the others zeros."""
+    # Without examples there is none to give it to.
     if axis.size == 0:
         return g
     none = ops.zeros_like(wrap(g._array, g.backend))[None]
@@ -401,6 +408,7 @@ FUNCTION_CALL = _FunctionOp(
     {"arrays": vjp(lambda xp, g, out, arrays_watched, call: call.cotangents(g, out, arrays_watched))},
     form="op",
     sequence=True,
+    # None for results that nothing used, in place of zeros: `pull` is to know.
     materialize=False,
 )
 
@@ -426,11 +434,13 @@ def record_as_one(
     """
     inputs, outs = list(map(placed, inputs)), list(map(placed, outs))
     level = max([t.backend.level for t in (*inputs, *outs)])
+    # Vmaps that are open here, and of which no value has the axis: the functions may read examples nevertheless.
     for axis in reversed(OPEN_AXES.get()[level:]):
         pull, push = _outside(axis, pull, push)
     return _recorded(inputs, outs, pull, push, name, ())
 
 
+# Set from here, since `plan` stands below this module and must not import it.
 plan.record_as_one = record_as_one
 
 

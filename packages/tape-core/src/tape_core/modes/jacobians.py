@@ -107,6 +107,7 @@ def _basis_of_examples(target: Tensor) -> Callable[[int, int], Tensor]:
 
     def basis(start: int, stop: int) -> Tensor:
         picked = ops.reshape(identity[start:stop], (stop - start, *shape))
+        # The same cotangent for each example: none depends on another, so one product serves all of them.
         return ops.broadcast_to(ops.expand_dims(picked, axis=1), (stop - start, *target.shape))
 
     return basis
@@ -125,9 +126,11 @@ def _rows(
     """Return for each source its gradients for `n` cotangents, along dimension 0; None if no path leads to it."""
     parts: list[list[Any]] = []
     step = max(n if chunk is None else chunk, 1)
+    # A target without elements makes one chunk without rows, from which the result has its shape.
     starts = range(0, n, step) or [0]
     for start in starts:
         stop = min(start + step, n)
+        # Every chunk needs the records; only the last may free them.
         release = last and stop == n and not tape._persistent
         parts.append(_chunk(tape, target, sources, basis(start, stop), loop and stop > start, release))
     if len(parts) == 1:

@@ -154,6 +154,7 @@ def _replayable(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
     name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
+        # Interceptors stay for good, so this is what an op pays where no checkpoint is at work.
         session = REPLAY.get()
         if session is None or _session_for(session, name, backend) is None:
             return kernel(*args, **kwargs)
@@ -165,12 +166,15 @@ def _replayable(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
             return keeping(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
         return _compute_or_replay(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))
 
+    # Which of the two kernels an op calls depends on what is watched, and that differs between the two runs: so each
+    # keeps the residuals with the result.
     def both(*args: Any, **kwargs: Any) -> Any:
         return (kernel(*args, **kwargs), ()) if keeping is None else keeping(*args, **kwargs)
 
     return asking, None if keeping is None else asking_keeping
 
 
+# Shapes and dtypes stand for the arguments: enough to notice another path, and no value is compared.
 def _specs(args: Sequence[Any]) -> list[Any]:
     return [_specs(a) if type(a) in (list, tuple) else spec_of(a) if hasattr(a, "shape") else None for a in args]
 

@@ -58,6 +58,7 @@ def vmap(
     check_callable("vmap", "f", f)
     if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+    # Arguments are a tuple, of which a list is no prefix.
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 
@@ -121,12 +122,14 @@ def new_axis(size: int) -> Iterator[Axis]:
         try:
             yield axis
         finally:
+            # Tensors that still have the axis are refused from now on, by `levels.is_in_place`.
             axis.open = False
 
 
 def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
     """Return the backend of Tensors with this hidden axis and those around it."""
     stage = current()
+    # In a trace, vmaps lie above the tracing backend, which then sees each op once, for all examples.
     backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
     for _ in range(OPEN_AXES.get().index(axis) + 1):
         backend = backend.wrapped(Batched)
@@ -149,6 +152,7 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
     tensor = read(result, where)
     if type(tensor) is not Tensor:
         tensor = ops.asarray(tensor)
+    # A result that depends on no example is lifted to the level of the others.
     backend = _backend_for(tensor, axis)
     array = lifted(tensor, backend)._array
     if place is None:

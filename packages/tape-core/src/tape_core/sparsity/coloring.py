@@ -26,6 +26,7 @@ def columns(pattern: SparseMatrix) -> tuple[Any, int]:
     """
     n = pattern.shape[1]
     least = int(np.diff(pattern.indptr).max(initial=0))
+    # A full row, in which all columns meet.
     if least == n:
         return np.arange(n), n
     by_column = pattern.tocsc()

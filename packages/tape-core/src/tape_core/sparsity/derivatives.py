@@ -61,6 +61,7 @@ class Sparsity:
             raise TypeError(
                 f"Sparsity: pattern must be a sparse matrix of SciPy or a NumPy array, got {type(pattern).__name__!r}"
             )
+        # A stored 0 is an entry as well: only the places count.
         stored.data = np.ones(len(stored.data), bool)
         stored.sum_duplicates()
         self.pattern = stored
@@ -81,7 +82,7 @@ class Sparsity:
         return int(self.pattern.nnz)
 
     def colors(self, of: str) -> tuple[Any, int]:
-        """A colour for each column (`of="columns"`), row (`"rows"`) or both (`"star"`), and how many there are.
+        """Return a colour for each column (`of="columns"`), row (`"rows"`) or both (`"star"`), and how many there are.
 
         Columns of one colour share no row, rows no column. For a symmetric pattern `"star"` asks less: of each entry
         and its mirror image one is alone with its colour.
@@ -114,6 +115,7 @@ class Sparsity:
         """The pattern with the mirror image of each entry."""
         if self._symmetric is None:
             self._symmetric = Sparsity(self.pattern + self.pattern.T)
+            # It is its own mirror image.
             self._symmetric._symmetric = self._symmetric
         return self._symmetric
 
@@ -239,6 +241,7 @@ def sparse_hessian(
     found = _as_sparsity(name, sparsity, x) if given else _detect(name, gradient, x)
     if found.shape[0] != found.shape[1]:
         raise ValueError(f"{name}: sparsity must have shape {(found.shape[1],) * 2}, got {found.shape}")
+    # The products may find an entry as its mirror image, so the pattern must have both.
     found = found.symmetric
     colors = found.colors("columns")
     # With two colours only it may be a star or some; not worth the search.
@@ -289,6 +292,7 @@ def _by_columns(
     found = _to_host(np, products)
     _check_rows(name, sparsity, found.shape[1])
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    # In the row of an entry, the product of the entry's colour has that entry alone.
     matrix = _fill_pattern(pattern, found[color[pattern.indices], rows])
     if check:
         _check_product(np, name, sparsity, found[-1], matrix, seeds[-1], finfo(products.dtype).eps)
@@ -313,6 +317,7 @@ def _by_rows(
     with _unrecorded():
         y, pull = vjp(lambda x: _check_result(name, f(x)), x)
         _check_rows(name, sparsity, math.prod(y.shape))
+        # Reverse mode would lose the imaginary part of the derivative of a complex result by a real x.
         if y.dtype.kind == "complex floating":
             return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
         given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
@@ -327,6 +332,7 @@ def _by_rows(
         rows, columns = np.where(alone, rows, columns), np.where(alone, columns, rows)
     matrix = _fill_pattern(pattern, found[color[rows], columns])
     if check:
+        # A product backward is one with the transposed matrix.
         _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1], finfo(products.dtype).eps)
     return matrix
 
@@ -336,6 +342,7 @@ def _seeds(np: ModuleType, color: HostArray, count: int, check: bool) -> Any:
     seeds = np.zeros((max(count, 1) + check, len(color)))
     seeds[color, np.arange(len(color))] = 1
     if check:
+        # Away from 0, so that each entry counts, and the same in every call.
         seeds[-1] = np.random.default_rng(0).uniform(0.5, 1.5, len(color))
     return seeds
 

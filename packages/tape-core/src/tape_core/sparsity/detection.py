@@ -146,6 +146,7 @@ class _Call:
             slots = [record.slot(rec, k) if k in flowing else None for k in range(plan.n)]
             specs = list(rec[SPECS] or [None] * plan.n)
             arrays = [record.array(rec, k) for k in range(plan.n)]
+        # An array that the record lacks is with the sets of the value.
         self.arrays = [s.array if a is None and s is not None else a for a, s in zip(arrays, slots, strict=True)]
         self.sets: list[IndexSets | None] = slots
         self.shapes = [
@@ -177,6 +178,8 @@ class _Call:
         ]
 
     def _ways(self, rule: BatchRule) -> list[Callable[[], Any]]:
+        # The first two are exact, and see for themselves if they do not apply; those after them may find too many
+        # entries.
         ways: list[Callable[[], Any]] = []
         if self.op.form == "linear":
             ways += [self._moved, self._moved_back]
@@ -241,6 +244,7 @@ class _Call:
         if places is None:
             return None
         numbers, table = joined(self._live())
+        # Place 0 is an element that is 0, and has the empty set.
         flat = np.concatenate([np.zeros(1, np.int64), *[n.reshape(-1) for n in numbers]])
         return [IndexSets(flat[each], table) for each in places]
 
@@ -268,6 +272,7 @@ class _Call:
             for k, each in zip(ks, places, strict=True):
                 sets = self.sets[k]
                 assert sets is not None
+                # For each element of the input, the place in the result to which it is added; 0 for none.
                 owners = each.reshape(-1)
                 used = owners > 0
                 parts.append(merged(sets, owners[used] - 1, sets.numbers.reshape(-1)[used], shape))
@@ -281,6 +286,7 @@ class _Call:
         """
         places = np.arange(size + 1)
         numbers = np.random.default_rng(size).integers(1, 1 << 40, size + 1)
+        # In both calls 0 stands for an element that is 0.
         numbers[0] = 0
         try:
             found, again = [
@@ -380,6 +386,7 @@ class _Call:
     def _composed(self) -> Any:
         """Return the sets that come out of the default kernel, which is made of other ops."""
         op, backend, key = self.op, self.plan.backend, self.detector._key
+        # The kernel calls its own op: its parts would never be reached.
         if op.name in self.detector._kernels:
             return None
         xp, lift = lifting(backend)
@@ -406,6 +413,8 @@ class _Call:
     def _by_rule(self) -> Any:
         """Return the transpose of the sets of an input's cotangent in that of the result, by the derivative rule."""
         op, plan = self.op, self.plan
+        # An op whose rule calls the op would go on for ever. Functions with gradients of their own all have one name,
+        # and may call each other: hence the depth.
         deep = self.detector._busy.count(op.name) > (0 if op.name in registry else NESTED)
         if deep or any([rule.kind == UNWRITTEN for rule in plan.rules]):
             return None
@@ -414,6 +423,7 @@ class _Call:
         flowing = [result.dtype.inexact for result in results]
         seeds = [xp.zeros_like(result) for result in results]
         total = sum([math.prod(s.shape) for s, flows in zip(seeds, flowing, strict=True) if flows])
+        # A detector of its own: here the members are elements of the cotangent, not of `x`.
         inner = Detector(total, (*self.detector._busy, op.name))
         places, start = identity((total,)), 0
         for seed, flows in zip(seeds, flowing, strict=True):

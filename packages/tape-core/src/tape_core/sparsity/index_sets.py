@@ -82,6 +82,7 @@ def identity(shape: tuple[int, ...]) -> IndexSets:
     """Return the index sets of `x` itself: each element depends on itself."""
     n = math.prod(shape)
     numbers = np.arange(1, n + 1).reshape(shape)
+    # Row 0 is the empty set; each of the others has one member.
     indptr = np.maximum(np.arange(-1, n + 1, dtype=np.int32), 0)
     return IndexSets(numbers, _table(np.arange(n, dtype=np.int32), indptr, n))
 
@@ -118,9 +119,11 @@ def _union_of_two(a: IndexSets, b: IndexSets) -> IndexSets:
         other = np.where(_are_whole(a.table)[one], 0, other)
     if whole_b is not None:
         one = np.where(_are_whole(b.table)[other], 0, one)
+    # Two sets that meet are united once, however many elements have that pair.
     width = b.table.shape[0]
     pairs, places = np.unique(one.reshape(-1) * width + other.reshape(-1), return_inverse=True)
     left, right = pairs // width, pairs % width
+    # An upper bound: members that both have count twice.
     if _sizes(a.table)[left].sum() + _sizes(b.table)[right].sum() > LIMIT:
         return full([a, b], a.shape)
     if not right.any():
@@ -132,13 +135,15 @@ def _union_of_two(a: IndexSets, b: IndexSets) -> IndexSets:
 
 
 def merged(sets: IndexSets, owners: HostArray, numbers: HostArray, shape: tuple[int, ...]) -> IndexSets:
-    """For each element of a shape the union of sets: those of the table of `sets` with these numbers, by owner."""
+    """Return for each element of a shape the union of the sets that it owns: sets of one table, by their numbers."""
     count, members = math.prod(shape), sets.table.shape[1]
+    # An upper bound, for the same reason as above.
     sizes = np.bincount(owners, _sizes(sets.table)[numbers], minlength=count)
     if np.minimum(sizes, members).sum() > LIMIT:
         return full([sets.with_numbers(numbers)], shape)
     chosen = numbers > 0
     owners, numbers = owners[chosen], numbers[chosen]
+    # As a product of boolean matrices: a row for each owner, with its sets, times the sets with their members.
     incidence = sparse.csr_array(
         (np.ones(len(numbers), bool), (owners, numbers)), shape=(count, sets.table.shape[0]), dtype=bool
     )
@@ -146,7 +151,7 @@ def merged(sets: IndexSets, owners: HostArray, numbers: HostArray, shape: tuple[
 
 
 def joined(parts: Sequence[IndexSets]) -> tuple[list[Any], Any]:
-    """The numbers of several values in one table, and that."""
+    """Return the set numbers of several values in one common table, and the table."""
     tables: list[Any] = []
     starts: dict[int, int] = {}
     rows = 0
@@ -157,12 +162,13 @@ def joined(parts: Sequence[IndexSets]) -> tuple[list[Any], Any]:
             rows += part.table.shape[0]
     if len(tables) == 1:
         return [part.numbers for part in parts], tables[0]
+    # Rows of other tables come before, but the empty set stays number 0.
     numbers = [np.where(part.numbers, part.numbers + starts[id(part.table)], 0) for part in parts]
     return numbers, sparse.vstack(tables, format="csr")
 
 
 def composed(outer: SparseMatrix, inner: IndexSets) -> IndexSets:
-    """Elements that depend on elements of a value: `outer` has a row for each of the latter, with who depends on it."""
+    """Return the sets of what depends on a value: `outer` has a row for each element of it, with who depends on it."""
     found = outer.tocoo()
     owners, numbers = found.col, inner.numbers.reshape(-1)[found.row]
     return merged(inner, owners, numbers, (outer.shape[1],))

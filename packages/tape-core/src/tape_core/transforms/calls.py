@@ -94,6 +94,7 @@ class Results:
         """Record the result as one op of `inputs` with the rules `pull` and `push`, and return it; see
         :func:`record_as_one`."""
         leaves = list(self.leaves)
+        # Without either there is no derivative to record.
         if inputs and self.flowing:
             like = inputs[0].backend
             for out in self.differentiable:
@@ -131,6 +132,7 @@ def like_value(given: ArrayLike | None, value: Tensor, where: str, whose: str) -
         TypeError: it is complex and the value is real, or it is not an array.
     """
     if given is None:
+        # Of a Tensor without slots: the zeros depend on nothing.
         return zeros_like(wrap(value._array, value.backend))
     tensor = read(given, where)
     if type(tensor) in SCALARS:
@@ -154,6 +156,7 @@ def _as_tensor(leaf: object) -> Tensor | None:
     if isinstance(leaf, Tensor):
         tensor: Tensor = read(leaf, "an argument")
         return tensor
+    # Arrays of a library; Python numbers are constants and stay what they are.
     if hasattr(leaf, "dtype"):
         return asarray(leaf)
     return None

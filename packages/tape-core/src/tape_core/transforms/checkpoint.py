@@ -62,6 +62,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         if all(recorder._forward for recorder in ACTIVE.get()):
             return f(*args, **kwargs)  # forward mode keeps no residuals: there is nothing to save
         arguments = Arguments(args)
+        # The second run begins with this state, and draws the same numbers.
         bits = random.get_state()
         kept = KeptResults(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
         with capture_closure(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
@@ -80,6 +81,8 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
                 kept.replaying() if kept else nullcontext(),
             ):
                 out = f(*arguments.replaced(values[:n]), **kwargs)
+            # All that can be compared here is how the results look: if they differ, the function does not repeat
+            # itself.
             try:
                 return results.matching(out, "its result")
             except (TypeError, ValueError) as error:
@@ -98,6 +101,7 @@ def _ops_of(policy: Policy | None) -> Callable[[], list[Op]]:
     if policy is None:
         return list
     if callable(policy):
+        # It is the user's function: it is asked once for each name.
         keeps = lru_cache(maxsize=None)(policy)
         return lambda: [op for name, op in registry.items() if keeps(name)]
     if isinstance(policy, str):
@@ -111,4 +115,5 @@ def _ops_of(policy: Policy | None) -> Callable[[], list[Op]]:
 
 def _roots(tensors: list[Any]) -> set[Any]:
     """Return the backends on which a call computes, without those that wrap them."""
+    # A function without arrays among its arguments makes its own, on the selected backend.
     return {t.backend.root for t in tensors if t is not None} or {get_backend()}

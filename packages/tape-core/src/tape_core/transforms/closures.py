@@ -47,6 +47,7 @@ class Closure:
 
     def note(self, array: Raw, slots: dict[int, int], backend: Backend) -> None:
         """Note a value with these slots as read by the function; of a value and its twin in a vmap the outer one."""
+        # By the identity of the slots: Tensors with one dict are one value.
         known = self.found.get(id(slots))
         if known is None or backend.height < known.backend.height:
             made_in = getattr(array, "made_in", None)
@@ -119,6 +120,7 @@ class _Refusal(Recorder):
 
 def is_recorded() -> bool:
     """Return True if a tape or an accumulator records."""
+    # These two stand in for others, or collect Variables; neither keeps records.
     return any([type(recorder) not in (Readers, Capture) for recorder in ACTIVE.get()])
 
 
@@ -178,6 +180,7 @@ def capture_closure(what: str, *, assigns: bool = False) -> Iterator[Closure]:
         RuntimeError: the function assigns to a Variable and `assigns` is False.
     """
     closure = Closure()
+    # With the key of the recorder that each stands in for: the slots of values say what that recorder knows.
     captures = [Capture(recorder._key, closure, recorder._cuts) for recorder in ACTIVE.get()]
     observers = OBSERVERS.get()
     with setting(OBSERVERS, observers if assigns else (*observers, _Refusal(what))):
@@ -185,5 +188,6 @@ def capture_closure(what: str, *, assigns: bool = False) -> Iterator[Closure]:
             with setting(ACTIVE, (readers, *captures)):
                 yield closure
     closure.variables = [v for v in readers.found if v.dtype.inexact]
+    # Values of Variables are inputs already, and must not be so twice.
     known = {id(v._slots) for v in closure.variables}
     closure.tensors = [t for s, t in closure.found.items() if s not in known]

@@ -100,6 +100,7 @@ def _tensor(leaf: ArrayLike, like: Tensor | None, beside: Tensor | None, where: 
     value = read(leaf, where)
     if type(value) not in SCALARS:
         return value  # type: ignore[no-any-return]
+    # Only where nothing is lost: an int may stand for a leaf of floats, a float for none of integers.
     fits = like is not None and (like.dtype.inexact or type(value) is not float) and type(value) is not complex
     if fits and like is not None and (type(value) is bool) == (like.dtype.kind == "bool"):
         return asarray(value, dtype=like.dtype, backend=like.backend.root, device=like.device)
@@ -136,6 +137,7 @@ def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any)
     """
     for name, f in (("true_fn", true_fn), ("false_fn", false_fn)):
         check_callable("cond", name, f)
+    # A Python value is known, in a trace too: the other function is not needed.
     if type(pred) in SCALARS:
         return (true_fn if pred else false_fn)(*operands)
     true_fn, false_fn = _frozen(true_fn), _frozen(false_fn)
@@ -151,12 +153,14 @@ def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any)
             out = Tree(f(*given.of(tensors)), f"cond: the result of {name}", like)
             if like is not None:
                 like.check(out, f"cond: the result of {name}", "that of the other function has")
+            # The branch that runs first says how results look; the structure is needed after the call.
             found[:] = [like or out]
             return out.tensors
 
         return run
 
     branches = [flat(true_fn, "true_fn"), flat(false_fn, "false_fn")]
+    # Each example decides for itself, so both run for all of them.
     if _differs_by_example(predicate):
         yes, no = (branch(given.tensors) for branch in branches)
         return found[0].of([where(predicate, a, b) for a, b in zip(yes, no, strict=True)])
@@ -217,6 +221,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTr
             return new
         return [where(going, a, b) for a, b in zip(new, carry, strict=True)]
 
+    # In every vmap, since whether the test differs by example shows only when it is computed.
     if OPEN_AXES.get():
         return init.of(
             loops.while_loop(_label("while_loop", body_fun), test_any_example, step_unfinished, init.tensors)
@@ -301,6 +306,7 @@ def map(f: Function, xs: PyTree) -> PyTree:
         TypeError: results of `f` are not alike.
     """
     check_callable("map", "f", f)
+    # A scan that carries nothing.
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 

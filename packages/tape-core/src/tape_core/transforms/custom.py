@@ -75,6 +75,7 @@ def custom_gradient(f: Function) -> Function:
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: {name} must return a pair (result, grad), of which grad is a function")
         result, grad = pair
+        # A Variable that is an argument has its gradient as one.
         given = {id(leaf) for leaf in arguments.leaves}
         variables = [v for v in readers.found if v.trainable and id(v) not in given]
         if variables and not _takes_variables(grad):
@@ -111,6 +112,7 @@ def custom_gradient(f: Function) -> Function:
                 kept = pull.takes_slices and isinstance(d, IndexedSlices) and d.shape == t.shape and d.dtype is t.dtype  # type: ignore[attr-defined]
                 if d is not None and not kept:
                     d = like_value(dense(d), t, f"custom_gradient: the grad of {name} for {label}", "the value")
+                # Users give gradients, which are conjugated; the sweep computes with plain transposes.
                 found.append(None if d is None else conj(d))
             return found
 
@@ -142,6 +144,7 @@ def _split_batches(pull: Pull, around: Axes) -> Pull:
             axis = next((g._array.axis for g in batched if g.backend is top and g._array.axis is not None), None)
             if axis is None or axis in around or axis.size == 0:
                 raise
+            # Python deletes the name `error` at the end of this block.
             failed = error
 
         def example(g: Cotangent, k: int) -> Cotangent:
@@ -225,6 +228,7 @@ def custom_jvp(f: Function) -> Function:
             return pushed(inputs, [_zeros(x) if t is None else t for t, x in zip(ts, inputs, strict=True)])
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
+            # The rule is linear in the tangents, so its transpose is the same at any point.
             return linear_transpose(lambda ts: pushed(inputs, ts), [_zeros(x) for x in inputs], gs, watched)
 
         return results.record(f"custom_jvp({name})", inputs, pull, push)
@@ -285,6 +289,7 @@ def with_own_slots(tensor: Tensor) -> Tensor:
     """Return a copy that a new tape can watch apart from the original; older tapes know it as the original."""
     array = tensor._array
     if type(array) is BatchedArray:
+        # Tapes outside the vmap know the value of all examples, which needs slots of its own as well.
         array = BatchedArray(with_own_slots(array.value), array.backend, array.axis)
     return wrap(array, tensor.backend, twin_slots(tensor))
 

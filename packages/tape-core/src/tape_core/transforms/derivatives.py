@@ -92,6 +92,7 @@ def with_gradient(
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen, fresh = _choose_arguments(name, args, argnums)
         sources = [fresh[k] for k in chosen]
+        # Variables are not watched: the function is differentiated by its arguments only.
         tape, cuts = _with_cuts(GradientTape(watch_accessed_variables=False))
         with tape:
             tape.watch(sources)
@@ -103,6 +104,8 @@ def with_gradient(
                 f"{name}: the function must return one number, its result has shape {value.shape}; use jacrev, or vjp"
             )
         _check_real(name, [value], sources)
+        # More records than leaves: an op has computed with the arguments. It makes the better message if none is
+        # reached.
         used = len(tape._records) > len(tape._leaves)
         found = tape.gradient(value, sources)
         if any([type(part) not in _ARRAYS for part in found]):  # None, or a structure
@@ -135,6 +138,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """
     check_callable("vjp", "f", f)
     _, args = _choose_arguments("vjp", primals, range(len(primals)))
+    # Persistent, since `pull` may be called many times.
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(args))
         out = f(*args)
@@ -208,6 +212,7 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
         if not pytree.same(back_structure, given_structure, len(back)) or len(given) != len(back):
             shown = pytree.difference("tangents", given_structure, len(given), "primals", back_structure, len(back))
             raise ValueError(f"linearize: the tangents must have the structure of the primals; {shown}")
+        # A rule on the way took values out, to compute with NumPy for instance: the tape has not followed it.
         if cuts.taken_out:
             given = cotangents_for(back, back_structure, given)
             found = by_elements(transpose, seeds, [seed.dtype.inexact for seed in seeds], given)
@@ -288,6 +293,7 @@ def _by_columns(
 ) -> Function:
     def columns(call: _Call) -> Any:
         leaves, structure = pytree.flatten(call.sources)
+        # vmap returns arrays; the structure and the shapes of the results come out through this list.
         outer: list[Any] = []
 
         def column(*tangents: Any) -> list[Any]:
@@ -300,6 +306,7 @@ def _by_columns(
                 _check_reached(name, found, cuts, call.args, call.chosen)
             return _materialize_zeros(found, results)
 
+        # A column for each element of the arguments, so these come last in the Jacobian.
         found = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_unit_tangents(leaves))
         out_structure, shapes = outer[0]
         sizes = [math.prod(leaf.shape) for leaf in leaves]
@@ -384,6 +391,7 @@ def hessian(
         value, found = with_value(*args, **kwargs)
         return (found, value[1]) if has_aux else found
 
+    # Columns of the gradient's Jacobian: one run of `gradient` inside vmap, with a tangent for each element.
     return _by_columns("hessian", gradient, argnums, has_aux, chunk_size, allow_unconnected)
 
 
@@ -413,6 +421,7 @@ def hvp(
     check_callable("hvp", "f", f)
     _check_tuples("hvp", primals, tangents)
 
+    # The slope along v is a number, and its gradient is the product of the Hessian with v.
     def along(*args: Any) -> Any:
         value, slope = jvp(lambda *args: _as_result("hvp", f(*args)), args, tangents)
         if value.shape != ():
@@ -436,6 +445,7 @@ def _check_argnums(name: str, argnums: Any) -> Argnums:
         return argnums
     several = isinstance(argnums, Sequence) and not isinstance(argnums, str | bytes)
     try:
+        # To `index` True is 1, and nobody means an argument by it.
         if any([isinstance(k, bool) for k in (argnums if several else (argnums,))]):
             raise TypeError
         found: Argnums = tuple([index(k) for k in argnums]) if several else index(argnums)
@@ -573,6 +583,7 @@ def _unit_tangents(leaves: Sequence[Tensor]) -> list[Tensor]:
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     total, start, found = sum(sizes), 0, []
     for leaf, size in zip(leaves, sizes, strict=True):
+        # The columns of the identity matrix that belong to this leaf: its first 1 is in row `start`.
         columns = eye(total, size, k=-start, dtype=leaf.dtype, device=leaf.device, backend=leaf.backend.root)
         found.append(reshape(columns, (total, *leaf.shape)))
         start += size

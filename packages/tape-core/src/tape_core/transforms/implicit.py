@@ -86,6 +86,7 @@ def fixed_point(
         out = f(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
         return _check_like_unknowns(out, start, structure, f"fixed_point: the result of {name_of(f)}", "z0")
 
+    # One call on trial: it checks the result, and finds the Variables, which become inputs too.
     with reading(alone=True) as readers:
         called(start, [stop_gradient(t) for t in arguments.differentiable])
     variables = [v for v in readers.found if v.dtype.inexact]
@@ -105,6 +106,7 @@ def fixed_point(
     }
     if solver not in ways:
         raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
+    # The search leaves no record, and what it captures would lose its derivative: hence `forbid_captures`.
     bare = [stop_gradient(t) for t in inputs]
     try:
         with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
@@ -183,8 +185,10 @@ def custom_root(
             out = residual(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
             return _check_like_unknowns(out, zs, structure, f"custom_root: the result of {name_of(residual)}", "z")
 
+        # This call checks the solution, and finds the Variables, which become inputs.
         with reading(alone=True) as readers:
             size = solvers.worst(solvers.norm(called(zs, bare)))
+        # Spelled with `not <=`, which a NaN does not pass.
         if not size <= (float("inf") if tol is None else tol) or size == float("inf"):
             raise ConvergenceError(
                 f"custom_root: at what {name_of(solver)} gave the residual has norm {size:.3g}"
@@ -197,6 +201,7 @@ def custom_root(
             with substitute(variables, values[n:]):
                 return called(zs, values)
 
+        # Captured Tensors can lose a derivative only where something records.
         if ACTIVE.get():
             with forbid_captures(f"custom_root: {name_of(residual)}"):
                 equations(zs, [stop_gradient(t) for t in inputs])
@@ -226,8 +231,11 @@ def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector
         def adjoint(ws: Vector, known: Vector) -> Vector:
             at, values, gs = known[:n], known[n : n + m], known[n + m :]
             back = linear_transpose(lambda zs: equations(zs, values), at, ws, [True] * n)
+            # F_z^T w + g, which is zero for the w that is looked for.
             return [g if d is None else d + g for d, g in zip(back, gs, strict=True)]
 
+        # The solution of the system is recorded as a function of all that is known here, for derivatives of higher
+        # order.
         ws = _solve_linear(adjoint, [*outs, *inputs, *given], given, linear)
         return linear_transpose(lambda values: equations(outs, values), inputs, ws, watched)
 

@@ -138,6 +138,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
         return run
 
     zero = _zero_beside(operands)
+    # Detached: the call is one record, and its ops leave none.
     values = list(map(stop_gradient, operands))
     with capture_closure(what) as closure, draws.observe():
         outs = _run_cond(predicate, [drawing(branch) for branch in branches], values)
@@ -147,6 +148,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
         inner = axes_inside()
         given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
+        # Filled while the branches run: only they show which inputs get a cotangent.
         reached: set[int] = set()
 
         def results(branch: Branch, values: Tensors) -> Tensors:
@@ -248,9 +250,11 @@ def _loop(
         note_uses([*carry, *ys])
         return [*carry, number + 1], ys
 
+    # The last part of the carry is the number of the step, by which `draws` finds the states of generators.
     start, elements = [*map(stop_gradient, carry), _zero_beside([*carry, *xs])], list(map(stop_gradient, xs))
     with capture_closure(what) as closure, draws.observe():
         (*last, _), ys, (*saved, numbers) = run(counting_step, start, elements, True)
+    # A while loop shows only now how many steps it takes.
     length = numbers.shape[0]
     rerun = _Rerun(closure, [*carry, *xs])
     carried, given = _inexact(carry), _inexact(ys)
@@ -306,6 +310,7 @@ def _loop(
                 raise _ReachedError(reached)
             full = dict(zip([*carrying, *elements], rerun.materialize_zeros(found, wanted, values), strict=False))
             new = [full[k] if gsaved[k] is None else full[k] + next(each) for k in carrying]
+            # Each step has its share of the cotangents of the closure; the carry adds them up.
             so_far = zip(totals[len(carrying) :], around, strict=True)
             new += [t if found[k] is None else t + found[k] for t, k in so_far]
             return new, [full[k] for k in elements]
@@ -313,6 +318,7 @@ def _loop(
         start = [_zeros_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
         start += [_zeros_like(rerun.inputs[k]) for k in around]
         ends, stacks = _scan(what, back, start, [*residuals(known), *by_step], length, not reverse)
+        # No step has run to fill it: the cotangents of the carry pass through.
         if not length:
             reached.update([k for k in carrying if gs[k] is not None])
         reached.update([k for k in carrying if gsaved[k] is not None])
@@ -320,6 +326,7 @@ def _loop(
         return [found[k] if k in reached else None for k in range(len(wanted))]
 
     def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        # As in `pull`: begin with the parts that move from outside, and add those that a step reaches.
         carrying = {k for k in range(m) if ts[k] is not None}
         while True:
             try:

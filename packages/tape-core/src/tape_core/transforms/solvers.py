@@ -155,6 +155,7 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
         reshape((column - own) / astype(scale, own.dtype), (n, -1)) for column, own in zip(columns, b, strict=True)
     ]
     matrix = moved[0] if len(moved) == 1 else concat(moved, axis=1)
+    # vmap has put the examples, which are the columns, first.
     try:
         return _unflatten(-ops.solve(matrix.T, _flatten(b)), zeros)
     except ValueError as error:
