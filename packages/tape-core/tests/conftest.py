@@ -89,7 +89,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         lambda: (e for e in found() if Path(str(e.dist.locate_file(""))) == tmp_path),
     )
     monkeypatch.setattr(discovery, "_state", discovery._State())
-    without_compilers = compilers._found()
+    without_compilers = compilers._make_plugins()
     without_compilers._entry_points = tuple
     monkeypatch.setattr(compilers, "_plugins", without_compilers)
     monkeypatch.setattr(selection, "_process", None)

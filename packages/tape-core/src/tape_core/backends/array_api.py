@@ -25,8 +25,8 @@ class ArrayAPIBackend(Backend):
 
     Raises:
         TypeError: `namespace` is none.
-        ValueError: a kernel or rule has a name that looks like a misspelled one of an op. In a plugin this is looked at
-            when `tape_register_rules` has declared its ops.
+        ValueError: a kernel or rule has a name that looks like a misspelled one of an op. In a plugin this is checked
+            after `tape_register_rules` has declared its ops.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class ArrayAPIBackend(Backend):
                 f"{namespace!r} has no asarray"
             )
         if not array_types:
+            # As text, like those of a plugin's info: types are compared by name, so that no library need be imported.
             array_type = type(namespace.empty((0,)))
             array_types = (f"{array_type.__module__}:{array_type.__qualname__}",)
         super().__init__(name, namespace, array_types=array_types, kernels=kernels, rules=rules, version=version)

@@ -23,7 +23,7 @@ def check_labels(logits: Raw, labels: Raw, axis: int, integral: bool) -> None:
 
 
 def check_top_k(x: Raw, k: object, axis: int, is_complex: bool) -> int:
-    """`k` as an int, if `x` has so many elements along `axis`."""
+    """Return `k` as an int; raise unless `x` has so many elements along `axis`."""
     if not hasattr(k, "__index__"):
         raise TypeError(f"k must be an integer, got {k!r}")
     if not -len(x.shape) <= axis < len(x.shape):
@@ -36,7 +36,7 @@ def check_top_k(x: Raw, k: object, axis: int, is_complex: bool) -> int:
 
 
 def check_convolve(a: Raw, v: Raw, mode: str) -> None:
-    """Raise for what `convolve` does not take."""
+    """Raise for arguments that `convolve` does not take."""
     for name, x in (("a", a), ("v", v)):
         shape = tuple(getattr(x, "shape", ()))
         if len(shape) != 1 or shape[0] == 0:
@@ -74,6 +74,7 @@ def check_csr(xp: Namespace, data: Raw, indices: Raw, indptr: Raw, columns: int)
         raise ValueError(f"indptr must begin with 0 and end with {n}, the number of elements; got {indptr}")
     if xp.any(indptr[1:] < indptr[:-1]):
         raise ValueError(f"indptr must not fall, got {indptr}")
+    # Libraries read these without a check: an index out of range would read, or write, memory of others.
     if n and (int(xp.min(indices)) < 0 or int(xp.max(indices)) >= columns):
         raise IndexError(f"indices must be from 0 to {columns - 1}, the columns of the sparse matrix")
 

@@ -1,7 +1,7 @@
 """Finding and loading compilers, the plugins of the entry-point group `tape.compilers`.
 
-A compiler makes a faster function of the program that `tape_core.function` has traced. Core knows of compilers no more
-than their names and descriptions: programs, and what a compiler does with them, are the business of tape-compile.
+A compiler makes a faster function of the program that `tape_core.function` has traced. Core knows compilers by name and
+description alone; programs, and the interface of a compiler, are in tape-compile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _check_info(plugin: Installed, info: Any, refuse: Callable[..., NoReturn]) -
         refuse(f"backends must be a tuple of names of backends, not {backends!r}")
 
 
-def _found() -> Plugins[CompilerInfo]:
+def _make_plugins() -> Plugins[CompilerInfo]:
     return Plugins(
         kind="compiler",
         group=GROUP,
@@ -65,24 +65,24 @@ def _found() -> Plugins[CompilerInfo]:
     )
 
 
-_plugins = _found()
+_plugins = _make_plugins()
 _loaded: dict[str, Any] = {}
 
 
 def _reset() -> None:
     """Forget everything found and loaded. For tests."""
     global _plugins
-    _plugins = _found()
+    _plugins = _make_plugins()
     _loaded.clear()
 
 
 def installed() -> Mapping[str, Installed]:
-    """The installed compilers by name, disabled ones included; nothing is imported."""
+    """Return the installed compilers by name, disabled ones included; nothing is imported."""
     return _plugins.installed()
 
 
 def info(name: str) -> CompilerInfo:
-    """A compiler's description. Imports its light module, not what it compiles with.
+    """Return a compiler's own description. Imports its light module, not the libraries it compiles with.
 
     Raises:
         CompilerNotFoundError: no installed package provides it.
@@ -93,7 +93,7 @@ def info(name: str) -> CompilerInfo:
 
 
 def load(name: str) -> Any:
-    """The compiler of this name, a `tape_compile.Compiler`; the first time, what it compiles with is imported.
+    """Return the compiler of this name, a `tape_compile.Compiler`; the first time, its libraries are imported.
 
     Raises:
         CompilerNotFoundError: no installed package provides it.
@@ -105,6 +105,7 @@ def load(name: str) -> Any:
     with _plugins.lock.now:
         if name not in _loaded:
             about, plugin = info(name), _plugins.find(name)
+            # ImportErrors of the compiler's libraries are shown together with the command that installs them.
             with _plugins.step(plugin, "tape_load_compiler(name)", missing=about.install):
                 compiler = _plugins.hooks(name).tape_load_compiler(name=name)
             if not callable(getattr(compiler, "compile", None)):
@@ -114,7 +115,7 @@ def load(name: str) -> Any:
 
 
 def default() -> str | None:
-    """The compiler that `TAPE_COMPILER` selects for functions that name none, or None.
+    """Return the name of the compiler that `TAPE_COMPILER` selects for functions that name none, or None.
 
     Raises:
         CompilerNotFoundError: it is not installed.

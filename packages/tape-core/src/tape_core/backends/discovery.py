@@ -1,6 +1,6 @@
 """Finding and loading backends, the plugins of the entry-point group `tape.backends`.
 
-Finding and opening them is the business of `plugins`. Loading a backend imports its array library.
+The module `plugins` finds and opens them. Loading a backend imports its array library.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _plugins(on_rescan: Callable[[], None]) -> Plugins[BackendInfo]:
 
 @dataclass
 class _State:
-    """Everything found and loaded; tests put a fresh one in its place."""
+    """The plugins found and the backends loaded; tests put a fresh one in its place."""
 
     plugins: Plugins[BackendInfo] = field(init=False)
     backends: dict[str, Backend] = field(default_factory=dict)
@@ -94,27 +94,27 @@ def _reset() -> None:
 
 
 def installed() -> Mapping[str, Installed]:
-    """The installed backends by name, disabled ones included; nothing is imported."""
+    """Return the installed backends by name, disabled ones included; nothing is imported."""
     return _state.plugins.installed()
 
 
 def enabled() -> list[str]:
-    """The names of the installed backends that are not disabled."""
+    """Return the names of the installed backends that are not disabled."""
     return _state.plugins.enabled()
 
 
 def is_installed(name: str) -> bool:
-    """Whether a package provides this backend; looks again before it says no, for notebooks."""
+    """Return whether a package provides this backend; see `Plugins.is_installed`."""
     return _state.plugins.is_installed(name)
 
 
 def info(name: str) -> BackendInfo:
-    """What a backend says of itself. Imports its light module, not its array library."""
+    """Return a backend's own description. Imports its light module, not its array library."""
     return _state.plugins.info(name)
 
 
 def unusable() -> str:
-    """The installed backends that were passed over so far and why, one a line; for messages."""
+    """Return the installed backends that were passed over so far and why, one a line; for messages."""
     return _state.plugins.unusable()
 
 
@@ -122,7 +122,7 @@ def unusable() -> str:
 
 
 def load(name: str) -> Backend:
-    """The backend of this name; the first time, its array library is imported.
+    """Return the backend of this name; the first time, its array library is imported.
 
     Raises:
         BackendNotFoundError: no installed package provides it.
@@ -140,11 +140,13 @@ def load(name: str) -> Backend:
         about = info(name)
         plugins = _state.plugins
         plugin, hooks = plugins.find(name), plugins.hooks(name)
-        if name in _state.rule_failures:  # half of its rules may be in: not to be tried again
+        # Half of its rules may be declared, and declaring them twice is an error of its own: it is not tried again.
+        if name in _state.rule_failures:
             failure = _state.rule_failures[name]
             raise plugins.load_error(plugin, failure.problem) from failure.__cause__
 
         with plugins.step(plugin, "tape_load_backend()", missing=about.install), setting(LOADING, True):
+            # While LOADING is set, ArrayAPIBackend does not check names: the plugin's own ops are not declared yet.
             backend = hooks.tape_load_backend()
         if not isinstance(backend, Backend):
             problem = f"tape_load_backend() returned {backend!r}, not a Backend"
@@ -153,7 +155,8 @@ def load(name: str) -> Backend:
             problem = f"its backend is named {backend.name!r}, not {name!r}"
             raise plugins.load_error(plugin, problem)
 
-        _state.unfinished[name] = backend  # its rules may use it, other threads must wait
+        # Its rules may ask for it, in this thread; others wait for the lock, and never see it without its rules.
+        _state.unfinished[name] = backend
         try:
             if hooks.tape_register_rules.get_hookimpls():
                 with plugins.step(plugin, "tape_register_rules()"):
@@ -173,7 +176,7 @@ def load(name: str) -> Backend:
 
 
 def backend_of_type(tp: type) -> Backend | None:
-    """The backend that owns raw arrays of this type, or None.
+    """Return the backend that owns raw arrays of this type, or None.
 
     Only the light modules are asked, and only the owner's array library is imported, which must
     have been imported already for the array to exist.
@@ -199,8 +202,10 @@ def _owner(tp: type) -> str | None:
     infos = []
     for name in enabled():
         if name not in _state.plugins.failures:
-            with suppress(BackendLoadError):  # it is kept in failures
+            # A broken plugin must not stop the search for another's array; `failures` keeps the error for messages.
+            with suppress(BackendLoadError):
                 infos.append(info(name))
+    # The nearest base class that is claimed decides: a subclass of an array may have a backend of its own.
     for cls in tp.__mro__:
         claims = [b.name for b in infos if any(_names(t, cls) for t in b.array_types)]
         if len(claims) > 1:

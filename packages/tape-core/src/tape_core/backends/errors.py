@@ -1,4 +1,4 @@
-"""The errors of backends: each says what is wrong, with which package, and what to do about it."""
+"""The errors of backends and compilers: each names the fault, the package that has it, and the way out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PluginLoadError(PluginError):
 
     @classmethod
     def of(cls, plugin: str, problem: str, *hints: str) -> Self:
-        """The error for a plugin, whose text says what is wrong and, a line each, what to do.
+        """Return the error for a plugin; its text has the problem and, a line each, hints what to do.
 
         >>> print(BackendLoadError.of("backend 'torch' (tape-torch 0.1.0)", "it is broken", "Mend it"))
         backend 'torch' (tape-torch 0.1.0) cannot be loaded: it is broken
@@ -69,15 +69,15 @@ class CompilerLoadError(PluginLoadError, CompilerError):
 
 
 class AxisError(ValueError, IndexError):
-    """An axis that the array does not have: both, as in NumPy."""
+    """An array does not have this axis; a ValueError and an IndexError, as in NumPy."""
 
 
 class BatchError(TypeError, ValueError):
-    """What cannot be done inside :func:`~tape_core.vmap`, where a Tensor stands for many examples at once."""
+    """An operation is impossible inside :func:`~tape_core.vmap`, where a Tensor stands for many examples at once."""
 
 
 def listing(names: Iterable[str]) -> str:
-    """Backend names as messages show them.
+    """Return names of backends as messages show them.
 
     >>> listing(["torch", "numpy"]), listing([])
     ('numpy, torch', 'none')
@@ -86,7 +86,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendNotFoundError:
-    """The error for a name that no installed package provides.
+    """Return the error for a name that no installed package provides.
 
     Where the name looks misspelled the message does not suggest to pip-install the misspelling.
 
@@ -99,6 +99,7 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
 
     installed = list(installed)
     lines = [f"no backend named {name!r} is installed{detail}"]
+    # Installing a package by a misspelled name could bring a stranger's: only names of the project are suggested.
     close = get_close_matches(name, [*installed, *PACKAGES], n=1)
     if name not in PACKAGES and close:
         lines.append(f"Did you mean {close[0]!r}?")
@@ -111,5 +112,5 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
 
 
 def load_error(plugin: str, problem: str, *hints: str) -> BackendLoadError:
-    """The error for an installed backend that cannot be loaded; see :meth:`PluginLoadError.of`."""
+    """Return the error for an installed backend that cannot be loaded; see :meth:`PluginLoadError.of`."""
     return BackendLoadError.of(plugin, problem, *hints)

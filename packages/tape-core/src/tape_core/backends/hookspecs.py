@@ -61,7 +61,7 @@ hookimpl = pluggy.HookimplMarker("tape")
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What is known of a backend without importing its array library.
+    """A backend's own description, known without importing its array library.
 
     Args:
         name: the backend's name, the same as the entry point's.
@@ -69,7 +69,7 @@ class BackendInfo:
         array_types: the library's array classes as `"module:qualname"`; an array of such a class or
             of a subclass belongs to this backend. The module may be a package that contains the
             class's module, so `"mylib:Array"` is also `mylib.core.Array`.
-        capabilities: what the library can do, in words such as `"cpu"`, `"cuda"`, `"float64"` and
+        capabilities: the library's abilities, in words such as `"cpu"`, `"cuda"`, `"float64"` and
             `"complex"`.
         install: the command that installs what the backend needs, shown when something is missing.
 
@@ -86,7 +86,7 @@ class BackendInfo:
 
 @hookspec(firstresult=True)
 def tape_backend_info() -> BackendInfo:  # type: ignore[empty-body]
-    """Say what the backend is. Required, and cheap: it must not import the array library.
+    """Describe the backend. Required, and cheap: it must not import the array library.
 
     It is called when the backend is first asked for, and when an array of an unknown type is seen.
     """

@@ -1,6 +1,6 @@
 """The kernel namespace: every op by name, on raw arrays.
 
-This is the `xp` a derivative rule receives when nothing else records.
+It is the `xp` that a derivative rule receives when nothing else records.
 """
 
 from __future__ import annotations
@@ -40,21 +40,26 @@ SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_
 
 
 class Kernels:
-    """Resolves a name once: the backend's own kernel, else the op's default kernel, else the array library."""
+    """A namespace that resolves each name once.
+
+    A kernel is the backend's own, else the op's default kernel, else the array library's function.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.raw_device = backend.raw_device
 
+    # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:
         guard = self._backend.library.guard
         found = self._resolve(name)
-        if self._backend.library.guard is guard:  # no other thread has set one meanwhile
+        # Another thread may have set a guard, and called `forget`, meanwhile: what was found without it must not stay.
+        if self._backend.library.guard is guard:
             setattr(self, name, found)
         return found
 
     def forget(self) -> None:
-        """Resolve names again."""
+        """Resolve all names again, as when the guard around kernels changes."""
         for name in self.__dict__.keys() - {"_backend", "raw_device"}:
             self.__dict__.pop(name, None)
 
@@ -79,8 +84,9 @@ class Kernels:
 
 
 class MissingKernelError(AttributeError):
-    """A backend has nothing of this name; what was meant is looked for when it is shown."""
+    """A backend has no kernel of this name."""
 
+    # An AttributeError is often caught, by `hasattr`: similar names are searched for only when the message is shown.
     def __init__(self, name: str, backend: Backend) -> None:
         super().__init__(name)
         self._kernel, self._backend = name, backend

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def unknown_names(backend: Backend) -> dict[str, str]:
     """Return a message for each name in a backend's kernels and rules that no op has."""
+    # `x_keeping` is a kernel of op x that returns residuals for its derivative as well. A name that the library has is
+    # accepted, too: such a kernel takes the place of the library's function in rules and default kernels.
     known = {*OPS, *[f"{name}_keeping" for name in OPS]}
     kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
     return {
@@ -34,6 +36,7 @@ def refuse_names(backend: Backend) -> None:
         ValueError: there is one.
     """
     for text in unknown_names(backend).values():
+        # Only texts that suggest a similar name end so; see `meant`.
         if text.endswith("?"):
             raise ValueError(f"{text} An op of another package must be declared before: import that")
     for name, rules in backend.rules.items():

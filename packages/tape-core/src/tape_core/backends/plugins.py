@@ -1,7 +1,7 @@
 """Finding and opening the plugins of one entry-point group: one broken plugin never breaks another.
 
 Finding reads the metadata of installed packages and imports nothing. Opening imports the plugin's light module, which
-says what the plugin is; what it then loads is the business of `discovery` (backends) and `compilers`.
+describes the plugin; loading the backend or the compiler is left to `discovery` and `compilers`.
 
 pluggy checks and calls the hooks. The loop over entry points is ours, because pluggy's stops at the first plugin that
 fails, without naming it, and says nothing of a name that it does not know. Each plugin gets a plugin manager of its
@@ -78,8 +78,8 @@ class Plugins(Generic[Info]):
         kind: the word for one in messages.
         group: the entry-point group.
         disable: the environment variable that names plugins not to use.
-        hooks: the required hooks, the first of which returns what the plugin says of itself; it is called with `name`.
-        check: raises by the function that it is given, `refuse(problem, *hints)`, where that is wrong.
+        hooks: the required hooks, the first of which returns the plugin's info; a compiler's is called with `name`.
+        check: raises, by the function `refuse(problem, *hints)` that it is given, if the info is wrong.
         error, load_error: the classes of errors.
         not_found: makes the error for a name that nothing provides.
         entry_points: gives the entry points of the group; tests put others in their place.
@@ -111,7 +111,7 @@ class Plugins(Generic[Info]):
         self._on_rescan = on_rescan
         self.lock = Lock()  # loading a plugin may lead back here
         self._found: Mapping[str, Installed] | None = None
-        self._opened: dict[str, tuple[Info, Any]] = {}  # what each says of itself, and its hooks
+        self._opened: dict[str, tuple[Info, Any]] = {}  # the info of each, and its hooks
         self.failures: dict[str, PluginLoadError] = {}  # of opening, by name
 
     def entry_points(self) -> Iterator[EntryPoint]:
@@ -130,6 +130,7 @@ class Plugins(Generic[Info]):
             start = perf_counter()
             by_name: dict[str, dict[tuple[str, str], EntryPoint]] = {}
             for ep in self._entry_points():
+                # The metadata of one package may be found in two folders: equal origins are one claim of the name.
                 origin = (ep.dist.name if ep.dist else "", ep.value)
                 by_name.setdefault(ep.name, {})[origin] = ep
             names = os.environ.get(self.disable, "").split(",")
@@ -148,7 +149,10 @@ class Plugins(Generic[Info]):
         return [name for name, plugin in self.installed().items() if not plugin.disabled]
 
     def is_installed(self, name: str) -> bool:
-        """Whether a package provides this plugin; looks again before it says no, for notebooks."""
+        """Return whether a package provides this plugin.
+
+        Before it answers no, it reads the metadata again: in a notebook, the package may have been installed since.
+        """
         if name in self.installed():
             return True
         from importlib import invalidate_caches
@@ -161,7 +165,7 @@ class Plugins(Generic[Info]):
             return name in self.installed()
 
     def find(self, name: str) -> Installed:
-        """The one usable plugin of this name.
+        """Return the one usable plugin of this name.
 
         Raises:
             PluginError: nothing provides it, or it is disabled.
@@ -188,34 +192,36 @@ class Plugins(Generic[Info]):
     # -- the light module
 
     def load_error(self, plugin: str | Installed, problem: str, *hints: str) -> PluginLoadError:
-        """The error for an installed plugin that cannot be loaded."""
+        """Return the error for an installed plugin that cannot be loaded."""
         return self._load_error.of(str(plugin), problem, *hints)
 
     def info(self, name: str) -> Info:
-        """What a plugin says of itself. Imports its light module alone."""
+        """Return a plugin's own description. Imports its light module alone."""
         return self._open(name)[0]
 
     def hooks(self, name: str) -> Any:
-        """The hooks of a plugin, to be called by name; see `hookspecs`."""
+        """Return the hooks of a plugin, to be called by name; see `hookspecs`."""
         return self._open(name)[1]
 
     def _open(self, name: str) -> tuple[Info, Any]:
         with self.lock.now:
+            # A failure is kept for messages alone: the next call tries again, since a user may mend it meanwhile.
             if name not in self._opened:
                 try:
-                    self._opened[name] = self._opened_anew(self.find(name))
+                    self._opened[name] = self._import(self.find(name))
                 except PluginLoadError as error:
                     self.failures[name] = error
                     raise
                 self.failures.pop(name, None)
             return self._opened[name]
 
-    def _opened_anew(self, plugin: Installed) -> tuple[Info, Any]:
+    def _import(self, plugin: Installed) -> tuple[Info, Any]:
         """Import the light module, check its hooks, ask for its info."""
         from pluggy import PluginManager
 
         from tape_core.backends import hookspecs
 
+        # First, since a package for another tape-core would fail at its import, with an error that explains nothing.
         self._check_requirement(plugin)
         ep = plugin.entry_points[0]
         with self.step(plugin, f"importing {ep.value}"):
@@ -257,9 +263,9 @@ class Plugins(Generic[Info]):
 
     @contextmanager
     def step(self, plugin: Installed, what: str, *hints: str, missing: str = "") -> Iterator[None]:
-        """A step in foreign code: reported, and whatever it raises becomes a PluginLoadError.
+        """Run a step in foreign code: it is reported, and an error in it becomes a PluginLoadError.
 
-        `missing` is the hint for an import that fails.
+        `missing` is the command to install what a failed import needs.
         """
         start = perf_counter()
         outcome = "failed"
@@ -277,14 +283,14 @@ class Plugins(Generic[Info]):
             report(f"{plugin.name}: {what}: {outcome} ({1e3 * (perf_counter() - start):.1f} ms)")
 
     def unusable(self) -> str:
-        """The installed plugins that were passed over so far and why, one a line; for messages."""
+        """Return the installed plugins that were passed over so far and why, one a line; for messages."""
         off = [f"{p} is disabled" for p in self.installed().values() if p.disabled]
         broken = [str(error).partition("\n")[0] for error in self.failures.values()]
         return "\n".join(off + broken)
 
 
 def upgrade(plugin: Installed) -> str:
-    """The hint for a plugin and a tape-core that are not of one time."""
+    """Return the hint for a plugin and a tape-core of which one is too old for the other."""
     dist = plugin.entry_points[0].dist
     return f"Upgrade both: pip install --upgrade tape-core {dist.name if dist else ''}".rstrip()
 
@@ -298,10 +304,10 @@ def _release(version: str) -> list[int]:
 
 
 def satisfies(version: str, requirement: str) -> bool:
-    """Whether a requirement such as `tape-core>=0.1,<0.2` admits a version.
+    """Return whether a requirement such as `tape-core>=0.1,<0.2` admits a version.
 
-    By release numbers alone: `packaging` knows all of PEP 440, but it is not always installed, and
-    what is refused must not depend on that.
+    Only release numbers are compared. `packaging` knows all of PEP 440, but it is not always installed, and a plugin
+    must not be refused on one machine and taken on another.
 
     >>> [satisfies("0.10.1", c) for c in (">=0.2,<0.11", "==0.10.*", "~=0.9.4", "<0.10")]
     [True, True, False, False]
@@ -309,6 +315,7 @@ def satisfies(version: str, requirement: str) -> bool:
     for operator, text in _CLAUSE.findall(requirement):
         wanted = _release(text)
         prefix = text.endswith(".*")
+        # Padded with zeros to one width, 0.1 is 0.1.0; cut to the width of `0.10.*`, any 0.10 is equal to it.
         width = len(wanted) if prefix else max(len(wanted), len(_release(version)))
         have = (_release(version) + [0] * width)[:width]
         want = wanted + [0] * (width - len(wanted))

@@ -1,9 +1,8 @@
 """Selection of the backend and device of new arrays.
 
-In this order: an explicit argument, the innermost `use_backend`, `set_backend`, the environment
-variable `TAPE_BACKEND` (read at first need), numpy if it is installed, the only backend
-installed. There is no falling back from one to the next: what is asked for and cannot be used is
-an error.
+The first of these decides: an explicit argument, the innermost `use_backend`, `set_backend`, the environment variable
+`TAPE_BACKEND` (read at first need), numpy if it is installed, the only backend installed. There is no falling back from
+one to the next: a backend that is asked for and cannot be used is an error.
 
 Ops on existing arrays do not ask here: they run on the backend of their operands.
 """
@@ -33,8 +32,8 @@ class Selection(NamedTuple):
 
 
 _process: Selection | None = None  # set_backend
-_default: Selection | None = None  # TAPE_BACKEND and what follows it, once found
-_specs: dict[str, tuple[Backend, str | None]] = {}
+_default: Selection | None = None  # from TAPE_BACKEND or what is installed, once found
+_specs: dict[str, tuple[Backend, str | None]] = {}  # the backend and device of each text that was asked for
 
 
 def _reset() -> None:
@@ -47,12 +46,12 @@ def _reset() -> None:
 
 
 def select(backend: str | Backend | None = None, device: Any = None) -> Selection:
-    """The backend and device for a new array.
+    """Return the backend and device for a new array.
 
     Args:
         backend: a name (`"torch"`), a name with a device (`"torch:cuda:0"`), a Backend, or for
             development `"module:attribute"`, a Backend or a function that returns one. None is
-            what is selected.
+            the selected backend.
         device: a device of the backend. None is the one selected with the backend, else the
             backend's default.
 
@@ -72,7 +71,7 @@ def select(backend: str | Backend | None = None, device: Any = None) -> Selectio
 
 
 def get_backend() -> Backend:
-    """The selected backend: where new arrays are made.
+    """Return the selected backend, on which new arrays are made.
 
     >>> with use_backend("numpy"):
     ...     get_backend().name
@@ -139,11 +138,11 @@ class use_backend(ContextDecorator):
         __exit__ = Leaving(_leave, _leave, _entered)
 
 
-# -- from words to a backend
+# -- resolving names
 
 
 def _resolve(backend: str | Backend, device: Any, origin: str) -> Selection:
-    """A selection made explicitly, by the argument or function named `origin`."""
+    """Return a selection that was made explicitly, by the argument or function named `origin`."""
     if isinstance(backend, Backend):
         found, within = backend, None
     elif isinstance(backend, str):
@@ -168,7 +167,8 @@ def _reason(backend: str | Backend, device: str | None, origin: str) -> str:
 
 
 def _parse(spec: str) -> tuple[Backend, str | None]:
-    """The backend and device of `name`, `name:device` or `module:attribute`."""
+    """Return the backend and device of `name`, `name:device` or `module:attribute`."""
+    # An installed backend goes first: torch:cuda is a device of that backend, and no attribute of the module torch.
     name, colon, rest = spec.partition(":")
     if not colon or discovery.is_installed(name):
         backend = discovery.load(name)
@@ -179,10 +179,11 @@ def _parse(spec: str) -> tuple[Backend, str | None]:
 
 
 def _from_module(spec: str, module: str, attribute: str) -> Backend:
-    """The development escape: a Backend, or a function that returns one, anywhere on the path."""
+    """Return a backend from a module, which has it or a function that makes it: without a package, for development."""
     try:
         found: Any = import_module(module)
     except ModuleNotFoundError as error:
+        # The module itself may be missing, or one that it imports: the latter is its own fault, and is shown as such.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise load_error(f"backend {spec!r}", f"importing {module} raised {error!r}") from error
         detail = f", nor is there a module {error.name!r} (asked for as {spec!r})"
@@ -205,7 +206,7 @@ def _from_module(spec: str, module: str, attribute: str) -> Backend:
 
 @lru_cache(maxsize=64)
 def _device(backend: Backend, device: str) -> str:
-    """The device, if the backend has it; `cuda` stands for any `cuda:0`."""
+    """Return the device if the backend has it; `cuda` is there if there is a `cuda:0`."""
     present = [str(d) for d in backend.devices()]
     if device in present or any(d.startswith(f"{device}:") for d in present):
         return device
@@ -213,7 +214,7 @@ def _device(backend: Backend, device: str) -> str:
 
 
 def _find_default() -> Selection:
-    """What the environment says, or what is installed."""
+    """Select by the environment, or else by what is installed; the answer holds for the whole process."""
     global _default
     spec = os.environ.get("TAPE_BACKEND", "").strip()
     if spec:

@@ -28,7 +28,7 @@ class Leaving:
         leave: leaves the block; a function of the instance and the three arguments of `__exit__`.
         abandon: leaves the block if `leave` was interrupted, or the block was not entered: it may be called when there
             is nothing to do.
-        entered: returns whether the instance is in its block already: then to look up `__exit__` does not begin one.
+        entered: returns whether the instance is in its block already: then a look-up of `__exit__` does not begin one.
     """
 
     __slots__ = ("entered", "leave", "over")
@@ -50,6 +50,8 @@ class Leaving:
         self.over = over
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
+        # The `with` statement looks up `__exit__` before it calls `__enter__`, and holds the bound method until the
+        # block is over. The weak reference notices when that method goes, called or not, as after an interrupt.
         if instance is None:
             return self.leave
         leaving = MethodType(self.leave, instance)

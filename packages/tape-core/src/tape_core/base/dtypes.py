@@ -35,11 +35,12 @@ class DType:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same dtype; NumPy's and PyTorch's own objects and names count: `x.dtype == np.float32`."""
+        """Return whether it is the same dtype; NumPy's and PyTorch's own count, and names: `x.dtype == np.float32`."""
         if self is other or isinstance(other, DType):
             return self is other
         if isinstance(other, str):
             return self.name == other
+        # By name, since neither library may be imported here: np.float32, np.dtype("float32") and torch.float32.
         library = (other.__module__ if isinstance(other, type) else type(other).__module__).partition(".")[0]
         if library not in ("numpy", "torch", "ml_dtypes"):
             return NotImplemented
@@ -55,7 +56,7 @@ class DType:
 
     @property
     def __numpy_dtype__(self) -> Any:
-        """What NumPy, from 2.4 on, takes this for: `np.zeros(3, dtype=t.dtype)`; bfloat16 is that of ml_dtypes."""
+        """The dtype for NumPy, which asks for it from 2.4 on: `np.zeros(3, dtype=t.dtype)`; bfloat16 is ml_dtypes'."""
         import numpy as np
 
         return np.dtype(import_module("ml_dtypes").bfloat16 if self.name == "bfloat16" else self.name)
@@ -157,7 +158,7 @@ class iinfo:
 
 
 def promote(a: DType, b: DType) -> DType | None:
-    """The dtype of an operation on two, as the standard has it; None where it has none."""
+    """Return the dtype of an operation on two, by the standard's promotion table; None where that has no entry."""
     if a is b:
         return a
     kinds = {a.kind, b.kind}
@@ -168,8 +169,10 @@ def promote(a: DType, b: DType) -> DType | None:
         signed, unsigned = (a, b) if a.kind == "signed integer" else (b, a)
         if signed.itemsize > unsigned.itemsize:
             return signed
+        # The next signed dtype holds all values of the unsigned one; for uint64 there is none, and so no result.
         return DTYPES.get(f"int{16 * unsigned.itemsize}")
     if kinds == {"real floating", "complex floating"}:
+        # By precision, not by size in bytes: float64 is no larger than complex64, but twice as precise.
         return complex128 if float64 in (a, b) or complex128 in (a, b) else complex64
     return None
 
@@ -190,8 +193,8 @@ def set_default_dtype(dtype: DType | str | None) -> None:
     """
     global _default
     _default = None if dtype is None else _floating(dtype, "set_default_dtype: dtype")
-    for told in DEFAULT_IS_SET:
-        told()
+    for on_set in DEFAULT_IS_SET:
+        on_set()
 
 
 DEFAULT_IS_SET: Final[list[Callable[[], None]]] = []
@@ -199,7 +202,7 @@ DEFAULT_IS_SET: Final[list[Callable[[], None]]] = []
 
 
 def get_default_dtype() -> DType:
-    """The dtype that Python floats become."""
+    """Return the dtype that Python floats become."""
     global _default
     if _default is None:
         _default = _floating(os.environ.get("TAPE_DEFAULT_DTYPE") or "float32", "TAPE_DEFAULT_DTYPE")
@@ -215,7 +218,7 @@ def _floating(dtype: DType | str, where: str) -> DType:
 
 
 def default_for(kind: type) -> DType:
-    """The dtype of Python scalars of this type."""
+    """Return the dtype of Python scalars of this type."""
     if kind is bool:
         return bool_
     if kind is int:
@@ -226,20 +229,21 @@ def default_for(kind: type) -> DType:
 
 
 def default_beside(kind: type, others: Iterable[DType]) -> DType:
-    """The dtype of Python scalars of this type as elements beside arrays: weak, as in arithmetic with them."""
+    """Return the dtype of Python scalars as elements beside arrays: they are weak, as in arithmetic with arrays."""
     highest = max(others, key=lambda dtype: (RANKS[dtype.kind], dtype.itemsize), default=None)
     if highest is None:
         return default_for(kind)
     own = default_for(kind)
     if RANKS[own.kind] <= RANKS[highest.kind]:
         return highest
+    # The scalar's kind is higher, so the arrays give the precision alone: 1j beside float32 is complex64.
     if own.kind == "complex floating":
         return complex64 if highest.kind == "real floating" and highest.itemsize <= 4 else complex128
     return float64 if own.kind == "real floating" else own
 
 
 def as_dtype(dtype: Any) -> DType | None:
-    """The DType that a `dtype=` argument names without a backend's help; None where it takes one."""
+    """Return the DType that a `dtype=` argument names; None if only a backend can tell, as for the library's own."""
     if isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, str):

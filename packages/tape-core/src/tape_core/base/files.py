@@ -33,16 +33,20 @@ def write_whole(what: str, contents: Sequence[tuple[str, Iterable[bytes | memory
         for (target, pieces), mode in zip(contents, modes, strict=True):
             folder, file = os.path.split(target)
             drafts.append((os.path.join(folder, f".{file}.{secrets.token_hex(8)}"), target))
+            # In the same folder, since a file can be renamed in one step only within a file system. The data are on the
+            # disk before the name is: else a loss of power could leave an empty file under it.
             with open(drafts[-1][0], "xb") as stream:
                 stream.writelines(pieces)
                 stream.flush()
                 os.fsync(stream.fileno())
             if mode is not None:
                 os.chmod(drafts[-1][0], mode)
+        # All drafts are complete; from here on only renaming can fail. The file that the user has named comes last, so
+        # that it never refers to files that are not there yet.
         for draft, target in drafts:
             os.replace(draft, target)
     except OSError as error:
-        if error.filename is None:  # of a write
+        if error.filename is None:  # writing, unlike opening, raises without a path
             raise OSError(error.errno, f"{what}: {error.strerror or error}", contents[-1][0]) from error
         raise
     finally:
@@ -55,7 +59,7 @@ def write_whole(what: str, contents: Sequence[tuple[str, Iterable[bytes | memory
 
 
 def permissions(what: str, target: str) -> int | None:
-    """The permissions of a file that is to be replaced; None where there is none yet.
+    """Return the permissions of a file that is to be replaced; None where there is none yet.
 
     Args:
         what: who replaces it, for errors.

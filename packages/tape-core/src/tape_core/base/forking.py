@@ -60,7 +60,7 @@ class Holding:
 
     def __enter__(self) -> None:
         self._mine = not self._lock._is_owned()  # else it is held by a block around this one
-        if self._mine:
+        if self._mine:  # set before: an interrupt right after `acquire` finds that the lock is this block's to release
             self._lock.acquire()
 
     def _leave(self, *_: object) -> None:

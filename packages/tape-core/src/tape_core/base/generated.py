@@ -17,13 +17,15 @@ def generated(
 ) -> Callable[..., Any]:
     """Return the function of this name that `source` defines, in terms of `names`.
 
-    `file` is its name in tracebacks; its lines are known as long as the function exists. Those of a tree are given.
+    `file` is its name in tracebacks; its lines are known as long as the function exists. A syntax tree requires
+    `lines`.
     """
     exec(compile(source, file, "exec"), names)
     if lines is None:
         assert isinstance(source, str)
         lines = [f"{line}\n" for line in source.split("\n")]
-    # Python takes any sequence for the list of lines.
+    # Tracebacks, inspect and debuggers look up lines here. Without a time of change (None) linecache never compares the
+    # entry with a file on the disk, so it stays. Python takes any sequence for the list of lines.
     linecache.cache[file] = (0, None, lines, file)  # type: ignore[assignment]
     found: Callable[..., Any] = names[function]
     weakref.finalize(found, _forget, file, lines).atexit = False
@@ -37,7 +39,7 @@ def _forget(file: str, lines: object) -> None:
 
 
 class Lines(Sequence[str]):
-    """The lines of a source that is written when somebody looks at them.
+    """The lines of a source that is written only when somebody looks at them, as a traceback does.
 
     Args:
         owner: the object that has the source, as an attribute of this name. When it is gone, there are no lines.
@@ -49,6 +51,7 @@ class Lines(Sequence[str]):
         self._lines: list[str] | None = None
 
     def _found(self) -> list[str]:
+        # A weak owner: the cache of lines must not keep a compiled function alive.
         if self._lines is None:
             owner = self._owner()
             if owner is None:
@@ -71,6 +74,7 @@ def identifier(wanted: str, default: str) -> str:
     """Return an identifier that is like the wanted name; `default` if nothing is left of it."""
     if wanted.isascii() and wanted.isidentifier() and not keyword.iskeyword(wanted):
         return wanted
+    # Python normalizes identifiers in source to NFKC, but not the keys of a namespace: the two must be equal.
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", wanted))
     if not f"_{name}".isidentifier():
         name = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -57,7 +57,7 @@ class Ops:
             found = _public[name]
         else:
             raise AttributeError(f"there is no op or function named {name!r}")
-        setattr(self, name, found)
+        setattr(self, name, found)  # from now on an ordinary attribute, which Python finds without this method
         return found
 
 

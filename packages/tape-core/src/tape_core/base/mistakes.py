@@ -16,6 +16,7 @@ def meant(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     from difflib import get_close_matches
 
     name, known = str(name), sorted(known)
+    # Two letters exchanged are the most frequent slip, and difflib ranks "tan" above "tanh" for "tahn".
     swapped = [other for other in known if sorted(other) == sorted(name)]
     close = swapped or get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"; did you mean {close[0]!r}?" if close else ""
@@ -38,6 +39,7 @@ def integer(what: str, name: str, value: object, least: int | None = None) -> in
         ValueError: it is less than `least`.
     """
     try:
+        # bool is a subclass of int: `units=True` is an argument in the wrong place.
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]  # it raises for others

@@ -25,12 +25,14 @@ def rows_added(backend: Backend, array: Raw, indices: Raw, rows: Raw) -> Any:
     xp = backend.xp
     _, spare, differing = _before.pop(id(array), (None, None, None))
     if spare is not None and backend.is_exclusive(spare, 1):
+        # Rows that the last update changed are older in the spare memory; all others are equal.
         spare[differing] = array[differing]
         found = xp.add_rows(spare, indices, rows, in_place=True)
     else:
         found = xp.add_rows(array, indices, rows, in_place=False)
     if backend.array_class is not None and array.shape:  # where references can be counted
         key = id(found)
+        # By id, since arrays cannot be keys. The weak reference removes the entry before the id can be used again.
         _before[key] = ref(found, partial(_forget, key)), array, backend.asarray(indices, copy=True)
     return found
 

@@ -34,12 +34,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """What :meth:`GradientTape.summary` gives: it prints as a table, the costliest op first.
+    """The result of :meth:`GradientTape.summary`: it prints as a table, the costliest op first.
 
     Attributes:
         rows: one for each op.
         total: their sum.
-        note: what the table leaves out, and why; empty if nothing.
+        note: a limit of the table, and the reason; empty if there is none.
     """
 
     rows: tuple[Row, ...]
@@ -95,9 +95,10 @@ def summary(tape: GradientTape) -> Summary:
 
 
 def summary_of(graph: Graph) -> Summary:
-    """The table of a graph."""
+    """Return the table of a graph."""
     sums: dict[str, list[float]] = {}
     for node in graph.nodes:
+        # A node that is one of several results is counted with the node of its op.
         if node.kind == "op" and node.part_of is None:
             row = sums.setdefault(node.name, [0, 0.0, 0.0, 0])
             for k, value in enumerate((1, node.seconds, node.backward, node.kept)):
@@ -119,7 +120,7 @@ def _row(name: str, values: Sequence[float], graph: Graph) -> Row:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that suits it."""
+    """Return a time as text, in seconds, ms, µs or ns."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -127,7 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def size(n: int) -> str:
-    """Bytes, in the unit that suits them."""
+    """Return a number of bytes as text, in B, KiB, MiB or GiB."""
     amount = float(n)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

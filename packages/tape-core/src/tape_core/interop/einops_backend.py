@@ -1,7 +1,7 @@
 """Tensors in einops: rearrange, reduce, repeat, einsum, pack and unpack of Tensors are recorded like any other op.
 
-einops asks the classes that derive from its `AbstractBackend`. Ours is made when einops is imported, be that before or
-after tape_core; where it never is, nothing is imported.
+einops asks the classes that derive from its `AbstractBackend`. Ours is made when einops is imported, before or after
+tape_core. A program that never imports einops pays nothing: tape_core does not import it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MODULE = "einops._backends"
 
 
 def _declare(backends: ModuleType) -> None:
-    """Make the class that einops finds."""
+    """Declare the class that einops finds."""
     import tape_core as tc
 
     reductions = {name: getattr(tc, name) for name in ("all", "any", "max", "mean", "min", "prod", "sum")}
 
     class TapeBackend(backends.AbstractBackend):  # type: ignore[name-defined,misc]
-        framework_name = "tape_core"
+        framework_name = "tape_core"  # einops asks the class only if sys.modules has this name
 
         def is_appropriate_type(self, tensor: object) -> bool:
             return isinstance(tensor, tc.Tensor)
@@ -66,15 +66,17 @@ def _declare(backends: ModuleType) -> None:
         def einsum(self, pattern: str, *x: Any) -> Any:
             return tc.einsum(pattern, *x)
 
-    backends.TapeBackend = TapeBackend  # type: ignore[attr-defined] # it is known by the class that it derives from
+    # einops finds the class by `AbstractBackend.__subclasses__()`, which holds it weakly: the module keeps it alive.
+    backends.TapeBackend = TapeBackend  # type: ignore[attr-defined]
 
 
 class _Finder(MetaPathFinder):
-    """Waits for einops."""
+    """An import hook that waits for einops."""
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _MODULE:
             return None
+        # Once is enough, and every later import is spared this call.
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -83,7 +85,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads the module as its own loader does, and declares the class."""
+    """A loader that runs the module's own loader, and then declares the class."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -93,6 +95,7 @@ class _Loader(Loader):
         return created
 
     def exec_module(self, module: ModuleType) -> None:
+        # The module shows its own loader, which reads its source and its resources.
         if module.__spec__ is not None:
             module.__spec__.loader = module.__loader__ = self._own
         self._own.exec_module(module)

@@ -36,7 +36,7 @@ def pad(
     if mode == "empty":
         return tc.pad(array, pairs)
     if mode in ("edge", "reflect", "symmetric", "wrap"):
-        known: Any = mode
+        known: Any = mode  # one of the op's own modes
         return tc.pad(array, pairs, known)
     if mode == "constant":
         if isinstance(constant_values, int | float | complex):
@@ -56,7 +56,7 @@ def pad(
 
 
 def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    """A pair for each axis, of anything that NumPy takes."""
+    """Return the widths before and after each axis, from any form that NumPy takes."""
     if isinstance(pad_width, dict):
         pairs = [(0, 0)] * ndim
         for axis, width in pad_width.items():
@@ -74,7 +74,7 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
 
 
 def _ends(values: ArrayLike, array: ArrayLike) -> Callable[[int, int], Any]:
-    """What stands before (0) and after (1) an axis, of anything that NumPy takes; Tensors keep their path."""
+    """Return a function of an axis and a side (0 before, 1 after) for the value there; Tensors keep their gradient."""
     values = tc.broadcast_to(_beside(array, values), (array.ndim, 2))
     return lambda axis, k: values[axis, k]
 
@@ -87,7 +87,7 @@ def _lengths(stat_length: Any, ndim: int) -> Any:
 
 
 def _padded(x: ArrayLike, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int, int], Any]) -> Any:
-    """Axis after axis: what belongs to a later one is made of what an earlier one has added, and stands in corners."""
+    """Pad axis after axis, as NumPy does: each from the result of those before, which fills the corners."""
     if x.size == 0:
         raise ValueError("numpy.pad: an empty array can be padded in mode 'constant' or 'empty' only")
     for axis, widths in enumerate(pairs):
@@ -101,7 +101,7 @@ def _spread(x: ArrayLike, value: ArrayLike, axis: int, n: int) -> Any:
 
 
 def _end(x: ArrayLike, axis: int, k: int, length: int | None = 1) -> Any:
-    """The first or the last elements along an axis."""
+    """Return the first (k = 0) or the last elements along an axis."""
     n = x.shape[axis] if length is None else min(length, x.shape[axis])
     return x[(slice(None),) * axis + (slice(n) if k == 0 else slice(x.shape[axis] - n, None),)]
 
@@ -120,6 +120,7 @@ def _mean(x: ArrayLike, axis: int) -> Any:
 def _median(x: ArrayLike, axis: int) -> Any:
     from tape_core.interop.numpy_statistics import median
 
+    # Integers stay integers, so the padding is rounded to them, as in `_mean`.
     found = median(x, axis=axis, keepdims=True)
     return found if x.dtype.inexact else tc.round(found)
 
@@ -152,13 +153,14 @@ def block(arrays: PyTree, /) -> Any:
             return tc.reshape(x, (1,) * (ndim - x.ndim) + x.shape)
         if not part:
             raise ValueError("numpy.block: a list is empty")
+        # The innermost lists are joined along the last axis, those around them along the one before it.
         return tc.concat([build(p, level + 1) for p in part], axis=-(levels - level))
 
     return build(arrays, 0)
 
 
 def _beside_tensors(value: ArrayLike, arrays: PyTree) -> Any:
-    """An entry of nested lists as a Tensor, on the backend of those that are."""
+    """Return an entry of nested lists as a Tensor, on the backend of the Tensors among them."""
     if isinstance(value, tc.Tensor):
         return tc.asarray(value)
     if isinstance(value, tuple):
@@ -173,7 +175,7 @@ def _first_tensor(value: ArrayLike) -> Any:
 
 
 def broadcast_arrays(*arrays: Any) -> Any:
-    """What is no number, as None, is spread as an array of objects."""
+    """Broadcast the arrays; None and texts become NumPy arrays of objects, which no Tensor can hold."""
     tensors = [a for a in arrays if isinstance(a, tc.Tensor)]
     other = {k: np.asarray(a, dtype=object) for k, a in enumerate(arrays) if a is None or isinstance(a, str)}
     rest = [_number(a, tensors) for k, a in enumerate(arrays) if k not in other]
@@ -193,7 +195,7 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 
 def _places(obj: ArrayLike) -> Any:
-    """What `insert` and `delete` take for places, as NumPy's own."""
+    """Return the places that `insert` and `delete` are given as NumPy takes them."""
     return obj.numpy() if isinstance(obj, tc.Tensor) else list(obj) if isinstance(obj, tuple) else obj
 
 
@@ -201,6 +203,7 @@ def delete(arr: ArrayLike, /, obj: ArrayLike, axis: int | None = None) -> Any:
     if axis is None:
         arr, axis = tc.reshape(arr, (-1,)), 0
     axis = _axis("delete", axis, arr.ndim)
+    # NumPy's own function, on the indices, knows all forms of places; the elements follow by a differentiable take.
     kept = np.delete(np.arange(arr.shape[axis]), _places(obj))
     return tc.take(arr, tc.asarray(kept, backend=arr.backend.root), axis=axis)
 
@@ -220,12 +223,14 @@ def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, /, axis: int | Non
     if places.dtype == bool:
         places = np.flatnonzero(places)
     values = tc.reshape(values, (1,) * (arr.ndim - values.ndim) + values.shape)
+    # As in NumPy: at a single place, the first axis of the values becomes `axis`.
     if places.ndim == 0:
         values = tc.moveaxis(values, 0, axis)
         count = values.shape[axis]
     else:
         count = max(places.size, values.shape[axis]) if places.size == 1 else places.size
     values = tc.broadcast_to(values, (*arr.shape[:axis], count, *arr.shape[axis + 1 :]))
+    # As in `delete`: NumPy inserts indices. Those from n on are of the values, which are joined to the end of `arr`.
     order = np.insert(np.arange(n), places.astype(int) if places.size else places, n + np.arange(count))
     return tc.take(tc.concat([arr, values], axis=axis), tc.asarray(order, backend=arr.backend.root), axis=axis)
 
@@ -240,7 +245,7 @@ def resize(a: ArrayLike, /, new_shape: Any) -> Any:
 
 
 def _beside(x: ArrayLike, values: ArrayLike) -> Any:
-    """A Tensor of what is given beside `x`; lists, numbers and NumPy's arrays go to the backend of `x`."""
+    """Return values as a Tensor; lists, numbers and NumPy's arrays go to the backend of `x`."""
     return values if isinstance(values, tc.Tensor | tc.Variable) else tc.asarray(values, backend=x.backend.root)
 
 
@@ -258,7 +263,10 @@ def extract(condition: ArrayLike, arr: ArrayLike, /) -> Any:
 
 
 def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, /, *args: Any, **kw: Any) -> Any:
-    """The functions run on all elements, and what they give for others is left out, so that shapes hang on nothing."""
+    """Run each function on all elements, and select by the conditions.
+
+    NumPy runs it on the elements that it is for, whose number depends on values.
+    """
     x = tc.asarray(x)
     conditions = (
         condlist if isinstance(condlist, list | tuple) else [*condlist] if condlist.ndim > x.ndim else [condlist]
@@ -300,7 +308,7 @@ def rollaxis(a: ArrayLike, /, axis: int, start: int = 0) -> Any:
 
 
 def partition(a: ArrayLike, /, kth: Any, axis: int | None = -1) -> Any:
-    """In order throughout, which is one of the right answers."""
+    """Sort the array: NumPy leaves the order on either side of `kth` open."""
     if axis is None:
         a, axis = tc.reshape(a, (-1,)), 0
     n = a.shape[axis]
@@ -318,7 +326,7 @@ def triu(m: ArrayLike, /, k: int = 0) -> Any:
 
 
 def _matrix(m: ArrayLike) -> Any:
-    """In NumPy a vector is the row of a square matrix."""
+    """Return a matrix; a vector becomes a square matrix with that vector as each row, as in NumPy."""
     return tc.broadcast_to(m, m.shape * 2) if m.ndim == 1 else m
 
 
@@ -381,6 +389,7 @@ def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
     else:
         if spacing.ndim != 1 or spacing.shape[0] != n:
             raise ValueError("numpy.gradient: coordinates must be vectors as long as their axis")
+        # The slope, in the middle, of the parabola through three neighbours; a, b, c are the weights of their values.
         step = spacing[1:] - spacing[: n - 1]
         before, after = wide(step[: n - 2]), wide(step[1:])
         a = -after / (before * (before + after))
@@ -392,10 +401,11 @@ def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
         first, last = (part(1, 2) - part(0, 1)) / h[0], (part(n - 1, n) - part(n - 2, n - 1)) / h[2]
     else:
         first = _edge(part(0, 1), part(1, 2), part(2, 3), h[0], h[1])
+        # The same from the other end, where x runs backwards.
         last = -_edge(part(n - 1, n), part(n - 2, n - 1), part(n - 3, n - 2), h[2], h[3])
     return tc.astype(tc.concat([first, inner, last], axis=axis), f.dtype)
 
 
 def _edge(y0: ArrayLike, y1: ArrayLike, y2: ArrayLike, h1: ArrayLike, h2: ArrayLike) -> Any:
-    """The slope at the first of three points of the parabola through them."""
+    """Return the slope, at the first of three points, of the parabola through them."""
     return -(2.0 * h1 + h2) / (h1 * (h1 + h2)) * y0 + (h1 + h2) / (h1 * h2) * y1 - h1 / (h2 * (h1 + h2)) * y2

@@ -1,8 +1,8 @@
 """Functions of NumPy that tape_core spells otherwise, under NumPy's names and with NumPy's parameters.
 
-Arrays are the positional-only parameters here. `tape_core.interop.numpy_protocol` hands on: arrays as
-Tensors, NumPy arrays or Python scalars; parameters as Python's numbers and tuples; what
-was left at its default not at all.
+Positional-only parameters are arrays: `tape_core.interop.numpy_protocol` reads that from the signatures here. It passes
+arrays as Tensors, NumPy arrays or Python scalars, and other parameters as Python's numbers and tuples. It leaves out
+each argument that has NumPy's default.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
 
 
 def _floating(x: ArrayLike) -> Any:
-    """What NumPy makes of integers in a function of real numbers."""
+    """Return `x` in a floating dtype: integers become the one that NumPy computes functions of real numbers in."""
     x = tc.asarray(x)
     if x.dtype.inexact:
         return x
+    # NumPy takes the smallest float that holds all values of the integer dtype: np.sin of int8 is float16.
     return tc.astype(x, {1: "float16", 2: "float32"}.get(x.dtype.itemsize, "float64"))
 
 
@@ -64,17 +65,19 @@ def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Any:
 
 
 def _weak(x: ArrayLike, other: ArrayLike) -> Any:
-    """A number as an array beside another one, in whose dtype it is if its kind allows it."""
+    """Return `x` as a Tensor; a Python number gets the dtype of `other` if its kind allows it."""
     if hasattr(x, "shape"):
         return _beside(other, x)
     other = tc.asarray(other)
+    # np.result_type knows that Python's numbers are weak (NEP 50); a number that has become an array is not.
     dtype = np.result_type(x, np.dtype(str(other.dtype))).name
     return tc.asarray(x, dtype=dtype, backend=other.backend.root, device=other.device)
 
 
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
-    """With the sign of the dividend."""
+    """Return the remainder with the sign of the dividend."""
     x1 = _weak(x1, x2)
+    # The op's remainder has the sign of the divisor, as the standard has it. Of absolute values the two agree.
     part = tc.remainder(tc.abs(x1), abs(x2))
     return tc.copysign(part, x1) if part.dtype.inexact else tc.where(x1 < 0, -part, part)
 
@@ -100,6 +103,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Any:
 
 def modf(x: ArrayLike, /) -> Any:
     whole = tc.trunc(x)
+    # inf - inf is NaN, but the fractional part of inf is 0.
     return tc.where(tc.isinf(x), 0, x - whole), whole
 
 
@@ -116,9 +120,10 @@ def _conj(x: ArrayLike) -> Any:
 
 
 def _beside(other: ArrayLike, x: ArrayLike) -> Any:
-    """`x` as a Tensor; a number in the dtype that NumPy gives it, where the other one is."""
+    """Return `x` as a Tensor; a number on the backend of `other`, in the dtype that NumPy gives it."""
     if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
         return tc.asarray(x)
+    # Functions that are no ufuncs, such as np.dot, make arrays of numbers first: 2.0 is float64 there, and not weak.
     return tc.asarray(np.asarray(x), backend=getattr(other, "backend", None))
 
 
@@ -204,6 +209,7 @@ def split(ary: ArrayLike, /, indices_or_sections: ArrayLike, axis: int = 0) -> A
 def array_split(ary: ArrayLike, /, indices_or_sections: ArrayLike, axis: int = 0) -> Any:
     length = ary.shape[axis]
     if isinstance(n := indices_or_sections, int):
+        # Where the parts cannot be equal, the first ones are longer by one element.
         sizes = [length // n + (k < length % n) for k in range(n)]
         places = [builtins.sum(sizes[: k + 1]) for k in range(n - 1)]
     else:
@@ -252,6 +258,7 @@ def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None, /) -> 
 
 def select(condlist: ArrayLike, choicelist: ArrayLike, /, default: ArrayLike = 0) -> Any:
     result = default
+    # The first condition that holds decides, so it is applied last.
     for condition, choice in reversed([*zip(condlist, choicelist, strict=True)]):
         result = tc.where(condition, choice, result)
     return result
@@ -265,6 +272,7 @@ def clip(
 
 def diff(a: ArrayLike, /, n: int = 1, axis: int = -1, *, prepend: ArrayLike = None, append: ArrayLike = None) -> Any:
     def edge(x: ArrayLike) -> Any:
+        # A number is one row along the axis; the op takes arrays that fit in all other axes.
         if x is None or (x := _beside(a, x)).ndim:
             return x
         return tc.broadcast_to(x, tuple(1 if k == axis % a.ndim else m for k, m in enumerate(a.shape)))
@@ -275,7 +283,7 @@ def diff(a: ArrayLike, /, n: int = 1, axis: int = -1, *, prepend: ArrayLike = No
 def unique(
     ar: ArrayLike, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
-    """The values by a `take`, so that they have a gradient."""
+    """Take the values from `ar` at the indices found, so that they have a gradient: the op's own values have none."""
     found = tc.unique_all(ar)
     results = [tc.take(ravel(ar), found.indices)]
     wanted = (return_index, found.indices), (return_inverse, found.inverse_indices), (return_counts, found.counts)
@@ -338,11 +346,11 @@ def geomspace(
     start, stop = (
         tc.broadcast_to(tc.astype(x, kind), np.broadcast_shapes(start.shape, stop.shape)) for x in (start, stop)
     )
-    # As NumPy: on from the direction of the start, so that the logarithm is taken of what is positive there.
+    # As in NumPy: without the sign of the start, or its direction if it is complex, negative ends have logarithms.
     sign = start / tc.abs(start)
     found = tc.pow(10.0, tc.linspace(tc.log10(start / sign), tc.log10(stop / sign), num, endpoint=endpoint))
     found = found * sign
-    # The ends are exact.
+    # The ends are the arguments themselves: a power of a logarithm is off by rounding.
     if num > 1 and endpoint:
         found = tc.concat([start[None], found[1:-1], stop[None]])
     elif num > 0:
@@ -394,6 +402,7 @@ def average(a: ArrayLike, /, axis: Axis = None, weights: ArrayLike = None, *, ke
     if weights is None:
         return mean(a, axis=axis, keepdims=keepdims)
     weights = _beside(a, weights)
+    # Weights of one dimension belong to `axis`.
     if weights.shape != a.shape:
         weights = tc.reshape(weights, tuple(n if k == axis % a.ndim else 1 for k, n in enumerate(a.shape)))
     total = tc.sum(tc.broadcast_to(weights, a.shape), axis=axis, keepdims=keepdims)
@@ -415,7 +424,8 @@ def mean(a: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: 
     a = tc.astype(_castable("mean", a, dtype), dtype)
     if a.dtype.inexact:
         return tc.mean(a, axis=axis, keepdims=keepdims)
-    total = tc.sum(a, axis=axis, keepdims=keepdims)  # NumPy's sum of integers, and the mean is cut off
+    # With an integer dtype NumPy sums in integers and truncates the quotient.
+    total = tc.sum(a, axis=axis, keepdims=keepdims)
     return tc.astype(tc.trunc(total / (a.size // max(total.size, 1))), dtype)
 
 
@@ -487,6 +497,7 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike = None
 
 def polyval(p: ArrayLike, x: ArrayLike, /) -> Any:
     p, x = _both(p, x)
+    # Horner's scheme: the coefficient of the highest power comes first.
     y = tc.zeros_like(x)
     for coefficient in p:
         y = y * x + coefficient
@@ -536,6 +547,8 @@ def correlate(a: ArrayLike, v: ArrayLike, /, mode: Any = "valid") -> Any:
     full = tc.convolve(a, tc.flip(_conj(v)), "full")
     if mode == "full":
         return full
+    # Not convolve's own "same": where v is the longer one, NumPy exchanges the two and reverses the result, so for an
+    # even length the middle lies one element further.
     length, start = (max(n, m), m - 1 - m // 2 if n >= m else n // 2) if mode == "same" else (0, min(n, m) - 1)
     if mode == "valid":
         length = max(n, m) - min(n, m) + 1
@@ -554,6 +567,7 @@ def cross(
     lengths = a.shape[-1], b.shape[-1]
     if not set(lengths) <= {2, 3}:
         raise ValueError(f"numpy.cross: vectors must have 2 or 3 elements, got {lengths[0]} and {lengths[1]}")
+    # Of two vectors in the plane NumPy gives the third component alone.
     if lengths == (2, 2):
         return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
     a, b = (x if x.shape[-1] == 3 else tc.concat([x, tc.zeros_like(x[..., :1])], axis=-1) for x in (a, b))
@@ -563,7 +577,7 @@ def cross(
 
 
 def einsum(*operands: Any) -> Any:
-    """With subscripts, or with the lists of them that follow each operand."""
+    """Compute einsum, with subscripts as text or as lists that follow each operand."""
     known = next(x for x in operands if isinstance(x, tc.Tensor))
 
     def array(x: ArrayLike) -> Any:
@@ -573,6 +587,7 @@ def einsum(*operands: Any) -> Any:
 
     if isinstance(operands[0], str):
         return tc.einsum(operands[0], *(array(x) for x in operands[1:]))
+    # Operands and lists alternate; one more at the end is the list of the result.
     listed = [x if k % 2 or k == len(operands) - 1 else array(x) for k, x in enumerate(operands)]
     if len(operands) % 2 == 0:
         listed[-1] = operands[-1]
@@ -596,6 +611,8 @@ def diag(v: ArrayLike, /, k: int = 0) -> Any:
     if v.ndim == 2:
         return tc.linalg.diagonal(v, offset=k)
     n = v.shape[0] + abs(k)
+    # A selection by a mask, and no assignment: `v` is broadcast as a column above the main diagonal, where row j has
+    # v[j], and as a row below it. The zeros only make up the length; the mask does not reach them.
     place: dict[str, Any] = {"device": v.device, "backend": v.backend}
     v = tc.concat([v, tc.zeros(abs(k), dtype=v.dtype, **place)])
     nothing = False if v.dtype.kind == "bool" else 0
@@ -618,7 +635,7 @@ def linalg_qr(a: ArrayLike, /, mode: Any = "reduced") -> Any:
 
 
 def _symmetric(a: ArrayLike, uplo: str) -> Any:
-    """A matrix that is the same from both triangles, where the upper one is asked for."""
+    """Return a Hermitian matrix that has the upper triangle of `a` if `uplo` asks for that: ops read the lower."""
     if uplo.upper() == "L":
         return a
     if uplo.upper() != "U":
@@ -636,7 +653,7 @@ def linalg_eigvalsh(a: ArrayLike, /, UPLO: str = "L") -> Any:
 
 
 def linalg_lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> Any:
-    """By the pseudo-inverse, as differentiable as that is."""
+    """Solve least squares by the pseudo-inverse, which has a derivative."""
     a, b = _both(a, b)
     a, b = (x if x.dtype.inexact else tc.astype(x, "float64") for x in (a, b))
     rows, columns = a.shape
@@ -645,6 +662,7 @@ def linalg_lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> A
     values = tc.linalg.svdvals(a)
     rank = tc.astype(tc.count_nonzero(values > rtol * tc.max(values)), "int32")
     rest = tc.abs(b - tc.matmul(a, x)) ** 2
+    # NumPy's rule: residuals are empty unless the system is overdetermined and has full rank.
     known = columns < rows and int(rank) == columns
     residuals = tc.reshape(tc.sum(rest, axis=0), (-1,)) if known else tc.reshape(rest, (-1,))[:0]
     return x, residuals, rank, values

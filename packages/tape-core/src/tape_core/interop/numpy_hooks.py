@@ -1,6 +1,7 @@
 """The methods by which NumPy's own functions take Tensors, also where an array is on the left of an operator.
 
-They import what answers them, and so NumPy, at the first call; it takes the place of these two.
+At the first call they import `numpy_protocol`, and so NumPy, which puts its own methods in place of these two. So
+`import tape_core` imports no array library.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """NumPy's functions on Tensors: `np.sin(t)`, `np.linalg.solve(a, t)`, `array * t`.
 
 NumPy hands a call to the Tensor among its arguments, by `__array_ufunc__` (NEP 13) or `__array_function__` (NEP 18).
-This module is imported with the first such call, for NumPy is there by then. What NumPy's function becomes is written
-in tables, by its name:
+This module is imported with the first such call, since NumPy is imported by then. Tables by NumPy's name say how each
+call is answered:
 
 - `UFUNCS`, `FUNCTIONS`: a function of tape_core, whose parameters are found by their names, or one of
   `tape_core.interop.numpy_functions`, `numpy_editing` and `numpy_statistics`, which spell it with several.
 - `VALUES`: NumPy's own function of the values, which gives no array.
 - `CONSTANTS`: NumPy's own function of the values, whose result has no derivative.
-- `CREATION`: what `like=t` makes.
+- `CREATION`: functions that make an array like a Tensor, by `like=t`.
 
-What is in none of them, and any argument that has no counterpart, is a TypeError that names it.
+A function that is in none of them, and an argument that has no counterpart, is a TypeError that names it: NumPy's own
+function would run on a copy of the values, and the gradient would end there without a word.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ UFUNCS = {
 }
 """Ufuncs of NumPy and SciPy that are called otherwise here; all others are the op of the same name, if there is one."""
 
+# The methods `reduce` and `accumulate` of ufuncs, as ops.
 REDUCTIONS = {
     "add": "sum",
     "logical_and": "all",
@@ -143,10 +145,10 @@ SPELLED["yn"] = tape_core.special.yv
 """Functions that are spelled with several of tape_core, in which `linalg.norm` is `linalg_norm`."""
 
 AS_GIVEN = frozenset({"block", "einsum"})
-"""Functions that are given lists as they are."""
+"""Functions whose lists are passed as they are: nested blocks, subscripts."""
 
 PLACES = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
-"""Parameters that are what they are, arrays or not."""
+"""Parameters that are passed as they are, arrays or not: places, shapes, lists of conditions and functions."""
 
 FLATTENED = frozenset({"argsort", "cumprod", "cumsum", "sort", "take", "take_along_axis"})
 """Functions that flatten the array where `axis` is None."""
@@ -154,19 +156,22 @@ FLATTENED = frozenset({"argsort", "cumprod", "cumsum", "sort", "take", "take_alo
 
 # -- ufuncs
 
+# Types of operands that ops take as they are: one look into a set spares the checks of `_operand`.
 _PLAIN = frozenset({Tensor, Variable, np.ndarray, *SCALARS, *(np.dtype(code).type for code in "?bhilBHILefdFD")})
-_calls: dict[Any, Function] = {}  # what a call of a ufunc becomes
+_calls: dict[Any, Function] = {}  # for each ufunc the function that answers a plain call
+# NumPy's defaults: an argument with such a value asks for nothing.
 _UNSET = {"casting": "same_kind", "dtype": None, "order": "K", "subok": True, "where": True}
 
 
 def ufunc(self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
-    """`Tensor.__array_ufunc__`."""
+    """Answer a call of a ufunc, as `Tensor.__array_ufunc__`."""
     for x in inputs:
         if type(x) not in _PLAIN:
             inputs = tuple([_operand(x, self.backend) for x in inputs])
             if foreign([type(x) for x in inputs]):
                 return NotImplemented
             break
+    # `array * t` comes here, too: a dictionary, and the op, are all that such a call costs.
     if method == "__call__" and not kwargs:
         try:
             function = _calls[ufunc]
@@ -179,7 +184,8 @@ def ufunc(self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs:
 def _counterpart(ufunc: np.ufunc) -> Function:
     name = ufunc.__name__
     if ufunc not in (getattr(np, name, None), getattr(sys.modules.get("scipy.special"), name, None)):
-        refuse(_label(ufunc))  # a stranger's, of whatever name
+        # A ufunc of another library may be called "sin" and compute something else.
+        refuse(_label(ufunc))
     name = UFUNCS.get(name, name)
     if name not in SPELLED and name not in registry:
         refuse(_label(ufunc))
@@ -187,7 +193,7 @@ def _counterpart(ufunc: np.ufunc) -> Function:
 
 
 def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call with arguments by keyword, or of a ufunc's method."""
+    """Answer a call with arguments by keyword, or of a method of the ufunc."""
     label = _label(ufunc)
     if kwargs.get("out") is not None:
         raise TypeError(
@@ -198,6 +204,7 @@ def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...]
     if method == "__call__":
         function = _counterpart(ufunc)
     elif method == "outer" and ufunc.nin == 2 and ufunc.signature is None:
+        # All pairs of elements, by broadcasting: the axes of x1 come first in the result.
         x1, x2 = (x if isinstance(x, Tensor) else asarray(x) for x in inputs)
         inputs = tape_core.reshape(x1, x1.shape + (1,) * x2.ndim), x2
         function = _counterpart(ufunc)
@@ -207,6 +214,7 @@ def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...]
             refuse(f"{label}.{method}")
         label += f".{method}"
         function = getattr(tape_core, name)
+        # np.add.reduce sums along the first axis by default, where np.sum sums all elements.
         given.setdefault("axis", 0)
     takes = inspect.signature(function).parameters
     for name in given:
@@ -219,7 +227,7 @@ def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...]
 
 
 def function(self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`Tensor.__array_function__`."""
+    """Answer a call of any other function, as `Tensor.__array_function__`."""
     if foreign(types):
         return NotImplemented
     name = _name(func)
@@ -252,7 +260,7 @@ def _call(func: Callable[..., Any], name: str) -> Call | None:
 
 
 class Call:
-    """What a function of NumPy becomes: the arguments by NumPy's signature, then by their names in that of `target`."""
+    """A function of NumPy as one of ours: arguments are bound by NumPy's signature, then passed by name to `target`."""
 
     def __init__(self, func: Callable[..., Any], name: str, target: Function) -> None:
         self.name = name
@@ -263,6 +271,7 @@ class Call:
         except ValueError:  # written in C
             self.signature = takes
         self.takes = frozenset(takes.parameters)
+        # Ops, and the functions of the modules beside this one, have their arrays as positional-only parameters.
         kinds = [p.kind for p in takes.parameters.values()]
         self.inputs = kinds.count(inspect.Parameter.POSITIONAL_ONLY)
         self.sequence = next(iter(takes.parameters)) in ("arrays", "tup")
@@ -291,14 +300,16 @@ class Call:
                 more = value.items() if parameter.kind is parameter.VAR_KEYWORD else [(name, value)]
                 for option, setting in more:
                     own = option if option in self.takes else RENAMED.get(option)
+                    # `is`, since a setting may be an array, whose == has no truth value.
                     if setting is parameter.default or option in IGNORED:
-                        pass  # left to ours
+                        pass  # the default of `target` holds
                     elif own in self.takes:
                         options[own] = _parameter(option, setting, backend)
                     elif option == "dtype":
                         cast = _parameter(option, setting, backend)
                     else:
                         refuse(f"numpy.{self.name}", option)
+        # NumPy computes in `dtype`; where `target` has no such parameter, its input is converted.
         if cast is not None:
             first = inputs[0]
             inputs[0] = [astype(x, cast) for x in first] if self.sequence else astype(first, cast)
@@ -311,7 +322,7 @@ class Call:
 
 
 def _created(func: Callable[..., Any], like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """What `like=t` makes, on the backend of t. Of Tensors, `np.array([t, u], like=t)`, it is recorded."""
+    """Make an array on the backend of `like`; from Tensors, as in `np.array([t, u], like=t)`, it is recorded."""
     if func.__name__ in ("array", "asarray", "asanyarray") and args and set(kwargs) <= {"copy", "dtype"}:
         obj, *rest = args
         dtype = rest[0] if rest else kwargs.get("dtype")
@@ -324,7 +335,7 @@ def _created(func: Callable[..., Any], like: Tensor, *args: Any, **kwargs: Any) 
 
 
 def foreign(types: Any) -> bool:
-    """Whether there are arrays of a library that is to have its turn."""
+    """Return whether a type is an array of another library with such methods of its own, which is then asked."""
     return any(
         (getattr(t, "__array_ufunc__", None) is not None or hasattr(t, "__array_function__"))
         and not issubclass(t, Tensor | np.ndarray | np.generic)
@@ -333,7 +344,7 @@ def foreign(types: Any) -> bool:
 
 
 def _operand(value: ArrayLike, backend: Backend) -> Any:
-    """An array argument: lists and the like become what NumPy makes of them."""
+    """Return an array argument; a list becomes a Tensor with the dtype that NumPy gives it."""
     if value is None or accepts(value):
         return value
     if _holds_tensor(value):
@@ -342,7 +353,7 @@ def _operand(value: ArrayLike, backend: Backend) -> Any:
 
 
 def _item(value: ArrayLike, backend: Backend) -> Any:
-    """One of several array arguments: a number is an array, too."""
+    """Return one of several array arguments, such as a part of a concatenation, where a number is an array, too."""
     return asarray(np.asarray(value), backend=backend) if type(value) in SCALARS else _operand(value, backend)
 
 
@@ -355,7 +366,7 @@ def _array(name: str, value: ArrayLike, backend: Backend) -> Any:
 
 
 def _parameter(name: str, value: ArrayLike, backend: Backend) -> Any:
-    """An argument that is no array, with Python's own numbers and tuples."""
+    """Return an argument that is no array, in Python's own numbers and tuples, unless it is in `ARRAYS`."""
     if name == "dtype":
         return value if value is None or isinstance(value, DType) else np.dtype(value).name
     if name in ARRAYS:
@@ -369,7 +380,7 @@ def _parameter(name: str, value: ArrayLike, backend: Backend) -> Any:
 
 
 def _values(value: ArrayLike) -> Any:
-    """NumPy arrays in place of Tensors."""
+    """Put NumPy arrays in place of Tensors."""
     if isinstance(value, Tensor):
         return value.backend.numpy(value.array)
     if type(value) in (list, tuple):
@@ -380,7 +391,7 @@ def _values(value: ArrayLike) -> Any:
 
 
 def _wrapped(value: ArrayLike, like: Tensor) -> Any:
-    """Tensors in place of NumPy arrays."""
+    """Put Tensors in place of NumPy arrays."""
     if type(value) is tuple:
         return tuple([_wrapped(v, like) for v in value])
     if isinstance(value, np.ndarray | np.generic):
@@ -388,7 +399,7 @@ def _wrapped(value: ArrayLike, like: Tensor) -> Any:
     return value
 
 
-# -- what there is not
+# -- errors
 
 
 def _label(ufunc: np.ufunc) -> str:
@@ -405,5 +416,6 @@ def refuse(label: str, argument: str | None = None) -> NoReturn:
     )
 
 
+# In place of the methods of `numpy_hooks`, which have imported this module at their first call.
 Tensor.__array_ufunc__ = ufunc  # type: ignore[method-assign]
 Tensor.__array_function__ = function  # type: ignore[method-assign]

@@ -15,13 +15,13 @@ from tape_core.typing import ArrayLike, Axis, DTypeLike
 
 
 def _floating(a: ArrayLike) -> Any:
-    """In NumPy a mean of integers is float64."""
+    """Return `a` in a floating dtype: float64 for integers, whose mean NumPy computes in that."""
     a = tc.asarray(a)
     return a if a.dtype.inexact else tc.astype(a, "float64")
 
 
 def _lines(a: ArrayLike, axis: Axis) -> tuple[Any, tuple[int, ...]]:
-    """The axes of a reduction as one, the last; and the shape of the result with `keepdims`."""
+    """Return the array with the axes of a reduction as one, its last, and the shape of the result with `keepdims`."""
     for k in () if axis is None else axis if isinstance(axis, tuple) else (axis,):
         normal_axis(k, a.ndim)
     axes = normal_axes(axis, a.ndim)
@@ -38,7 +38,7 @@ def _real(a: ArrayLike, label: str) -> Any:
     return a
 
 
-# -- in order
+# -- order statistics
 
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0.0, 1.0),
@@ -67,15 +67,17 @@ def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: boo
     if q.ndim > 1 or 0 in a.shape:
         raise ValueError(f"numpy.{label}: q must have at most one dimension, and the array an element")
     lines, shape = _lines(a, axis)
-    lines = tc.sort(lines, axis=-1)  # NaN last
+    lines = tc.sort(lines, axis=-1)  # NaN last: the numbers of a line are its first `number` elements
     missing = tc.isnan(lines)
     share = tc.reshape(q, (-1,))
     number: Any = lines.shape[-1]
     if ignoring:
         number = tc.astype(tc.count_nonzero(~missing, axis=-1, keepdims=True), share.dtype)
     alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
+    # Hyndman and Fan's place among the order statistics, counted from 0.
     place = share * (number + (1 - alpha - beta)) + (alpha - 1)
     place = tc.clip(tc.broadcast_to(place, (*lines.shape[:-1], *place.shape[-1:])), 0, number - 1)
+    # Between two neighbours the result is linear: the derivative with respect to q is that of `part` alone.
     low = tc.stop_gradient(tc.maximum(tc.floor(place), 0))
     high = tc.minimum(low + 1, number - 1)
     part = place - low
@@ -85,8 +87,10 @@ def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: boo
         else:
             between = tc.astype(part > 0, part.dtype)
             part = between * {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
+    # A line of nothing but NaN has places before its first element: that, a NaN, is taken.
     ends = [tc.take_along_axis(lines, tc.astype(tc.maximum(k, 0), "int64"), axis=-1) for k in (low, high)]
     found = ends[0] + (ends[1] - ends[0]) * part
+    # With a NaN in a line, its last element is one, and so is the result.
     if not ignoring:
         found = tc.where(missing[..., -1:], lines[..., -1:], found)
     found = tc.moveaxis(found, -1, 0)
@@ -136,6 +140,7 @@ def _nan_extremum(a: ArrayLike, reduce: Any, worst: float, axis: Axis, keepdims:
     if not a.dtype.inexact:
         return reduce(a, axis=axis, keepdims=keepdims)
     missing = tc.isnan(a)
+    # `worst` never wins against a number, so it decides only where all are missing: there the result is NaN.
     found = reduce(tc.where(missing, worst, a), axis=axis, keepdims=keepdims)
     return tc.where(tc.all(missing, axis=axis, keepdims=keepdims), math.nan, found)
 
@@ -170,7 +175,7 @@ def _accumulated(function: Callable[..., Any], a: ArrayLike, neutral: int, axis:
 
 
 def _cast(name: str, a: ArrayLike, dtype: DTypeLike) -> Any:
-    """In the floating dtype that is asked for, or that NumPy computes in."""
+    """Return `a` in the floating dtype that is asked for, or else in the one that NumPy computes in."""
     if dtype is None:
         return _floating(a)
     found = tc.zeros(0, dtype=dtype).dtype
@@ -200,6 +205,7 @@ def nanvar(
     squares = tc.abs(centred) ** 2 if a.dtype.kind == "complex floating" else centred * centred
     total = tc.sum(squares, axis=axis, keepdims=keepdims)
     left = _present(a, axis, keepdims, total.dtype) - (ddof if correction is None else correction)
+    # With too few numbers for `ddof` the result is NaN, as in NumPy, and never a negative variance.
     return total / tc.where(left > 0, left, math.nan)
 
 
@@ -217,7 +223,7 @@ def nanstd(
     return tc.where(found == 0, 0, tc.sqrt(found))
 
 
-# -- together
+# -- covariance
 
 
 def _observations(x: ArrayLike, rowvar: bool, label: str) -> Any:
@@ -262,6 +268,8 @@ def cov(
         centred = x - tc.sum(x * weights, axis=1, keepdims=True) / total
         weighted = centred * weights
         factor = total if ddof == 0 else total - ddof
+        # As in NumPy: fweights are counts of observations, so their sum is n; aweights are shares, and n - ddof is then
+        # V1 - ddof * V2 / V1, of the sums of the weights and of their squares.
         if ddof and aweights is not None:
             squares = weights * tc.astype(tc.asarray(aweights), tc.float64)
             factor = total - ddof * tc.sum(squares) / total
@@ -278,4 +286,4 @@ def corrcoef(x: ArrayLike, /, y: ArrayLike = None, rowvar: bool = True, *, dtype
     found = found / size[:, None] / size
     if found.dtype.kind == "complex floating":
         return found
-    return tc.clip(found, -1, 1)
+    return tc.clip(found, -1, 1)  # rounding may lead out of [-1, 1]
