@@ -43,6 +43,7 @@ class Traces(dict[Any, list[T]], Generic[T]):
             self._drop_one(trace)
 
     def _drop_one(self, newest: T) -> None:
+        # Of a copy: the end of an object drops its traces at any moment (`notify_on_end`), in whichever thread.
         known = [(k, one) for k, several in list(self.items()) for one in several if one is not newest]
         known.sort(key=lambda entry: entry[1].age)
         for kind, trace in known:
@@ -71,12 +72,15 @@ def remember(known: dict[K, V], key: K, value: V, most: int = MAX_FALLBACKS) -> 
     """Put a value into a dict, and drop the oldest where there are more than `most`."""
     known[key] = value
     while len(known) > most:
+        # Dicts keep the order of insertion, so the first key is the oldest; another thread may have dropped it
+        # already.
         known.pop(next(iter(known)), None)
 
 
 def compares_by_identity(value: object) -> bool:
     """Return whether a static argument is equal to nothing but itself: then a weak reference to it does in a key."""
     kind = type(value)
+    # A `__weakrefoffset__` of 0 means that instances cannot have weak references, as with `__slots__`.
     return isinstance(value, Variable) or bool(
         kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and kind.__weakrefoffset__ != 0
     )

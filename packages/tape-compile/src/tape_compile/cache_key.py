@@ -52,10 +52,13 @@ class Signature:
         else:
             self.leaves, self.structure, orders = [], tuple, []
         self.kinds: list[int] = []
+        # The count of keyword arguments tells f(1, a=x) from f((1,), {'a': x}), whose trees are equal.
         parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]
         for k, leaf in enumerate(self.leaves):
             kind = type(leaf)
             if kind is Tensor:
+                # Not the values: they are inputs of the program. All that an instruction may depend on besides is
+                # here.
                 array = leaf._array
                 self.kinds.append(TENSOR)
                 parts += [leaf.backend, array.shape, array.dtype, array.device]
@@ -67,6 +70,7 @@ class Signature:
                 parts.append(leaf.dense_shape)
                 continue
             if kind not in _NO_ARRAYS and not isinstance(leaf, Variable):
+                # A raw array is an input as a Tensor is; only what is no array at all becomes a constant of the trace.
                 backend = backend_of_type(kind)
                 if backend is not None:
                     array = backend.asarray(leaf)
@@ -152,6 +156,8 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
         parts = [getattr(value, field.name, None) for field in fields(value) if field.compare]
     elif hasattr(kind, "__attrs_attrs__"):
         parts = [getattr(value, field.name, None) for field in kind.__attrs_attrs__ if field.eq]
+    # A key must not keep an object alive that nobody else can compare with; weak references compare as their objects
+    # do.
     known = ref(value) if compares_by_identity(value) else value
     return (kind, known, *[_part_key(part, where) for part in parts]) if parts else (kind, known)
 

@@ -68,6 +68,7 @@ class SubTrace(FlowTrace):
 
     def __init__(self, parent: Trace) -> None:
         super().__init__(parent.name, fallback=parent.fallback, parent=parent)
+        # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
         self.draws = False
         self.seeded: list[Any] = []
@@ -79,6 +80,8 @@ class SubTrace(FlowTrace):
             now = own = self.parent.read(variable)
             if type(now) in TRACED:
                 own = self.input(now.value, now.backend)
+                # The key has this trace, where `_capture` has the one around: a Variable's value gets a place of its
+                # own among the captured, for a loop replaces it there from step to step (`Part.place`).
                 self.captured[self, own.id] = now
             self.variable_states[id(variable)] = VariableState(variable, own, own)
         return super().read(variable)
@@ -88,6 +91,7 @@ class SubTrace(FlowTrace):
         if not self.holds(variable):
             self.parent.write(variable, value_of(array))
         else:
+            # The outputs of a part must be values of this trace, so one from around is captured first.
             outer = type(array) in TRACED and array.made_in is not self
             super().write(variable, self._capture(array) if outer else array)
 
@@ -146,6 +150,7 @@ class SubTrace(FlowTrace):
             )
         self.draws = True
         self.parent.on_draw(generator)
+        # Of the first draw only: later states are in the midst of this trace's own draws.
         self._rewound.setdefault(id(generator), (generator, generator._bits.getstate()))
 
     @contextmanager
@@ -177,10 +182,14 @@ class SubTrace(FlowTrace):
 
     def finish(self, results: Sequence[Any], variables: Sequence[Variable]) -> Program:
         """Close the trace; the outputs of the program are the results, and the values of Variables then."""
+        # A loop that may be differentiated notes the generator's state at each step. Without draws the notes are left
+        # out: they are effects, which no pass may drop, and they would make one of the whole loop.
         if not self.draws:
             self.instructions = [i for i in self.instructions if i.name not in _STATE_EFFECTS]
         outputs = [*results, *map(self.read, variables)]
         program = self.program(outputs)
+        # `program` adds the new values of all Variables that this trace writes. A branch must give those of the other
+        # branch's as well, which is what `variables` has: these replace them.
         del program.outputs[len(outputs) :]
         program.owned = {}  # the next step may need its inputs
         self.open = False
@@ -215,6 +224,7 @@ class Part:
         self.source = Source(self.program, name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
+        # Asked once: dead code elimination asks again for each branch and loop, in each of its runs.
         self.refuses = refuses(self.program)
 
     def place(self, variable: Variable) -> int | None:
@@ -239,9 +249,11 @@ class Flow:
     """
 
     def __init__(self, run: Callable[..., Any], parts: Sequence[Part], settings: tuple[Any, ...] = ()) -> None:
+        # The instruction, and so the function in the generated source, is called `cond`, `while_loop` or `scan`.
         self.__name__ = run.__name__
         self.run = run
         self.parts = list(parts)
+        # First `sizes`: what all parts have captured comes in one row of arguments, which `run` cuts by them.
         self.settings = ([len(part.captured) for part in parts], *settings)
         self._runs = [part.source.run for part in parts]
 
@@ -259,16 +271,19 @@ class Flow:
         effect = any(part.effect for part in self.parts)
         if not backends and not effect:
             return []
+        # Host numbers, such as an optimizer's count of steps, have no backend.
         first: Any = next((b for b in backends if b is not None), None)
         args = [*args, *[array for part in self.parts for array in part.captured]]
         if effect or first is None:
             found = list(trace.effect(self.__name__, self, args, first))
         else:
             found = list(trace.call(self.__name__, self, args, {}, first))
+        # `call` gives all results one backend; those of a part may be of several, or numbers of none.
         for array, backend in zip(found, backends, strict=True):
             array.backend = backend
         n = len(found) - len(variables)
         for variable, array in zip(variables, found[n:], strict=True):
+            # Without slots: to a tape an assigned value is a new one.
             variable._array, variable._slots = array, {}
         return found[:n]
 
@@ -297,6 +312,7 @@ def _base(tensor: Tensor) -> Tensor:
 def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
     """A Tensor of an array, wrapped in these layers."""
     tensor = wrap(array, backend)
+    # The first layer is the outermost wrapper, that of the innermost vmap; so wrapping begins with the last.
     for above, axis in reversed(layers):
         tensor = wrap(BatchedArray(tensor, above, axis), above)
     return tensor
@@ -306,6 +322,7 @@ def _both(a: Layers, b: Layers) -> Layers:
     """The layers of a Tensor that is batched wherever one of two is."""
     if len(a) < len(b):
         a, b = b, a
+    # A Tensor with fewer layers lacks those of the innermost vmaps, which come first: the ends correspond.
     above = len(a) - len(b)
     both = [(backend, axis or other) for (backend, axis), (_, other) in zip(a[above:], b, strict=True)]
     return (*a[:above], *both)
@@ -371,6 +388,7 @@ def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operand
         if yes == no:
             break
         wide = [_both(a, b) for a, b in zip(yes, no, strict=True)]
+    # Both branches return the values of the Variables that either assigns to: one that does not gives what it found.
     variables = list({id(v): v for sub, _ in runs for v in sub.assigned}.values())
     names = ("cond_true", "cond_false")
     parts = [_part(sub, name, outs, variables) for name, (sub, outs) in zip(names, runs, strict=True)]
@@ -396,6 +414,7 @@ def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool
 
     if trace.failed is not None:
         return None
+    # The step comes first: it settles how the carry is batched, and the test is traced for that carry.
     loop = _trace_step(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
     run = None if loop is None else _traced(trace, tested, _arguments(loop[1]))
     if loop is None or run is None:
@@ -408,6 +427,7 @@ def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool
             f"{v.shape}"
         )
     until = _part(run[0], "while_test", run[1], [])
+    # A step's new value of a Variable goes to where the step has captured it and, if the test reads it, to there too.
     assigned = [(part.place(v), until.place(v)) for v in part.variables]
     depths = [_depth(_layers(t)) for t in outs]
     flow = Flow(while_loop, [until, part], (depths, keep, assigned, *_kernels(outs, "stack", "zeros")))
@@ -430,11 +450,14 @@ def trace_scan(
         carry, ys = step(values[:n], values[n:])
         return [*carry, *ys]
 
+    # In raw arrays the hidden axes of vmaps come first, so elements lie along the one that follows them.
     axes = [_depth(_layers(x)) for x in xs]
     elements = []
     for (value, backend, layers), axis in zip(_arguments(xs), axes, strict=True):
         xp = backend.library.xp
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+        # The step is traced for the first element. Without elements zeros stand for it: results have shapes all the
+        # same.
         first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
         elements.append((first, backend, layers))
     loop = _trace_step(trace, "scan_step", flat, carry, elements)
@@ -456,6 +479,7 @@ def _trace_step(
 
     The carry has to be batched before a step if it is so after one: so it is widened until both agree.
     """
+    # This ends: a carry only gains hidden axes, and at most those of the vmaps around.
     while True:
         wide = [_layers(t) for t in carry]
         run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements])
@@ -485,6 +509,7 @@ def _loop_results(
     n, m = len(carry), len(outs)
     like = [*outs, *outs[:n]] if keep else outs
     arrays = flow.add_to(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
+    # The length of a scan is fixed by the cache key; how many steps a test allows is not.
     if keep and flow.run is while_loop:
         trace.mark_unknown_length([array.id for array in arrays[m:]])
     found = [_on(array, array.backend, _layers(t)) for array, t in zip(arrays, like, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+# Nothing of Tape is imported here: exported files have these functions as they stand.
 Arrays = list[Any]
 Run = Callable[[Arrays], Sequence[Any]]
 """The code of a part: of a list of arrays, which it may empty."""
@@ -14,6 +15,7 @@ def cond(parts: Sequence[Run], sizes: Sequence[int], predicate: Any, *args: Any)
     """Run one of two parts; `sizes` says how many of the last arguments each has captured."""
     n = len(args) - sum(sizes)
     given, captured = args[:n], args[n:]
+    # A part empties the list that it is given, so that inputs end early: it gets a list of its own.
     if predicate:
         return parts[0]([*given, *captured[: sizes[0]]])
     return parts[1]([*given, *captured[sizes[0] :]])
@@ -41,14 +43,17 @@ def while_loop(
     """
     test, step = parts
     n = len(args) - sum(sizes)
+    # `like` has the shapes of the saved carries, also where no step runs.
     carry = like = list(args[:n])
     of_test, of_step = list(args[n : n + sizes[0]]), list(args[n + sizes[0] :])
     rows = []
     while test([*carry, *of_test])[0]:
         if keep:
+            # The carry before the step: a backward sweep differentiates each step at the values that it was given.
             rows.append(carry)
         outs = step([*carry, *of_step])
         carry = list(outs[:n])
+        # The next step, and the next test, find the Variable's new value in the place of the captured one.
         for (k, j), array in zip(assigned, outs[n:], strict=True):
             of_step[k] = array
             if j is not None:
@@ -103,8 +108,10 @@ def scan(
         outs = parts[0]([*carry, *[column[k] for column in columns], *captured])
         carry = list(outs[:n])
         results.append(outs[n:m])
+        # The next step finds the Variable's new value in the place of the captured one.
         for place, array in zip(assigned, outs[m:], strict=True):
             captured[place] = array
+    # A result belongs to the place of its element, as with `jax.lax.scan`, whatever the order of the steps.
     if reverse:
         results.reverse()
         saved.reverse()

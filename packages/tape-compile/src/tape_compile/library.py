@@ -1,8 +1,8 @@
 """The contract with a backend's array library: what it tells the compiler, so that passes can use it.
 
 A backend has it as `Backend.compiler_support`, an instance of a subclass of `LibrarySupport`, or None. tape_core names
-no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler` and `tape_torch.blocks`
-implement it. Each method has a default by which the passes that ask for it do nothing.
+no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler_support` and
+`tape_torch.blocks` implement it. Each method has a default by which the passes that ask for it do nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FusedFunction(Protocol):
 
 
 class LibrarySupport:
-    """What an array library tells the compiler. A subclass overrides what it knows of.
+    """The facts about an array library that the compiler uses. A subclass overrides what it knows of.
 
     Attributes:
         lowering: rules that write kernels as calls of the library; they stand under the kernels.
@@ -88,7 +88,7 @@ class LibrarySupport:
     # -- memory
 
     def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
-        """Whether the result is an array with memory of its own, and no argument is kept."""
+        """Return whether the result is an array with memory of its own, and no argument is kept."""
         return False
 
     def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
@@ -122,7 +122,7 @@ class LibrarySupport:
 
 
 def support_of(program: Program) -> LibrarySupport | None:
-    """What the library of a program's arrays tells the compiler; None where there are several, or it tells nothing.
+    """Return the support of the library of a program's arrays; None where there are several, or it has none.
 
     Raises:
         TypeError: the backend's `compiler_support` is no LibrarySupport.

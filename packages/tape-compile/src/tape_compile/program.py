@@ -22,7 +22,7 @@ Argument: TypeAlias = object
 """An argument of an instruction: a `Ref`, tuples and lists with such, or what is itself: a number, a shape, a dtype."""
 
 Out: TypeAlias = "int | tuple[Out, ...] | None"
-"""What an instruction gives: the number of a value, nested tuples of such, None for what nobody can refer to."""
+"""The result of an instruction: the number of a value, nested tuples of such, None for what nobody can refer to."""
 
 
 class Ref:
@@ -150,7 +150,7 @@ class Instruction:
         return [out] if type(out) is int else list(_numbers(out))
 
     def substitute(self, replaced: Mapping[int, int]) -> Instruction:
-        """The same call with other values for those that are keys; itself where it has none of them."""
+        """Return the call with other values for those that are keys; itself where it has none of them."""
         if replaced.keys().isdisjoint(self.inputs):
             return self
         args, kwargs = substitute(self.args, replaced), self.kwargs
@@ -218,7 +218,7 @@ def literal_key(value: Any) -> Any:
 
 
 def is_literal_number(value: Argument) -> TypeGuard[int | float]:
-    """Whether an argument is a Python int or float; a bool is none."""
+    """Return whether an argument is a Python int or float; a bool is none."""
     return type(value) is float or type(value) is int
 
 

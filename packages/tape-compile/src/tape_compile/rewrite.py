@@ -51,7 +51,7 @@ class Rule(NamedTuple):
     of_constant: bool
 
     def fits(self, instruction: Instruction) -> bool:
-        """Whether a call has the arguments that the rule knows."""
+        """Return whether a call has the arguments that the rule knows."""
         given = len(instruction.args)
         if given != self.arity and not (self.variadic and given > self.arity):
             return False
@@ -107,12 +107,13 @@ class Builder:
         self._next = -1
 
     def begin(self, instruction: Instruction) -> None:
-        """What is emitted from now on stands in the place of this call."""
+        """Let calls that are emitted from now on stand in the place of this one."""
         self.instruction, self.emitted = instruction, []
 
     def new(self, spec: Spec) -> Ref:
         """A further value."""
         if self._next < 0:
+            # A copy before the first change: other programs have the same dict.
             self.specs = dict(self.specs)
             self._next = max(self.specs, default=-1) + 1
         number = self._next
@@ -153,7 +154,7 @@ class Builder:
 
 
 class Rewriter(Builder):
-    """What rules are given: the program up to the call, and the verbs to replace the call.
+    """The argument of rules: the program up to the call, and the verbs to replace the call.
 
     Attributes:
         makers: by value the call that gives it, as it is in the new program.
@@ -188,6 +189,7 @@ class Rewriter(Builder):
                 if candidates and not instruction.effect and self._apply(instruction, candidates):
                     changed = True
                     kept += self.emitted
+                    # Later rules see these calls, so that one rule builds on what another has made.
                     for call in self.emitted:
                         if type(call.out) is int:
                             makers[call.out] = call
@@ -202,6 +204,7 @@ class Rewriter(Builder):
             if rule.of_constant and len(inputs) == 2 and self.constants.keys().isdisjoint(inputs):
                 continue
             if rule.fits(instruction):
+                # It also drops what a rule has emitted that returned False in the end.
                 self.begin(instruction)
                 if rule.function(self, *instruction.args, **instruction.kwargs):
                     return True
@@ -233,7 +236,7 @@ class Rewriter(Builder):
         return found if found is not None and found.name in names and not found.kwargs else None
 
     def is_number(self, x: Argument, number: float) -> bool:
-        """Whether an argument is this number, or a constant that is so everywhere; for 0 it must not be -0."""
+        """Return whether an argument is this number, or a constant that is so everywhere; for 0 it must not be -0."""
         found: float | None
         if type(x) is int or type(x) is float:
             found = x

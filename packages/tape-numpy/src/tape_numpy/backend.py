@@ -19,7 +19,7 @@ from tape_numpy.special import special_kernels
 from tape_numpy.thresholds import COMPARE_BYTES_MAX_ELEMENTS, PARTIAL_BLOCK, STRIDED_COPY_MAX_RATIO, UPDATE_BLOCK
 
 if TYPE_CHECKING:
-    from tape_numpy.compiler.support import NumPySupport
+    from tape_numpy.compiler_support.support import NumPySupport
 
 # From Python 3.14 on, and without the GIL, references exist that the count does not show: a local variable may hold a
 # borrowed one. Then no array is ever taken to be exclusive.
@@ -138,7 +138,7 @@ class NumPyBackend(Backend):
     @property
     def compiler_support(self) -> NumPySupport:
         """Lowered kernels, calls with `out=`, and blocks that stay in the cache, divided among threads."""
-        from tape_numpy.compiler.support import SUPPORT
+        from tape_numpy.compiler_support.support import SUPPORT
 
         return SUPPORT
 

@@ -23,6 +23,7 @@ from tape_compile.program import Program, Raw
 from tape_compile.results import restored_leaf, static_result
 from tape_compile.tracer.trace import Trace
 
+# In the place of a program's backend where there are several: callers ask it whether it `is_strict`.
 _ANY = Backend("several", None)
 _UNSUPPORTED = {
     EFFECTS: "is for what depends on its inputs alone, and the function calls {}: draw random numbers outside, and "
@@ -174,6 +175,8 @@ class Compiled:
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
             traced, held = traced.replace(traced.instructions, constants={**traced.constants, **values}), []
             traced.inputs = traced.inputs[:n]
+        # Anew from the trace: fused functions and lowered kernels of `self.program` have no source, or none to be
+        # read.
         program, _ = passes.run(traced, self.options, passes.NOT_EXPORTED)
         shown = [f"{spec.dtype}, shape {spec.shape}" for spec in (program.specs[k] for k in program.inputs)]
         inputs = [(f"argument{k}", what) for k, what in enumerate(shown[:n])]
@@ -191,6 +194,8 @@ class Compiled:
         """Keep no argument of the traced call alive; `forget` is called at the end of one that every call needs."""
         variables = {id(value) for value in values if isinstance(value, Variable)}
         if variables:
+            # A Variable that is an argument belongs to the caller: by a strong reference the trace would keep it
+            # alive.
             self.variables = [proxy(v) if id(v) in variables else v for v in self.variables]
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
@@ -198,7 +203,7 @@ class Compiled:
         self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     def fits(self) -> bool:
-        """Whether guards hold, and Variables are trainable as they were."""
+        """Return whether guards hold, and Variables are trainable as they were."""
         for variable, trainable in self.trainable:
             if variable.trainable is not trainable:
                 return False
@@ -214,6 +219,7 @@ class Compiled:
                     arrays.append(leaf._array)
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
+        # Past the property that tells tapes of a read: none is active, or `Joint.read` has told it.
         arrays += [variable._raw for variable in self.variables]
         if self.changed:
             check_no_alias(self.name, leaves, self.changed)
@@ -248,6 +254,7 @@ class Compiled:
             objects = [*objects, *changed, *changed]
             names = [*names, *["_array"] * len(changed), *["_slots"] * len(changed)]
             values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
+        # `setattr` returns None, so `any` runs through all of it, in C: no signal handler sees half of the new values.
         any(map(setattr, objects, names, values))
         del before
 

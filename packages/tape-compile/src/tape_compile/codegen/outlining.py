@@ -28,6 +28,8 @@ def outline(program: Program) -> tuple[Program, list[Program]]:
     for (start, stop), at in _repeats(codes):
         end = at + stop - start
         shape = DataFlow(instructions[at:end], [numbers[k] for k in range(at, end) if k in numbers])
+        # Equal codes: the calls are alike. Equal uses: their results go to the same places. Only both make one
+        # function.
         groups.setdefault((start, stop, *shape.uses), []).append((at, shape))
     totals = Counter(chain.from_iterable([instruction.inputs for instruction in instructions]))
     totals.update(program.outputs)
@@ -87,6 +89,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
     codes: list[int] = []
     numbers: dict[int, list[int]] = {}
     for at, instruction in enumerate(instructions):
+        # The index is a code that no other call has: an effect is never part of a stretch.
         key: Any = at
         kinds: tuple[Any, ...]
         if not instruction.effect:
@@ -97,6 +100,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
                 kinds = tuple([Ref if type(arg) is Ref else _key_without_integers(arg, found) for arg in args])
                 if found:
                     numbers[at] = found
+            # With the place, so that the function's source shows the user's lines. (Equal places are one object.)
             key = instruction.fn, id(instruction.place), kinds
             if instruction.kwargs:
                 key = key, *[(name, literal_key(value)) for name, value in instruction.kwargs.items()]
@@ -149,6 +153,8 @@ def _repeats(codes: list[int]) -> list[tuple[Stretch, int]]:
     found: list[tuple[Stretch, int]] = []
     taken = bytearray(len(codes))
     at = 0
+    # Greedy, from left to right: the first codes find where a stretch begins again, and the first repetition settles
+    # how long all stretches with that beginning are. The turns of a loop follow each other, so nothing is searched for.
     while at + least <= len(codes):
         begin = tuple(codes[at : at + least])
         start, stop = kinds.get(begin) or (first.setdefault(begin, at), 0)
@@ -157,6 +163,7 @@ def _repeats(codes: list[int]) -> list[tuple[Stretch, int]]:
             while stop < at and at + stop - start < len(codes) and codes[stop] == codes[at + stop - start]:
                 stop += 1
             kinds[begin] = start, stop
+            # The first occurrence may be part of another stretch by now: then it stays with that.
             if not any(taken[start:stop]):
                 found.append(((start, stop), start))
                 taken[start:stop] = b"\1" * (stop - start)
@@ -181,9 +188,11 @@ def _as_function(
     }
     passed = [n for n, k in enumerate(shape.given) if k not in fixed]
     differ = [n for n, values in enumerate(zip(*[s.numbers for s in shapes], strict=True)) if len({*values}) > 1]
+    # A result is returned if it has more uses, in any of the stretches, than those inside.
     inside = Counter(shape.uses)
     needed = [n for n in range(len(shape.made)) if any([totals[s.made[n]] > inside[n] for s in shapes])]
     largest = max(program.specs)
+    # Integers that differ, as the `k` of `x[k]`, become parameters, with new numbers.
     names = {n: largest + at for at, n in enumerate(differ, 1)}
     numbers = iter([Ref(names[n]) if n in names else number for n, number in enumerate(shape.numbers)])
     body = program.replace(

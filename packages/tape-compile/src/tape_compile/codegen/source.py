@@ -47,6 +47,7 @@ _PREFIX: dict[Any, ast.unaryop] = {
 }  # fmt: skip
 _BUILTINS = frozenset({"abs", "slice"})  # Python's own functions that the source calls
 _LOAD, _STORE, _DEL, _MINUS, _IS_NOT = ast.Load(), ast.Store(), ast.Del(), ast.USub(), ast.IsNot()
+# The names that generated code gives by itself: values x0, constants c0, and its own variables.
 _RESERVED = re.compile(r"[xc]\d+|arrays|given|own|is_exclusive|_")
 
 _files = count()
@@ -74,6 +75,8 @@ class Source:
 
     def __init__(self, program: Program, name: str, parameters: list[str] | None = None) -> None:
         self.program = program
+        # The weak reference leads an error back to this object (failures.py); a strong one would be a cycle, and keep
+        # constants alive until a collection.
         self.names: dict[str, Any] = {"__name__": __name__, SOURCE: weakref.ref(self)}
         self.names.update({f"c{k}": constant for k, constant in program.constants.items()})
         names = self._names = _Names(self.names, {*_BUILTINS, *(parameters or ())}, alone=parameters is not None)
@@ -93,6 +96,7 @@ class Source:
             self.tree(), self.name, file, self.names, Lines(self, "joined")
         )
 
+    # Text and marked trees are wanted seldom: they are written again each time, and take no memory meanwhile.
     def _write(self, *, is_marked: bool = False, is_shown: bool = False) -> list[_Function]:
         """The functions, outlined ones first; equal ones each time."""
         found: list[_Function] = []
@@ -245,11 +249,14 @@ class _Function:
         inputs = [values[k] for k in program.inputs]
         if inputs and self._parameters is None:
             self._assign(self._tuple([self._stored(name) for name in inputs], _STORE), self._named("arrays"))
+            # The caller's list would keep every input alive until the function returns: none could be freed, or
+            # overwritten, before.
             self._call_alone(self._calling(self._attribute(self._named("arrays"), "clear"), []))
             self._comment_on_constants()
         place: Place | None = None
         for at, instruction in enumerate(program.instructions):
             if instruction.place is not place and instruction.place is not None:
+                # No expression goes beyond a line of the user's: the comment above a line is true of all of it.
                 self._flush()
                 place = instruction.place
                 self._comment(lambda place=place: source_line(place))  # type: ignore[misc]
@@ -260,6 +267,7 @@ class _Function:
                 self._hand_over(instruction, dying)
                 continue
             # Out of order, nested in a later line, is only what nobody can tell from in order.
+            # A value may wait for the line that uses it: see `_nested` for when it may stand there.
             once = counts.get(out) == 1 and not instruction.effect
             if instruction.kwargs:
                 targets = [given for given in instruction.kwargs.values() if _is_if_exclusive(given)]
@@ -274,6 +282,8 @@ class _Function:
                 made, dying = self._nested(instruction, dying)
             else:
                 made = self._call(instruction)
+            # A nested operand ends only with the whole line: where a huge one dies, a line of its own frees it at
+            # once.
             if once and (not huge or huge.isdisjoint(dying)):
                 waiting[out] = made, dying
                 continue
@@ -281,6 +291,8 @@ class _Function:
                 self._flush()
             self._write(out, made, dying)
             if out not in counts and (unused := [k for k in instruction.outputs if k not in counts]):
+                # A call may be kept for an effect or a check: its unused results must not live until the function
+                # returns.
                 self._del(self._free_names(unused))
         self._flush()
         if self._is_part and len(program.outputs) == 1:
@@ -294,6 +306,7 @@ class _Function:
         line = self.line = self.line + 1
         nodes = self._nodes
         nodes.append(statement)
+        # Python keeps columns with the code: by them failures.py finds the instruction that has raised.
         if self._is_marked:
             for node in nodes:
                 node.lineno = node.end_lineno = line
@@ -327,6 +340,7 @@ class _Function:
 
     def _write(self, out: Any, made: Expression, dying: list[int]) -> None:
         """Append a line that assigns to results, and one that deletes large arrays that nothing needs after it."""
+        # Names are freed before the target gets one: it may be that of an operand, which is then not deleted.
         gone = self._free_names(dying) if dying else []
         value, self._nodes, _ = made
         target = self._target(out)
@@ -359,7 +373,7 @@ class _Function:
         return size >= least
 
     def _may_be_swapped(self, factor: Argument) -> bool:
-        """Whether the second factor of a product needs a name, without which NumPy may swap the two."""
+        """Return whether the second factor of a product needs a name, without which NumPy may swap the two."""
         # NumPy computes `a * temporary` in the memory of a large temporary, as `temporary *= a`. The last bits of a
         # complex product depend on the order of the factors where processors multiply and add in one instruction.
         if (
@@ -381,6 +395,8 @@ class _Function:
         if len(used) == 1:
             nested = used if used[0] == next(reversed(waiting)) else []
         else:
+            # The longest end of what waits that this call uses in the same order; any other operand gets a line before
+            # it.
             nested = list(waiting)[-len(used) :]
             while [k for k in used if k in nested] != nested:
                 del nested[0]
@@ -392,9 +408,11 @@ class _Function:
         if not nested:
             return made, dying
         if made[2] > thresholds.NEST_MAX_WIDTH:
+            # Too wide: the operands get names, and the call is made again of these.
             self._flush()
             return self._call(instruction), dying
         dying = [k for k in dying if k not in nested]
+        # The values that an operand is the last to use end with the whole expression.
         for k in nested:
             dying += waiting.pop(k)[1]
         return made, dying
@@ -468,6 +486,7 @@ class _Function:
 
     def _call(self, instruction: Instruction) -> Expression:
         """A call as an expression."""
+        # The nodes are kept with the expression: they get a line when its statement is written, which may be later.
         nodes: list[Any] = []
         self._nodes = nodes
         self._width = 4
@@ -486,6 +505,7 @@ class _Function:
                 node = self._called(instruction)
         elif isinstance(fn, operator.attrgetter):
             node = argument(args[0])
+            # An attrgetter does not tell its names in another way.
             for name in fn.__reduce__()[1][0].split("."):
                 node = self._attribute(node, name)
         else:
@@ -493,6 +513,7 @@ class _Function:
         nodes.append(node)
         if self._is_marked:
             for part in nodes:
+                # The nodes of an operand have the index of their own instruction already.
                 part.__dict__.setdefault("col_offset", self._at)
         return node, nodes, self._width
 
@@ -514,8 +535,10 @@ class _Function:
         self._width += len(name) + 3
         given = self._argument(value)
         if name == "in_place" and _is_if_exclusive(value):
+            # `own` is the array or None, and this parameter is a bool.
             given = self._made(ast.Compare(given, [_IS_NOT], [self._constant(None)]))
         if identifier(name, "") != name:
+            # Only `**{...}` passes a name that is none of Python's.
             return self._made(ast.keyword(None, self._made(ast.Dict([self._constant(name)], [given]))))
         return self._made(ast.keyword(name, given))
 
@@ -559,6 +582,7 @@ class _Function:
             return self._constant(value)
         if _is_if_exclusive(value):
             return self._named("own")
+        # Infinities and NaN have no literals: they get names, as other objects do.
         if kind is float and math.isfinite(value):
             return self._constant(value)
         if kind is tuple:
@@ -591,7 +615,7 @@ def _definition(name: str, inputs: list[str], body: list[ast.stmt], line: int) -
 
 
 def _is_if_exclusive(value: Any) -> bool:
-    """Whether an argument, or a part of it, is an array that may be overwritten if nobody else refers to it."""
+    """Return whether an argument, or a part of it, is an array that may be overwritten if nobody else refers to it."""
     return type(value) is IfExclusive or (type(value) is tuple and any([type(part) is IfExclusive for part in value]))
 
 
@@ -615,6 +639,7 @@ class Uses:
         self.counts = Counter(chain.from_iterable(given))
         last = {k: at for at, inputs in enumerate(given) for k in inputs}
         for k in chain(program.constants, program.outputs):
+            # A count of 0 is not 1, so these never wait to be nested: they have names, and the callers keep them.
             last.pop(k, None)
             self.counts[k] = 0
         self.ends: dict[int, list[int]] = {}

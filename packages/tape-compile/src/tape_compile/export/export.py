@@ -53,6 +53,7 @@ def exported(
         )
     _refuse_narrow(program, name)
     linker = Linker()
+    # The file's own names come first: a function or Variable of the user's that is called `torch` is renamed.
     linker.taken.update([_ARRAYS, *_MODULES, *linker.libraries(program)])
     function = linker.free(name)
     parameters = [linker.free(wanted) for wanted, _ in inputs]
@@ -60,6 +61,7 @@ def exported(
     linker.taken.update(source.names)
     try:
         aliases = [f"{own} = {text}" for own, text in _names(program, source, linker, beside) if text != own]
+        # After the names, whose functions tell which kernels the file needs.
         kernels = linker.namespace()
     except ExportError as error:
         raise ExportError(f"export: {name} cannot be written to a file: {error}") from None
@@ -130,6 +132,8 @@ def _check(text: str, statements: list[str], source: Source, function: str) -> N
         del last.body[0]  # its docstring
     expected = [ast.parse(statement).body for statement in statements]
     bound = [name for node in found for name in _bound(node)]
+    # Dumps of trees have no lines and columns. Were the function's name bound twice, importers would get another
+    # object.
     if (
         any([len(nodes) != 1 for nodes in expected])
         or [*map(ast.dump, found)] != [*map(ast.dump, [*[nodes[0] for nodes in expected], *functions])]
@@ -201,10 +205,12 @@ def _constant(value: Raw, program: Program, linker: Linker, beside: dict[str, An
         text = f"{_ARRAYS}[{key!r}]"
     else:
         linker.imports |= {"base64", "numpy"}
+        # Bytes are exact for each dtype, NaN's payload included.
         data = base64.b64encode(array.tobytes()).decode()
         text = f"numpy.frombuffer(base64.b64decode({data!r}), {str(array.dtype)!r}).reshape({tuple(array.shape)!r})"
     if owner.name == "torch":
         linker.imports.add("torch")
+        # `frombuffer` gives read-only memory, of which `from_numpy` warns: hence the copy.
         return f"torch.from_numpy({text}.copy())"
     if owner is not program.backend.library:
         return f"{text}.copy()"  # it is writable then, as PyTorch wants it

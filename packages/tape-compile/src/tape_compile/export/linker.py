@@ -93,6 +93,7 @@ class Linker:
         if isinstance(thing, FunctionType | type) and _is_ours(thing.__module__):
             return self._ours(thing, wanted)
         module = getattr(thing, "__module__", None) or type(thing).__module__
+        # Modules and names that objects tell are often wrong: one counts if looking it up gives this very object.
         for path in (getattr(thing, "__qualname__", None), getattr(thing, "__name__", None), str(thing)):
             found = _importable(module, path, thing) or _importable(module.partition(".")[0], path, thing)
             if found is not None:
@@ -131,6 +132,8 @@ class Linker:
         # By `__globals__`: `functools.wraps` has changed `__module__` to that of the function inside.
         module = sys.modules[thing.__globals__["__name__"] if isinstance(thing, FunctionType) else thing.__module__]
         own = str(thing.__name__)
+        # At the top of its module it is linked by name; a lambda or an inner function is found by its place in the
+        # file.
         if own != "<lambda>" and vars(module).get(own) is thing:
             name = self.link(module, own)
         else:
@@ -151,6 +154,7 @@ class Linker:
                 name = self.free(node.name if thing.__closure__ else thing.__name__)
             self._emit(node, module, {node.name if thing.__closure__ else thing.__name__: name})
             if thing.__closure__:
+                # What was in the closure is passed to a function around it, as it came there in the first place.
                 parts = [self.expression(value, f"{wanted}_part") for value in held.values()]
                 made = self.free(wanted)
                 self.statements.append(f"{made} = {name}({', '.join(parts)})")
@@ -197,6 +201,8 @@ class Linker:
                     if (alias.asname or alias.name) == name:
                         return self._import_from(key, str(node.module), alias.name)
             elif name in _defined(node):
+                # Known before its statement is written, in which it may occur: functions may call themselves, and each
+                # other.
                 self._names[key] = found = self.free(name)
                 self._emit(node, module, {name: found})
                 return found
@@ -229,6 +235,7 @@ class Linker:
     def _emit(self, node: ast.stmt, module: ModuleType, renamed: dict[str, str]) -> None:
         """Append a statement of a module, with names as they are in the file, after those that it needs."""
         node = _Plain().visit(ast.parse(ast.unparse(node)).body[0])  # a copy: trees of modules are cached
+        # What it takes of `xp` is noted for `namespace`, which comes after all functions.
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom) and _is_ours(str(part.module)):
                 raise ExportError(f"{module.__name__} imports {part.module} inside a function")
@@ -256,6 +263,7 @@ class Linker:
         done: set[str] = set()
         done_defaults: set[str] = set()
         lines: list[str] = []
+        # Until nothing is new: the function of a kernel may use further kernels.
         while self._kernels is not None:
             used, defaults = sorted(self._used_of_xp - done), sorted(self._used_defaults - done_defaults)
             if not used and not defaults:
@@ -269,7 +277,7 @@ class Linker:
 
     @property
     def needs_namespace(self) -> bool:
-        """Whether linked functions use `xp`."""
+        """Return whether linked functions use `xp`."""
         return self._kernels is not None
 
 
@@ -341,7 +349,7 @@ def _node_of(function: FunctionType, module: ModuleType) -> Any:
 
 
 def _within(node: ast.Lambda, line: int, column: int) -> bool:
-    """Whether a position, whose column is in bytes as those of nodes are, is in a lambda."""
+    """Return whether a position, whose column is in bytes as those of nodes are, is in a lambda."""
     return (node.lineno, node.col_offset) <= (line, column) <= (node.end_lineno, node.end_col_offset)
 
 
@@ -352,6 +360,7 @@ def _first_line(node: ast.Lambda | ast.FunctionDef) -> int:
 
 def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
     """The names of its module to which a statement refers."""
+    # By Python's own table of symbols: a parameter or local variable of the same name is no global.
     table = symtable.symtable(ast.unparse(ast.fix_missing_locations(node)), "statement", "exec")
     found: set[str] = set()
 

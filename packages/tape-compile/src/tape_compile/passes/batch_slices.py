@@ -15,7 +15,7 @@ from tape_compile.program import Instruction, Place, Program, Raw, Ref, Spec
 
 _NUMBERS = (bool, int, float, complex)
 Base: TypeAlias = "int | _Group"
-"""What is sliced: a value by its number, or the result of the one call that will be there for a group."""
+"""The base of a slice: a value by its number, or the result of the one call that will be there for a group."""
 View: TypeAlias = tuple[Base, int, int]
 """A slice along the first axis: of which base, from where, to where."""
 
@@ -40,7 +40,7 @@ class _Group:
         self.whole: Ref | None = None
 
     def can_be_one(self, specs: Specs) -> bool:
-        """Whether the slices follow each other without gaps, in small arrays that are there."""
+        """Return whether the slices follow each other without gaps, in small arrays that are there."""
         places = sorted(self.members.values())
         first = last = places[0][0]
         for start, stop in places:
@@ -111,11 +111,12 @@ def batch_slices(program: Program) -> Program:
         start, stop = start - first, stop - first
         key = keys.get((start, stop)) or keys.setdefault((start, stop), slice(start, stop))
         kept.append(Instruction("getitem", operator.getitem, (group.whole, key), {}, out, place))
+    # The slices that were operands are not used any more.
     return dce(program.replace(kept, specs=specs))
 
 
 def _members(program: Program) -> dict[int, _Group]:
-    """By the result of a call its group, for groups that one call can replace."""
+    """Return for the result of each call its group, of the groups that one call can replace."""
     from tape_core.extend import registry  # ops are there when something runs
 
     specs, results = program.specs, set(program.outputs)
@@ -132,6 +133,7 @@ def _members(program: Program) -> dict[int, _Group]:
                 break
         else:
             out = instruction.out
+            # A result of the program would be a view, which keeps the whole array alive at the caller's.
             if not is_plain(instruction) or out in results:
                 continue
             found = _of_slices(instruction, views, specs)

@@ -13,6 +13,7 @@ def dce(program: Program) -> Program:
     needed = set(program.outputs)
     kept = []
     need = needed.update
+    # Backwards, so that all users of a result are known before the call that gives it.
     for instruction in reversed(program.instructions):
         out = instruction.out
         if (

@@ -44,7 +44,7 @@ class Group:
         self.constants = program.constants
 
     def takes(self, role: Role) -> bool:
-        """Whether a call in this role can join."""
+        """Return whether a call in this role can join."""
         # For sums all elements are one line, cut where the library's own summation cuts it; for the others blocks are
         # whole lines. A group has one kind of blocks.
         if role == "sum":
@@ -52,7 +52,7 @@ class Group:
         return not self.sums or role in ("each", "number")
 
     def is_apart(self, needed: Sequence[int]) -> bool:
-        """Whether a call shares no value with a group that has many operands already."""
+        """Return whether a call shares no value with a group that has many operands already."""
         return (
             len(self.inputs) >= thresholds.FUSE_MANY_OPERANDS
             and self.made.isdisjoint(needed)
@@ -60,7 +60,7 @@ class Group:
         )
 
     def sees(self, k: int, shape: tuple[int, ...]) -> bool:
-        """Whether a smaller value can be broadcast as an array of this shape: it is so to all calls, or to none."""
+        """Return whether a smaller value can be broadcast as an array of this shape, to all calls or to none."""
         if k in self.made:
             return k in self.lines and shape == (*self.shape[:-1], 1)
         return self.seen.get(k, shape) == shape
@@ -120,6 +120,7 @@ def fusion(program: Program) -> Program:
         calls = len(group.instructions)
         pays = calls >= thresholds.FUSE_MIN_CALLS and calls * math.prod(group.shape) >= thresholds.FUSE_MIN_WORK
         fused = support.fused(group) if pays and group.outputs else None
+        # Too little work, or the backend declines: the calls stay as they are.
         if fused is None:
             kept.extend(group.instructions)
             return
@@ -143,6 +144,7 @@ def fusion(program: Program) -> Program:
             continue
         if own is None:
             shape = program.specs[instruction.inputs[0] if role == "line" else instruction.out].shape
+            # One open group for each shape: a call that cannot join it ends it.
             if shape in open_groups:
                 close(open_groups[shape])
             own = open_groups[shape] = Group(shape, program)
@@ -160,6 +162,7 @@ def _group_for(
         return None, None
     needed, specs = instruction.inputs, program.specs
     for group in groups.values():
+        # A sum is there only after the last block, so no call of its own group can use it.
         if group.sums.isdisjoint(needed):
             role = support.role(instruction, specs, group)
             if role is not None and group.takes(role) and not (program.owned and group.is_apart(needed)):

@@ -71,6 +71,7 @@ def hoist_broadcasts(program: Program) -> Program:
     first: dict[int, list[Broadcast]] = {}
     replaced: dict[int, list[Broadcast]] = {}
     for key, places in often.items():
+        # It is laid out at its first use: no earlier than the value is there, and no longer alive than it must be.
         first.setdefault(places[0], []).append(key)
         for at in places:
             replaced.setdefault(at, []).append(key)
@@ -90,7 +91,7 @@ def hoist_broadcasts(program: Program) -> Program:
 
 
 def _is_repeated(spec: Spec, whole: Spec) -> bool:
-    """Whether a value is broadcast by repeating it whole along new first axes, in a small array."""
+    """Return whether a value is broadcast by repeating it whole along new first axes, in a small array."""
     n = len(spec.shape)
     is_small = 0 < whole.size <= thresholds.HOIST_MAX_ELEMENTS
     return 0 < n < len(whole.shape) and spec.shape == whole.shape[-n:] and is_small

@@ -29,6 +29,7 @@ def in_place(program: Program) -> Program:
         return program
     specs = program.specs
     last: dict[int, int] = {}
+    # Values to whose memory somebody else refers: callers, later runs, and views, of which nothing is known here.
     shared = {*program.inputs, *program.constants, *program.outputs}
     news: set[int] = set()  # the places of calls whose one result has memory of its own
     for at, instruction in enumerate(program.instructions):
@@ -50,6 +51,8 @@ def in_place(program: Program) -> Program:
         dead = [k for k in dict.fromkeys(instruction.inputs) if k in free and last[k] == at]
         if at in news:
             spec = specs[out]
+            # An elementwise result lies as its operands of the same shape do; others lie by rows if the library says
+            # so.
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
             if alike or len(spec.shape) <= in_rows.get(id(instruction.fn), -1):
                 own.add(out)

@@ -52,6 +52,7 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
         return [instruction]
     from tape_compile.tracer.trace import Trace
 
+    # Traced on arrays of ones: by shapes alone, since a decision by values ends it and leaves the call whole.
     trace = Trace(instruction.name)
     trace.speculating = 1  # a decision by a value is no error of the user's
     numbers: dict[int, int] = {}  # by numbers of the inner trace those outside
@@ -70,6 +71,7 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
     ):
         return [instruction]
     results: dict[int, int] = {}
+    # An argument or a constant that is given back has no call inside that could get the result's number.
     if not _pair(found, instruction.out, results) or not results.keys().isdisjoint({*numbers, *trace.constants}):
         return [instruction]
     if any([trace.specs[k] != specs[number] for k, number in results.items()]):

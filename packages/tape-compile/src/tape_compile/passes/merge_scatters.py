@@ -52,6 +52,7 @@ def merge_scatters(program: Program) -> Program:
             parts[out] = dict.fromkeys(found.boxes[out], instruction.args[0])
             continue
         a, b = instruction.inputs
+        # Nothing else uses either sum (`counts`), so their parts may be changed and put together here.
         left, right = parts.pop(a), parts.pop(b)
         for box, part in right.items():
             if box in left:
@@ -116,7 +117,7 @@ class _Sums:
 
 
 def is_plain(instruction: Instruction) -> bool:
-    """Whether a call has one result, no effect and no keyword arguments."""
+    """Return whether a call has one result, no effect and no keyword arguments."""
     return type(instruction.out) is int and not instruction.kwargs and not instruction.effect
 
 

@@ -61,7 +61,7 @@ class _Rounding(Rewriter):
         return {differences[x.id].args[0] for x in arguments if type(x) is Ref and x.id in differences}
 
     def is_identity(self, x: Argument) -> bool:
-        """Whether an argument is a constant identity matrix."""
+        """Return whether an argument is a constant identity matrix."""
         constant = self.constants.get(x.id) if type(x) is Ref else None
         if type(x) is not Ref or constant is None or len(self.spec(x).shape) != 2 or len({*self.spec(x).shape}) != 1:
             return False

@@ -28,7 +28,7 @@ Transform = Callable[[Program], Program]
 F = TypeVar("F", bound=Transform)
 
 Stage = Literal["exact", "rounding", "lowering", "layout", "fusion", "memory"]
-"""What a pass does to a program:
+"""The kind of change that a pass makes to a program:
 
 - `exact`: simpler calls of the same kernels, with the same bits;
 - `rounding`: calls that round differently, which run on request only;
@@ -130,6 +130,7 @@ class Registry(MutableMapping[str, Pass]):
         steps: dict[str, int] = {}
         for name in self._passes:
             self._step(name, steps, ())
+        # `sorted` is stable: passes of one step stay in the order of their registration.
         self._order = sorted(self._passes, key=lambda name: (self._passes[name].stage == "memory", steps[name]))
 
     def _step(self, name: str, steps: dict[str, int], ahead: tuple[str, ...]) -> int:

@@ -52,6 +52,7 @@ def scalars_to_arrays(program: Program) -> Program:
             args = []
             for arg in instruction.args:
                 if type(arg) is not Ref:
+                    # By its text: 0.0 and -0.0 are equal, and must not be one constant.
                     arg = builder.constant((repr(arg), spec), partial(_make_quietly, program, make, arg, spec))
                 elif specs[arg.id].kind is float and uses[key := (arg.id, spec)] > 1:
                     if key not in made:

@@ -35,11 +35,14 @@ def schedule_updates(program: Program) -> Program:
         for k in instruction.inputs:
             if k in view_of:
                 last_read[view_of[k]] = max(last_read.get(view_of[k], -1), place)
+        # Any call of one value may give a view of it: who reads that reads the old value.
         if len(instruction.inputs) == 1 and instruction.inputs[0] in view_of:
             view_of.update(dict.fromkeys(instruction.outputs, view_of[instruction.inputs[0]]))
         if instruction.effect:
             effect = at
         made.update(dict.fromkeys(instruction.outputs, place))
+        # True sorts after False: a moved call stands behind the one whose place it has, and moved ones keep their
+        # order.
         order.append((place, at in moved, at))
     return program.replace([program.instructions[at] for _, _, at in sorted(order)])
 

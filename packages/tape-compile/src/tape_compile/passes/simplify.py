@@ -34,6 +34,7 @@ def by_one(r: Rewriter, x: Argument, y: Argument) -> bool:
     return r.is_number(y, 1) and _is_real(r, x) and r.replace_by(x)
 
 
+# For all x: -0 - 0 is -0, whereas -0 + 0 is 0. `is_number` knows 0 from -0, for which it is the other way round.
 @rewrite("subtract", of_constant=True)
 def minus_zero(r: Rewriter, x: Argument, y: Argument) -> bool:
     return r.is_number(y, 0) and r.replace_by(x)

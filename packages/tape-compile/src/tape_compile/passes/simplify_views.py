@@ -51,6 +51,7 @@ def view_of_view(r: _Views, x: Argument, *how: Argument) -> bool:
         return False
     root, before = r.known.get(x.id, (x.id, tuple(range(len(given.shape)))))
     axes = tuple([None if axis is None else before[axis] for axis in step])
+    # Noted even if this call stays: a view of it may be one view of the root.
     r.known[r.instruction.out] = root, axes
     if axes == tuple(range(len(r.specs[root].shape))) and r.replace_by(Ref(root)):
         return True
@@ -63,6 +64,7 @@ def _as_one_call(r: Rewriter, root: int, axes: Axes) -> bool:
         return False
     n, xp = len(r.specs[root].shape), r.backend.xp
     real = [axis for axis in axes if axis is not None]
+    # No axis has passed another: what came or went has length 1, which is a reshape.
     if real == sorted(real):
         return r.become("reshape", xp.reshape, Ref(root), r.out.shape)
     if len(axes) != n or len(real) != n:
@@ -139,4 +141,4 @@ _AXES: dict[str, tuple[Callable[..., Axes | None], int]] = {
     "reshape": (_reshaped, 1),
     "getitem": (_indexed, 1),
 }
-"""By the name of a view its axes, of the array's shape, its own and further arguments; and how many those are."""
+"""For each name of a view the function that gives its axes, and how many arguments it takes besides two shapes."""

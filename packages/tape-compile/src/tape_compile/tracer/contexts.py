@@ -90,12 +90,14 @@ def _handlers_outside() -> Iterator[None]:
     try:
         for number in range(1, _signal.NSIG):
             handler = _signal.getsignal(number)
+            # An `_Outside` is there already where a trace is begun inside another one.
             if callable(handler) and not isinstance(handler, _Outside | BuiltinFunctionType):
                 wrapped[number] = _Outside(handler)
                 _signal.signal(number, wrapped[number])
         yield
     finally:
         for number, handler in wrapped.items():
+            # A handler that the traced function has installed stays.
             if _signal.getsignal(number) is handler:
                 _signal.signal(number, handler.handler)
 

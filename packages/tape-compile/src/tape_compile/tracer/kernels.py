@@ -32,6 +32,7 @@ class TracedKernels(Kernels):
             return whole
 
         chosen = getattr(whole, "chosen", None)
+        # `getitem` is quick below for keys of plain values only, which cannot be masks.
         quick = name == "getitem" or name not in SPECIAL_CASED
         now = current_trace
 
@@ -72,6 +73,7 @@ def shaped_by_values(name: str, args: Sequence[Any]) -> bool:
         return any(map(_is_unknown, args))
     if name == "getitem":
         for part in args[1] if type(args[1]) is tuple else args[1:]:
+            # A mask selects as many elements as are true; an array of integers as many as it has.
             if _is_unknown(part) and "bool" in str(part.dtype):
                 return True
         return False

@@ -45,6 +45,7 @@ def _is_arithmetic(rule: object) -> bool:
     Such a rule is called as it is; any other may need to be rolled back, see `_TracedRule`.
     """
     code = getattr(rule, "__code__", None)
+    # Since CPython 3.6 an instruction has 2 bytes: the opcode, and its argument.
     return code is not None and _ARITHMETIC.issuperset(code.co_code[::2])
 
 
@@ -85,6 +86,7 @@ class _TracedRule(_OpaqueRule):
         try:
             return self.__wrapped__(xp, *args)
         except TracingError:
+            # Ids of values that are made no more stay taken; nothing refers to them.
             del trace.instructions[before:]
         finally:
             trace.speculating -= 1

@@ -91,11 +91,13 @@ class Trace(Effects):
     # -- values
 
     def _define(self, value: Raw) -> int:
+        # Specs are never dropped, not even by `roll_back`, so their number is an id that was not given before.
         name = len(self.specs)
         self.specs[name] = self._spec(value)
         return name
 
     def _spec(self, value: Raw) -> Spec:
+        # Thousands of values share one spec, and passes look at each object once (`Program.distinct_specs`).
         kind, shape, dtype = key = type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
         found = self._interned_specs.get(key)
         if found is None:
@@ -126,16 +128,19 @@ class Trace(Effects):
         """Make an array of a trace around this one an input, once."""
         if not self.is_inside(array.made_in):
             raise_leak(array)
+        # A constant there is one here: as an input it could be neither folded nor decided by.
         if array.id in array.made_in.known:
             return self.constant(array.value, array.backend, own=True)
         key = array.made_in, array.id
         found = self._capture_inputs.get(key)
         if found is None:
+            # Another tracer of the same value: an in-place update by the code around rebinds its own tracer.
             self.captured[key] = type(array)(array.value, array.ref, array.made_in, array.backend)
             found = self._capture_inputs[key] = self.input(array.value, array.backend)
         return found
 
     def _constant(self, value: Raw) -> Ref:
+        # `constants` keeps the value alive, so that its id stays its own.
         ref = self._constant_refs.get(id(value))
         if ref is None:
             name = self._define(value)
@@ -170,6 +175,7 @@ class Trace(Effects):
             inputs.append(value.ref.id)
             return value.value, value.ref
         if kind is tuple or kind is list:
+            # Shapes and keys, nearly always: they are kept as they are.
             if kind is tuple and PLAIN.issuperset(map(type, value)):
                 return value, value
             pairs = [self._split(part, inputs) for part in value]
@@ -208,6 +214,8 @@ class Trace(Effects):
         self, name: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], backend: Backend
     ) -> Any:
         """Call a function of raw arrays and append an instruction for it; return the results as traced arrays."""
+        # The two common kinds of arguments are looked at here, the others in `_split`: a first call is as slow as this
+        # loop.
         raws: list[Any] = []
         refs: list[Any] = []
         inputs: list[int] = []
@@ -236,6 +244,7 @@ class Trace(Effects):
             self.require_value(f"the shape of the result of {name}")
         out = fn(*raws, **given) if kwargs else fn(*raws)
         if (
+            # Zeros of a shape that the cache key fixes are the same in each call: a small array of them is a constant.
             name in VALUE_FREE
             and not any([type(ref) is Ref for ref in refs[1:]])
             and _size(out) <= thresholds.KEEP_CONSTANT_MAX_ELEMENTS
@@ -257,6 +266,8 @@ class Trace(Effects):
     ) -> Any:
         """Append an instruction for a call that has been made, with the result `out`; return that as a traced array."""
         kind = type(out)
+        # The general case: a class of results not seen yet, tuples, Python scalars, results that are no arrays, and
+        # any result where lengths differ between calls and have to be passed on.
         if self._backend_of_class.get(kind) is not backend or self.unknown_length:
             if kind in SCALARS:
                 fn, out = AsArray(fn, backend.library), backend.library.asarray(out)
@@ -264,6 +275,7 @@ class Trace(Effects):
                 return out  # a dtype, say
             before = len(self.specs)
             found = self._append_instruction(name, fn, args, kwargs, out, backend, inputs)
+            # Of known values alone: Python may depend on the results as well.
             if self.known.issuperset(inputs):
                 self.known.update(range(before, len(self.specs)))
             return found
@@ -356,6 +368,7 @@ class Trace(Effects):
             pairs = [self._outputs(part, backend, numbers) for part in out]
             names, kind = tuple([name for _, name in pairs]), type(out)
             parts = [traced for traced, _ in pairs]
+            # A named tuple, as that of a decomposition, whose fields callers use.
             if hasattr(kind, "_fields"):
                 return kind(*parts), names
             return parts if kind is list else tuple(parts), names
@@ -391,6 +404,8 @@ class Trace(Effects):
         key = id(code), frame.f_lasti  # hashing a code object, or asking for its line, reads all of it
         found = self._places.get(key)
         if found is None:
+            # Equal places are one object: the source writer and outlining compare them by identity. The entry keeps
+            # the code object alive, whose id is in the key.
             place = Place(code.co_filename, frame.f_lineno, code.co_qualname)
             found = self._places[key] = code, self._interned_places.setdefault(place, place)
         return found[1]
@@ -413,6 +428,7 @@ class Trace(Effects):
         # The error has no local name: its traceback refers to this frame, which would make a cycle.
         if not self.fallback:
             raise self._missing_value_error(what)
+        # Only the first reason is told: from here on the run is plain Python, and the trace is not used.
         if self.failed is None:
             self.failed = self._missing_value_error(what)
 
@@ -455,6 +471,8 @@ class Trace(Effects):
                 # The real Variable gets its initial value now, so that it is whole even if this run fails later.
                 setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010
             else:
+                # A read that the user has not made: the state needs the first value, to tell later whether it has
+                # changed.
                 self.read(variable)
                 held = self.variable_states[id(variable)]
         held.now = array
@@ -487,6 +505,7 @@ class Trace(Effects):
         instructions, guards, nows = state
         del self.instructions[instructions:]
         del self.guards[guards:]
+        # A Variable that was read since then stays an input: one too many does no harm.
         for key, held in self.variable_states.items():
             held.now = nows.get(key, held.first)
 
@@ -546,6 +565,7 @@ class Trace(Effects):
         """Return the program; its outputs are these results, then the new values of Variables."""
         written = [held.now for held in self.variable_states.values() if held.written and held.first is not None]
         outputs = [self.ref(array).id for array in (*results, *written)]
+        # Without results of instructions, as where a function returns a constant, constants tell the backend.
         backends = self.backends or _backends_of(self.constants.values())
         backend = next(iter(backends)) if len(backends) == 1 else None
         program = Program(self.instructions, self.inputs, self.constants, outputs, self.specs, backend)

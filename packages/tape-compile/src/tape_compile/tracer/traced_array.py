@@ -40,6 +40,7 @@ class TracedArray(TracedValue):
 
     __slots__ = ("__weakref__", "backend", "dtype", "made_in", "ref", "shape", "value")
     made_in: Trace
+    # With this an array of NumPy on the left of an operator leaves the call to the reflected one here.
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
@@ -108,6 +109,7 @@ class TracedArray(TracedValue):
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key: IndexKey) -> Any:
+        # The common case of `Trace.call` written out: a key without arrays in it.
         trace = self.made_in
         if (
             type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
@@ -133,9 +135,11 @@ class TracedArray(TracedValue):
     def _in_place(self, function: Callable[..., Any], name: str, other: Raw) -> Any:
         result = self.trace.call(name, function, (self, other), {}, self.backend)
         if result.value.dtype != self.value.dtype:
+            # `x += y` keeps the dtype of x.
             result = self.backend.xp.astype(result, self.value.dtype)
         if tuple(result.value.shape) != tuple(self.value.shape):
             raise ValueError(f"an array of shape {self.shape} cannot become one of shape {result.shape} in place")
+        # Of NumPy's scalars, as of Python's numbers, `x += y` makes a new one, and other names for x keep the old.
         immutable = type(self.value) in self.backend.root.scalar_types
         return result if immutable else self._rebind(result)
 
@@ -185,6 +189,7 @@ class _Attribute:
         found = getattr(array.value, name)  # AttributeError if this library's arrays have none
         if callable(found):
             return partial(array._method, name)
+        # `x.T` and `x.real` are computed in each run; `x.itemsize` is the same in all.
         if is_array(found):
             return array.trace.call(name, _attribute(name), (array,), {}, array.backend)
         return found
@@ -217,6 +222,7 @@ class TracedNumber(TracedValue):
     shape = ()
     id: Any = TracedArray.id
     trace: Any = TracedArray.trace
+    # Never: a number is traced only because it differs between calls.
     is_known = False
 
     def __init__(self, value: float, ref: Ref, trace: Trace, backend: None = None) -> None:
@@ -274,6 +280,7 @@ def is_array(value: object) -> bool:
 
 
 def _define_operators() -> None:
+    # Methods are made here rather than written out: each gets its function, its name and the fast path as closure.
     now = current_trace
 
     def accepts(other: object) -> bool:
@@ -333,12 +340,14 @@ def _define_operators() -> None:
             if type(other) is TracedNumber or type(other) in SCALARS:
                 return self.trace.number(name, function, given)
             if type(other) is TracedArray or not is_array(other) or _is_slices(other):
+                # Then Python asks the array's own operator, which records the call.
                 return NotImplemented
             return self.trace.call(name, function, given, {}, self.trace.tracing(_backend_of(other)))
 
         return method
 
     def compared(function: Callable[..., Any]) -> Any:
+        # Of arrays a comparison is an array; of numbers it is a bool of Python's, for which the value is needed now.
         def method(self: TracedNumber, other: Raw) -> Any:
             return self._concrete(
                 "the value of a traced number here (a comparison)", lambda value: function(value, value_of(other))
@@ -389,6 +398,7 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
     for value in values:
         kind = type(value)
         if kind in TRACED:
+            # `value.trace` raises for a value of a trace that has ended.
             return now if value.made_in is now else value.trace  # type: ignore[no-any-return]
         if (kind is tuple or kind is list) and (found := trace_of(value)) is not None:
             return found

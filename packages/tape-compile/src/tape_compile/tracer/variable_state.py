@@ -41,6 +41,7 @@ class VariableState:
     @property
     def written(self) -> bool:
         """Return whether it was assigned, to another value than at the start."""
+        # By ids, not by objects: each read of a Variable makes a tracer of its own (`Trace.read`).
         if type(self.first) is TracedArray and type(self.now) is TracedArray:
             return bool(self.first.id != self.now.id)
         return self.first is not self.now

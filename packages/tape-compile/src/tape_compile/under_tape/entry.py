@@ -68,6 +68,7 @@ class UnderTape:
             None if kind != TENSOR or (slot := leaf._slots.get(key)) is None else slots.setdefault(slot, len(slots))
             for leaf, kind in zip(signature.leaves, signature.kinds, strict=True)
         ]
+        # The watched arguments are those with derivatives, so they are part of the cache key.
         kind = signature.key, tuple(watched), tape._special
         joint = next((joint for joint in self.known.get(kind, ()) if joint.fits(tape)), None)
         if joint is None:
@@ -76,6 +77,8 @@ class UnderTape:
             joint.recent = True
             if tape._cuts is not None and any([number is not None for number in watched]):
                 tape._cuts.merge(joint.cuts)
+            # Nothing to differentiate: the code for calls outside of tapes does, once the tape knows which Variables
+            # it reads.
             if not joint.inputs:
                 joint.read(tape)
                 return self.function._call_compiled(signature, static, with_kwargs, args, kwargs)
@@ -103,6 +106,8 @@ class UnderTape:
         """Trace the function for calls of a kind; None where it is to run as plain Python."""
         eager = self._eager.get(kind)
         if eager is None:
+            # False: the next call of the kind is traced. With IndexedSlices among the arguments there is no joint
+            # trace.
             remember(self._eager, kind, SLICES in signature.kinds, thresholds.MAX_CALL_KINDS)
         if eager is not False:
             return None
@@ -126,6 +131,7 @@ class UnderTape:
             if joint is not None or self._eager.get(kind):
                 return joint
             self.function._check_retraces(len({key for key, *_ in list(self.known)} - {signature.key}))
+            # Tracing runs the function besides the call itself: the numbers that it draws are given back.
             bits = random.get_state()
             try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
@@ -156,5 +162,7 @@ class UnderTape:
         with self._lock.now:
             patterns = {*self._patterns.get(joint.kind, ()), *joint.used, pattern}
             remember(self._patterns, joint.kind, patterns, thresholds.MAX_CALL_KINDS)
+            # Dropped, and so traced again for all patterns that were met. Beyond the limit, further ones run the
+            # function again.
             if len(patterns) <= thresholds.MAX_DERIVATIVES:
                 self.known.remove(joint.kind, joint)

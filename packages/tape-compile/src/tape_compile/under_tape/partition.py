@@ -47,6 +47,7 @@ def partition(
     cotangents = {k for one in derivatives for k in one.cotangents}
     early, late = _split(program, results, cotangents)
     bodies = [_needed(program, late, one) for one in derivatives]
+    # Sorted, as sets have no order: the generated source is the same in each process.
     residuals = sorted({k for _, first in bodies for k in first})
     ends = [*program.outputs[:results], *residuals]
     forward = Program(early, program.inputs[:n], program.constants, ends, program.specs, program.backend)
@@ -55,6 +56,7 @@ def partition(
     for (body, first), one in zip(bodies, derivatives, strict=True):
         inputs = [*first, *one.cotangents]
         whole = Program(body, inputs, program.constants, one.outputs, program.specs, program.backend)
+        # Only now the stages of `NOT_BEFORE_SPLIT`: each half is fused, and reuses memory, by itself.
         programs.append((passes.run(whole, options)[0], [places[k] for k in first]))
     return passes.run(forward, options), programs
 
@@ -65,6 +67,8 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
     An instruction that depends on no cotangent, and that only derivatives need, is computed in these if that takes no
     further residual. A check of values stays in the call.
     """
+    # First everything that can run in the call does. Then what only derivatives need moves over to them, where that
+    # makes no residual more. Nothing is computed twice, unlike with the min-cut of PyTorch's AOTAutograd.
     depending = set(cotangents)
     early, late = [], []
     for instruction in program.instructions:
@@ -74,9 +78,11 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
             late.append(instruction)
             depending.update(instruction.outputs)
     crossing = {*program.outputs[results:], *[k for instruction in late for k in instruction.inputs]} - depending
+    # Inputs and constants live on anyway, as the tape's record refers to them: as residuals they take no memory.
     there = {*program.inputs, *program.constants}
     needed = set(program.outputs[:results])
     kept, put_off = [], []
+    # Backwards, since whether a call can be put off depends on whether all users of its results are.
     for instruction in reversed(early):
         outs = instruction.outputs
         unneeded = not instruction.effect and needed.isdisjoint(outs)
@@ -91,6 +97,7 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
 
 def _needed(program: Program, late: list[Instruction], one: Backward) -> tuple[list[Instruction], list[int]]:
     """The instructions of one derivative, and its residuals."""
+    # A call that several derivatives need is in each of them: they are for different patterns, and a sweep runs one.
     needed = set(one.outputs)
     body = []
     for instruction in reversed(late):

@@ -65,6 +65,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
             True  # IndexedSlices stay sparse only if they end at a leaf; on their way the sweep makes them dense
         )
     base, several = len(records), len(joint.specs) > 1
+    # One result is the record itself; of several each is a `Part`, so that its cotangents meet in its own slot.
     whole = {key: base}
     inputs = (joint.input_specs,), at, None, tuple(slots_of)
     records.append((_plan_for(joint.backend), *inputs, None, whole, (), {"call": call}, call.residuals))
@@ -125,6 +126,7 @@ class Call:
         """
         joint = self.joint
         if recorded:
+            # A tape that records the sweep must get ops, of which compiled code has none.
             return self.rerun(gs, hs, masked, recorded)
         pattern = Pattern(masked, tuple([g is not None for g in gs]), tuple([h is not None for h in hs]))
         derivative = joint.derivatives.get(pattern)
@@ -136,6 +138,7 @@ class Call:
         arrays = [self.residuals[k] for k in derivative.residuals]
         for array, (shape, dtype) in zip([*gs, *hs], joint.cotangent_specs, strict=True):
             if array is not None:
+                # The code is for the dtypes and shapes of the trace; a sparse cotangent, say, needs the ops.
                 if type(array) is IndexedSlices or array.shape != shape or array.dtype != dtype:
                     return self.rerun(gs, hs, masked, recorded)
                 arrays.append(array)
@@ -145,6 +148,7 @@ class Call:
             fail(error)
         if derivative.all_dense:
             return list(found)
+        # IndexedSlices come as two arrays, and an input without a gradient as none.
         each = iter(found)
         xp = joint.backend.xp
         return [
@@ -165,6 +169,7 @@ class Call:
                 f"the derivative of {self.name}, a compiled function, is computed by running it again, and a mode that "
                 f"it depends on, such as that of training, is another by now: compute gradients before changing modes"
             )
+        # It watches the inputs of the record alone: a Variable is one by its value then, not by the read.
         tape = GradientTape(watch_accessed_variables=False)
         tape._special = joint.special
         leaves = list(self.leaves)
@@ -250,6 +255,8 @@ class _CallPlan:
         call: Call = kwargs(rec)["call"]
         gs = g.cotangents if type(g) is Parts else [dense(g)]
         for i, d in zip(at, call.vjp(gs, [grads[i] for i in at], masked, recorded), strict=True):
+            # Not added: `vjp` was given the cotangents so far, and has added to them in the order of the eager
+            # records.
             grads[i] = d
 
 

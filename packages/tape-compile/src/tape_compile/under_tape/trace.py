@@ -162,9 +162,12 @@ def reachable_tensors(function: Callable[..., Any], arguments: Sequence[Any]) ->
         elif type(value) in (MethodType, WeakMethod):
             ahead += [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
         elif type(inner := inspect.unwrap(value)) is FunctionType and inner.__module__ == module:
+            # `co_names` has the names of attributes, too. A Tensor too many is looked at in vain in each call; one too
+            # few would be a constant without a gradient.
             ahead += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
             ahead += [cell.cell_contents for cell in inner.__closure__ or () if not _is_empty(cell)]
             ahead += inner.__defaults__ or ()
+    # Variables are inputs of the code, and `fits` asks for each.
     return [t for t in found if not isinstance(t, Variable)]
 
 
@@ -242,6 +245,7 @@ class Joint:
         self, trace: JointTrace, tape: GradientTape, signature: Signature, watched: Sequence[int | None]
     ) -> tuple[GradientTape, dict[int, Any], Any]:
         """Run the function; return the tape that recorded it, the arrays of its inputs by slot, and the result."""
+        # The caller's tape must get no records of traced arrays, of a run that is not its own.
         own = GradientTape(watch_accessed_variables=tape._watch_accessed)
         own._special = tape._special
         own._cuts = self.cuts = Cuts()
@@ -249,6 +253,7 @@ class Joint:
         unique: dict[int, Tensor] = {}
         leaves = list(signature.leaves)
         for k, (kind, number) in enumerate(zip(signature.kinds, watched, strict=True)):
+            # Arguments that share a slot are one input with one gradient, as they are to the caller's tape.
             if kind == TENSOR and number in unique:
                 leaves[k] = unique[number]
             elif kind == TENSOR:
@@ -308,6 +313,7 @@ class Joint:
             elif slot in inputs:
                 self.outs.append((INPUT, library, list(inputs).index(slot)))
             else:
+                # Several leaves may be one result.
                 self._differentiable.setdefault(slot, leaf)
                 self.outs.append((DIFFERENTIABLE, library, list(self._differentiable).index(slot)))
             arrays.append(leaf._array)
@@ -332,6 +338,8 @@ class Joint:
         self.input_specs = tuple([(tuple(a.shape), a.dtype) for a in inputs.values()])
         self.cotangent_specs = (*self.specs, *self.input_specs)
         n, m, sizes = len(arrays), len(self.specs), []
+        # The first guess: each result gets a cotangent, and no input has one before. Any other pattern is compiled
+        # after a sweep has met it (`on_missing_derivative`).
         first = Pattern(self.masked or tape._masked, (True,) * m, (False,) * len(inputs))
         fitting = [p for p in patterns if (len(p.results), len(p.inputs)) == (m, len(inputs))]
         for pattern in sorted(fitting) or [first]:
@@ -360,6 +368,7 @@ class Joint:
             derivative.residuals = needed
             derivative.source = Source(part, f"{self.name}_derivative")
         self.quiet: Callable[[], Any] = nullcontext if forward.backend is None else forward.backend.quiet
+        # Its Tensors hold the trace, with all values of this run.
         del self._differentiable
 
     def _trace_sweep(
@@ -371,8 +380,10 @@ class Joint:
         for (slot, array), given in zip(arrays, (*pattern.results, *pattern.inputs), strict=True):
             if given:
                 backend = tracing_backend(self.backend)
+                # Cotangents are inputs, on whose values no instruction may depend; so any value does for the trace.
                 seeds[slot] = wrap(trace.input(self.backend.xp.ones_like(array.value), backend), backend)
         own._masked = pattern.masked
+        # Not released: the next pattern goes through the same records.
         found = sweep(own, tracing_backend(self.backend), seeds, list(inputs), False, release=False)
         return len(seeds), [found.get(slot) for slot in inputs]
 
@@ -389,6 +400,7 @@ class Joint:
         for variable, trainable, watched in self.trainable:
             if variable.trainable is not trainable:
                 return False
+            # Watched for certain is a trainable Variable under a tape that watches reads: nearly all, without a look.
             if not (watched and trainable and read) and watches(tape, variable) is not watched:
                 return False
         if any([tape._key in tensor._slots for tensor in self.outer_tensors]):

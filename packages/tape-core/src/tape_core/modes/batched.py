@@ -171,6 +171,7 @@ class Batched(Backend):
         if name == "result_type":
             return function(*[x.value._array if type(x) is BatchedArray else x for x in args])
         if any(type(x) is BatchedArray for x in args):
+            # No op, but a public function that is made of ops, which are batched one by one.
             import tape_core
 
             given = [wrap(x, self) if type(x) is BatchedArray else x for x in args]

@@ -157,6 +157,7 @@ def stacks(*cores: int) -> BatchRule:
         leading = max([x.ndim - core for x, core in pairs if type(x) is BatchedArray])
         return call(*[aligned(x, leading + core) for x, core in pairs])
 
+    # For the detection of sparsity, which treats stacks of matrices alike.
     rule.cores = cores  # type: ignore[attr-defined]
     return rule
 

@@ -178,6 +178,7 @@ class ForwardAccumulator(recording.InBlock):
             self._cuts.read.add(id(variable))
         if entry is None:
             return None
+        # An assignment has given the Variable new slots; its tangent stays.
         own_slots(variable)[self._key] = entry[1]
         return entry[1]
 

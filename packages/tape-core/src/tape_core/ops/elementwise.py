@@ -1,7 +1,8 @@
 """Elementwise functions of the Array API standard.
 
 Each op stands with its derivative. The engine takes care of broadcasting, dtypes and conjugation. A formula without a
-source is textbook calculus.
+source is textbook calculus. Elementwise functions beyond the standard, such as `cbrt` and `erf`, are in `special/`,
+those of neural networks in `nn/`.
 """
 
 from __future__ import annotations

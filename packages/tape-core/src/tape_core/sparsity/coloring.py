@@ -74,6 +74,7 @@ def star(pattern: SparseMatrix) -> tuple[Any, int]:
     # The colours of neighbours x of a vertex v that have another neighbour of its colour: a path z-v-x-y ends there.
     closed = [0] * n
     used = 0
+    # Vertices with many neighbours first, while few colours are forbidden to them.
     for v in np.argsort(-np.diff(pattern.indptr), kind="stable").tolist():
         own = [w for w in neighbors[starts[v] : starts[v + 1]] if w != v]
         forbidden = 0

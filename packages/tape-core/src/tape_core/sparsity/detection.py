@@ -102,6 +102,7 @@ class Detector(recording.Recorder):
         several = type(out) in (tuple, list)
         found: Sequence[Any] = [None] * len(out) if several else [None]
         if not plan.backend.level:  # what is inside vmap is seen where it is computed for all examples
+            # What is computed for the sets is nothing for any recorder.
             with _only(()), plan.backend.quiet():
                 found = _Call(self, plan, rec).outs()
         if several:
@@ -111,6 +112,7 @@ class Detector(recording.Recorder):
 
 
 def _put(slots: Slots, key: int, sets: IndexSets | None) -> None:
+    # A value whose sets are all empty is a constant, and needs no slot.
     if sets is None or not sets.numbers.any():
         slots.pop(key, None)
     else:
@@ -331,6 +333,7 @@ class _Call:
         found = []
         for result in self.results:
             of_result = tuple(result.shape)
+            # The result may lack the axes, as a sum does, or have them, with length 1 or in full, as softmax does.
             if len(of_result) == len(kept):
                 whole_of = whole.reshape(*kept)
             elif len(of_result) == ndim:

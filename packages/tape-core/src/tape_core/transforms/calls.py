@@ -236,6 +236,7 @@ def forbid_captures(what: str) -> Iterator[Readers]:
     Raises:
         CapturedError: an op has an input that a tape or accumulator around the context watches.
     """
+    # With the keys of those recorders: a value that one of them knows is known to its guard.
     around = [_Guard(recorder._key, what) for recorder in ACTIVE.get()]
     with reading(alone=True) as readers:
         with setting(ACTIVE, (readers, *around)):

@@ -68,6 +68,7 @@ def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
         with capture_closure(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
             out = f(*arguments.replaced([stop_gradient(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
+            # A result may be a captured Tensor itself, with which no op has computed.
             note_uses([leaf for leaf in results.leaves if leaf is not None])
         variables = closure.variables
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]

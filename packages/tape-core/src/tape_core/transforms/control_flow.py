@@ -40,6 +40,7 @@ class Tree:
     tensors: list[Tensor]
 
     def __init__(self, tree: PyTree, what: str, like: Tree | None = None) -> None:
+        # The usual cases, in which nothing needs to be flattened.
         if tree is None or type(tree) is Tensor:
             self.structure, self.size = None, 1
             self.places, self.tensors = ([], []) if tree is None else ([0], [tree])

@@ -140,6 +140,7 @@ def _split_batches(pull: Pull, around: Axes) -> Pull:
         except TypeError as error:  # BatchError is a TypeError, and so is what other libraries raise for a Tensor
             gs = [dense(g) for g in gs]
             batched = [g for g in gs if g is not None and type(g._array) is BatchedArray]
+            # The level of the vmap that was opened last, of which the cotangents are examples.
             top = max([g.backend for g in batched], key=lambda backend: backend.level, default=None)
             axis = next((g._array.axis for g in batched if g.backend is top and g._array.axis is not None), None)
             if axis is None or axis in around or axis.size == 0:

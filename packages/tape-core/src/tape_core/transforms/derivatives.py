@@ -261,6 +261,7 @@ def jacrev(
         if not allow_unconnected:
             _check_reached("jacrev", parts, cuts, call.args, call.chosen, used)
         if any([part is None for part in parts]):
+            # By result and then by source, as `found` is nested.
             pairs = [(x, (*y.shape, *x.shape)) for y in leaves for x in pytree.flatten(call.sources)[0]]
             parts = [_zeros(*pair) if part is None else part for part, pair in zip(parts, pairs, strict=True)]
             found = pytree.unflatten(parts_structure, parts)

@@ -98,6 +98,7 @@ def fixed_point(
         return [own - z for own, z in zip(out, zs, strict=True)]
 
     accuracy = _accuracy(name, tol, maxiter, start)
+    # Newton's method solves systems, too, and plain iteration converges for contractions only.
     direct = _linear_solver(name, linear_solver if linear_solver != "iteration" else None, accuracy, start, structure)
     ways: dict[str, Function] = {
         "iteration": solvers.iteration,
@@ -175,6 +176,7 @@ def custom_root(
         bare = [stop_gradient(t) for t in arguments.differentiable]
         with unrecorded():
             found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
+        # Python numbers from the solver take the dtype and the device of an argument.
         beside = next(iter(bare), None)
         zs = [
             _as_unknown(leaf, f"custom_root: the result{pytree.path(structure, k)} of {name_of(solver)}", beside)

@@ -101,6 +101,7 @@ def scipy_objective(
 
     def flat(tree: PyTree) -> Any:
         parts = [g.densify() if isinstance(g, IndexedSlices) else g for g in pytree.flatten(tree)[0]]
+        # SciPy computes in float64, whatever the dtypes of the leaves.
         return np.concatenate([np.asarray(part.numpy(), dtype=np.float64).reshape(-1) for part in parts])
 
     def restore(vector: ArrayLike) -> PyTree:

@@ -80,6 +80,7 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
         following = _add(x, r)
         if _is_converged(r, following, accuracy, scale):
             return following
+        # Each iterate is kept as it is after its step: Anderson's method with the mixing parameter 1.
         past = [*past[1 - ANDERSON_DEPTH :], (_flatten(following), _flatten(r))]
         residuals = stack([own for _, own in past])
         gram = conj(residuals) @ residuals.T
@@ -87,6 +88,7 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
         unit = eye(k, dtype=gram.dtype, device=gram.device, backend=gram.backend.root)
         trace = total(gram * unit)
         damped = gram + unit * (trace * float(finfo(gram.dtype).eps))
+        # Among weights that add up to 1, w* G w is least for w in proportion to the solution of G w = (1, ..., 1).
         weights = ops.solve(damped, total(unit, axis=0))
         weights = weights / total(weights)
         x = _unflatten(weights @ stack([own for own, _ in past]), x)
@@ -101,6 +103,7 @@ def newton(linear: LinearSolver, residual: Residual, x: Vector, accuracy: Accura
         if _is_converged(r, x, accuracy, scale):
             return x
 
+        # The Jacobian times u, by forward mode, plus the residual: zero for the step u.
         def affine(u: Vector, x: Vector = x, r: Vector = r) -> Vector:
             return _add(jvp(lambda *x: residual(list(x)), tuple(x), tuple(u))[1], r)
 
@@ -131,6 +134,7 @@ def _is_converged(r: Vector, x: Vector, accuracy: Accuracy, scale: float) -> boo
 
 def neumann_series(accuracy: Accuracy) -> LinearSolver:
     """Return a solver for residuals f(x) - x with a contraction f: plain iteration sums the Neumann series."""
+    # With scale 0.0 the tolerance is relative to the solution alone: a linear system has no other size to go by.
     return lambda affine, zeros: iteration(affine, zeros, accuracy, 0.0)
 
 

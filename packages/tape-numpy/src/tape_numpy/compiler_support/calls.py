@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from tape_compile.extend import Argument, Instruction, Raw, Ref, Spec, Specs
 
-from tape_numpy.compiler.lowering import DOT
+from tape_numpy.compiler_support.lowering import DOT
 from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_take_numbers
 
 _UFUNCS: dict[Any, Any] = {

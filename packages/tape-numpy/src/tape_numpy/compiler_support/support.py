@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tape_compile.extend import Argument, FusedFunction, Instruction, LibrarySupport, Raw, Role, Spec, Specs
 
-from tape_numpy.compiler import blocks, calls
-from tape_numpy.compiler.lowering import RULES
+from tape_numpy.compiler_support import blocks, calls
+from tape_numpy.compiler_support.lowering import RULES
 from tape_numpy.indexing import joined, placed
 
 if TYPE_CHECKING:

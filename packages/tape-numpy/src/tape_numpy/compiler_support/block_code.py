@@ -11,8 +11,8 @@ import numpy as np
 from tape_compile.extend import Argument, Instruction, Ref, Role
 from tape_core.support import identifier
 
-from tape_numpy.compiler.calls import Step, step_of
-from tape_numpy.compiler.tiles import Tiling
+from tape_numpy.compiler_support.calls import Step, step_of
+from tape_numpy.compiler_support.tiles import Tiling
 from tape_numpy.kernels import KERNELS, has_line_sums, line_sums
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.engine import pytree
-from tape_numpy.compiler import blocks
+from tape_numpy.compiler_support import blocks
 
 
 def draw(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Any:

@@ -11,7 +11,7 @@ import tape_core as tc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tape_compile import thresholds
-from tape_numpy.compiler import blocks, tiles
+from tape_numpy.compiler_support import blocks, tiles
 
 SHAPES = [(70, 40), (30, 40), (2100, 3), (3, 800), (1, 2500), (6, 50, 10), (5, 4, 130), (3, 1, 900), (40, 10, 7)]
 

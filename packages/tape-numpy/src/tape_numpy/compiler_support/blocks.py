@@ -17,9 +17,9 @@ import numpy as np
 from tape_compile.extend import Instruction, Program, Raw, Ref, Role, Source, Specs
 from tape_core.support import forget_in_children, generated
 
-from tape_numpy.compiler.block_code import BlockCode
-from tape_numpy.compiler.calls import gives_new, step_of
-from tape_numpy.compiler.tiles import Tiling, bounds, total
+from tape_numpy.compiler_support.block_code import BlockCode
+from tape_numpy.compiler_support.calls import gives_new, step_of
+from tape_numpy.compiler_support.tiles import Tiling, bounds, total
 from tape_numpy.kernels import KERNELS, has_line_sums, line_sums_are_reproducible
 
 if TYPE_CHECKING:

@@ -1,0 +1,38 @@
+"""Simplification: algebra that is exact, also for infinities, NaN and -0."""
+
+from __future__ import annotations
+
+import pytest
+import tape_core as tc
+from tape_compile.extend import Program
+from tape_compile.passes import PASSES
+
+
+def traced(function: object, *args: tc.Tensor) -> Program:
+    """The program of a function before all passes."""
+    compiled = tc.function(function)  # type: ignore[arg-type]
+    compiled(*args)
+    program: Program = compiled._compiled.all[-1].traced
+    return program
+
+
+def names(program: Program) -> list[str]:
+    return [instruction.name for instruction in program.instructions]
+
+
+def test_what_changes_nothing_goes() -> None:
+    x = tc.ones((2, 3), backend="numpy")
+    program = traced(lambda x: tc.reshape(tc.negative(-(x * 1.0)) / 1.0 - 0.0, (2, 3)) ** 1, x)
+    assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == []
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of infinities
+def test_what_changes_a_zero_or_an_infinity_stays() -> None:
+    def f(x: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        return x + 0.0, x * 0.0, x - x
+
+    x = tc.asarray([-0.0, float("inf")], backend="numpy")
+    simplified = PASSES["dce"].transform(PASSES["simplify"].transform(traced(f, x)))
+    assert names(simplified) == ["add", "multiply", "subtract"]
+    found = [str(value.tolist()) for value in tc.function(f)(x)]
+    assert found == ["[0.0, inf]", "[-0.0, nan]", "[0.0, nan]"]
