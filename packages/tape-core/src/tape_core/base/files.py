@@ -42,7 +42,7 @@ def write_whole(what: str, contents: Sequence[tuple[str, Iterable[bytes | memory
             if mode is not None:
                 os.chmod(drafts[-1][0], mode)
         # All drafts are complete; from here on only renaming can fail. The file that the user has named comes last, so
-        # that it never refers to files that are not there yet.
+        # that it never refers to files that do not exist.
         for draft, target in drafts:
             os.replace(draft, target)
     except OSError as error:

@@ -23,7 +23,7 @@ def snapshot(function: Callable[..., Any]) -> Callable[..., Any]:
     found = _collect_functions(function, {})
     if not found:
         return function
-    # These cells stay shared: those that a function assigns, and empty ones, whose value is still to come.
+    # These cells stay shared: those that a function assigns, and empty ones, which are filled later.
     shared = {
         id(cell)
         for known in found.values()
