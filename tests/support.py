@@ -142,6 +142,18 @@ def code(compiled: Any) -> str:
 # -- other interpreters
 
 
+def traced(function: Callable[..., Any], *args: Any) -> Any:
+    """The program of a function, called with these arguments, before all passes."""
+    compiled = tc.function(function)
+    compiled(*args)
+    return compiled._compiled.all[-1].traced
+
+
+def names(program: Any) -> list[str]:
+    """The names of a program's instructions, in order."""
+    return [instruction.name for instruction in program.instructions]
+
+
 def run_python(*arguments: str, environment: Mapping[str, str] | None = None, timeout: float | None = None) -> str:
     """Run Python with arguments in a process of its own, which must succeed, and return what it prints.
 

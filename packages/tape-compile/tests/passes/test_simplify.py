@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import pytest
 import tape_core as tc
-from tape_compile.extend import Program
+from support import names, traced
 from tape_compile.passes import PASSES
-
-
-def traced(function: object, *args: tc.Tensor) -> Program:
-    """The program of a function before all passes."""
-    compiled = tc.function(function)  # type: ignore[arg-type]
-    compiled(*args)
-    program: Program = compiled._compiled.all[-1].traced
-    return program
-
-
-def names(program: Program) -> list[str]:
-    return [instruction.name for instruction in program.instructions]
 
 
 def test_what_changes_nothing_goes() -> None:

@@ -179,6 +179,13 @@ except ImportError as error:
     assert "To install it: pip install tape-compile" in found.stdout
 
 
+def test_modules_that_moved_are_found_with_a_warning_that_names_their_public_place() -> None:
+    with pytest.warns(DeprecationWarning, match=r"tape_core\.pytree is tape_core\.support\.pytree now"):
+        assert tc.pytree.flatten([1, 2])[0] == [1, 2]  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"tape_core\.dtypes is tape_core\.support\.dtypes now"):
+        assert tc.dtypes.float32 is tc.float32  # type: ignore[attr-defined]
+
+
 def test_a_backend_of_an_earlier_contract_is_told_what_takes_the_place_of_its_compiler() -> None:
     with pytest.warns(DeprecationWarning, match=r"Old\.accelerated is not used any more: write a compiler"):
 
