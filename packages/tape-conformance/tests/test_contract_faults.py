@@ -14,6 +14,7 @@ import pytest
 from tape_conformance import check_backend, checks
 from tape_conformance.checks import contract
 from tape_core.backends import ArrayAPIBackend, Backend
+from tape_core.backends.random_kernels import RandomKernels
 from tape_core.backends.selection import select
 from tape_core.extend import registry
 from tape_numpy.backend import NumPyBackend
@@ -99,7 +100,13 @@ def forgets_to_copy(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 @fault_for("creation/random")
 def loses_a_bit_of_integers(monkeypatch: pytest.MonkeyPatch) -> Backend:
-    return with_kernels(bitwise_and=lambda x1, x2: np.bitwise_and(x1, x2) & ~1)
+    class Faulty(RandomKernels):
+        def words(self, key: Any, counter: int, n: int, device: str | None = None) -> Any:
+            return super().words(key, counter, n, device) & ~1
+
+    backend = with_kernels()
+    backend.random = Faulty(backend)
+    return backend
 
 
 # -- dtypes

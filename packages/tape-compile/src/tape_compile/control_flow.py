@@ -151,7 +151,7 @@ class SubTrace(FlowTrace):
         self.draws = True
         self.parent.on_draw(generator)
         # Of the first draw only: later states are in the midst of this trace's own draws.
-        self._rewound.setdefault(id(generator), (generator, generator._bits.getstate()))
+        self._rewound.setdefault(id(generator), (generator, generator.get_state()))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -159,14 +159,14 @@ class SubTrace(FlowTrace):
         from tape_core import random
 
         seeded = random.global_rng()
-        state = seeded._bits.getstate()
+        state = seeded.get_state()
         try:
             with setting(STAGE, self):
                 yield
         finally:
             for generator, before in self._rewound.values():
-                generator._bits.setstate(before)
-            seeded._bits.setstate(state)
+                generator.set_state(before)
+            seeded.set_state(state)
 
     @property
     def assigned(self) -> list[Variable]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
 from tape_core.staging import value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
-from tape_core.typing import BackendLike, Raw
+from tape_core.typing import Raw
 
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
-    from tape_core.random import Generator
+    from tape_core.random import Draw, Generator, State
 
     from tape_compile.program import Argument, Instruction
     from tape_compile.tracer.trace import Snapshot
@@ -79,29 +78,23 @@ class Effects:
 
     # -- random numbers
 
-    def draw(
-        self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: BackendLike, device: str | None
-    ) -> Tensor:
-        """Return an array of the generator's bits, drawn again in each run."""
-        chosen = selection.select(backend, device)
-        library = chosen.backend.library
+    def draw(self, generator: Generator, draw: Draw, library: Backend, device: str | None) -> Tensor:
+        """Return an array of random numbers, drawn again in each run."""
         self.on_draw(generator)
         # The global generator is looked up in each run, since `set_seed` may have replaced it; its own is captured.
         own = None if generator is random.global_rng() else generator
-        raw_dtype = library.raw_dtype(dtype)
 
         def random_bits() -> Any:
-            bits = (own or random.global_rng())._bits
-            return library.asarray(make(bits), dtype=raw_dtype, device=chosen.device, copy=True)
+            return draw.run(own or random.global_rng(), library, device)
 
         traced = tracing_backend(library)
         return wrap(self.effect("random_bits", random_bits, (), traced), traced)
 
-    def seed(self, generator: Generator, seed: int | None) -> None:
-        """Let a generator, made by the traced function, start from its seed in each run."""
+    def seed(self, generator: Generator, make: Callable[[], State]) -> None:
+        """Let a generator, made by the traced function, start from the state that `make` returns in each run."""
 
         def seed_generator() -> tuple[()]:
-            generator._bits = Random(seed)
+            generator._state = make()
             return ()
 
         self.on_new_generator(generator)
@@ -131,7 +124,7 @@ class Effects:
         """Keep the state of the global generator under the number of a loop's step, in each run."""
 
         def note_state_of_step(k: Raw) -> tuple[()]:
-            states[int(k)] = random.global_rng()._bits.getstate()
+            states[int(k)] = random.global_rng().get_state()
             return ()
 
         self.effect("note_state_of_step", note_state_of_step, (step._array,), step.backend)
@@ -142,13 +135,13 @@ class Effects:
         before: list[Any] = []
 
         def set_state_of_step(k: Raw | None) -> tuple[()]:
-            bits = random.global_rng()._bits
+            generator = random.global_rng()
             if k is None:
-                bits.setstate(before.pop())
+                generator.set_state(before.pop())
             else:
-                before.append(bits.getstate())
+                before.append(generator.get_state())
                 if (state := states.get(int(k))) is not None:
-                    bits.setstate(state)
+                    generator.set_state(state)
             return ()
 
         self.effect("set_state_of_step", set_state_of_step, (step._array,), step.backend)

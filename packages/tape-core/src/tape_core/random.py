@@ -1,26 +1,31 @@
-"""Random numbers that are the same on every backend, for initialisers, shuffling and samples.
+"""Random numbers that are the same on every backend, for initialisers, shuffling, dropout and samples.
 
-The bits come from Python's own generator, so that no backend has to agree with another on an algorithm.
+A generator is a key and a counter: the bits are a function of both (Philox, see `backends.random_kernels`), computed on
+the device where the numbers are wanted.
 """
 
 from __future__ import annotations
 
-import math
-import random as stdlib
-from array import array
+import hashlib
+import operator
+import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
+from tape_core.backends.random_kernels import WORDS_PER_BLOCK, words_needed
 from tape_core.base import dtypes
 from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import integer, shape_of
 from tape_core.engine.recording import report_draw
+from tape_core.engine.tensor import wrap
+from tape_core.modes.vmap import batch
 from tape_core.staging import current
-from tape_core.typing import BackendLike, DTypeLike, ShapeLike
+from tape_core.typing import BackendLike, DTypeLike, Raw, ShapeLike
 
 __all__ = [
     "Generator",
@@ -33,15 +38,45 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.levels import Axis
     from tape_core.engine.tensor import Tensor
 
+State: TypeAlias = tuple[int, int, int]
+"""The two words of a generator's key, and the number of its next block."""
+
+_WORD: Final = 1 << 64
+_MERSENNE_TWISTER_LENGTH: Final = 625  # integers in the states of older versions' generators
+
 _global: Generator | None = None
+_advancing = threading.Lock()  # two threads that draw from one generator must not get the same numbers
+
+
+class Draw(NamedTuple):
+    """A call of a method of `RandomKernels`, without the stream: compiled functions make it in each run.
+
+    Attributes:
+        kernel: the name of the method.
+        shape: of the result.
+        parameters: the other arguments.
+        blocks: how many blocks of the stream it takes.
+    """
+
+    kernel: str
+    shape: tuple[int, ...]
+    parameters: tuple[Any, ...]
+    blocks: int
+
+    def run(self, generator: Generator, library: Backend, device: str | None) -> Raw:
+        """Draw the numbers from a generator, which goes on behind them."""
+        key0, key1, counter = generator._take(self.blocks)
+        return getattr(library.random, self.kernel)((key0, key1), counter, self.shape, *self.parameters, device=device)
 
 
 class Generator:
     """A stream of random Tensors; the same seed gives the same numbers on every backend, up to rounding.
 
-    The bits are those of Python's Mersenne Twister; the backend computes numbers from them.
+    The bits are those of the counter-based generator Philox; the backend computes numbers from them, on its device.
 
     >>> import tape_core as tc
     >>> rng = tc.default_rng(0)
@@ -49,14 +84,32 @@ class Generator:
     ((2, 3), int64)
     """
 
+    _state: State
+
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None and type(seed) is not int:
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
-        self._bits = stdlib.Random(seed)
-        if (stage := current()) is not None:
-            stage.seed(self, seed)
+        self._begin(lambda: _state_of(seed))
 
-    def get_state(self) -> tuple[int, ...]:
+    def _begin(self, make: Callable[[], State]) -> None:
+        """Start from the state that `make` returns; a generator made in a compiled function does so in each run."""
+        if (stage := current()) is not None:
+            stage.seed(self, make)
+        else:
+            self._state = make()
+
+    def _take(self, blocks: int) -> State:
+        """Return the state, and go on by so many blocks."""
+        with _advancing:
+            key0, key1, counter = self._state
+            self._state = key0, key1, counter + blocks
+        return key0, key1, counter
+
+    def __repr__(self) -> str:
+        key0, key1, counter = self._state
+        return f"<Generator: key {key0:016x}{key1:016x}, block {counter}>"
+
+    def get_state(self) -> State:
         """The state of the stream: plain integers, which a file of any kind can hold.
 
         >>> import tape_core as tc
@@ -67,8 +120,7 @@ class Generator:
         >>> bool(tc.all(rng.uniform((2,)) == a))
         True
         """
-        state: tuple[int, ...] = self._bits.getstate()[1]
-        return state
+        return self._state
 
     def set_state(self, state: Sequence[int]) -> None:
         """Continue from a state that :meth:`get_state` of this or another Generator returned.
@@ -76,26 +128,44 @@ class Generator:
         Raises:
             ValueError: it is not such a state. Nothing is changed.
         """
-        try:
-            self._bits.setstate((stdlib.Random.VERSION, tuple(state), None))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"set_state: not a state that get_state gave: {error}") from error
+        self._state = _checked_state(state)
 
-    def _fractions(self, n: int, backend: BackendLike, device: str | None) -> Tensor:
-        """Draw `n` float64 values in [0, 1), multiples of 2**-31."""
-        integers = self._draw(lambda bits: memoryview(bits.randbytes(4 * n)).cast("i"), "int32", backend, device)
-        # Without the sign bit, 31 bits are left, which float64 holds exactly.
-        return ops.astype(integers & 0x7FFFFFFF, "float64") * 2.0**-31
+    def split(self, n: int = 2) -> tuple[Generator, ...]:
+        """Make `n` new generators, whose numbers are independent of each other's and of this one's.
+
+        This one goes on: the next call makes others.
+
+        >>> import tape_core as tc
+        >>> for_weights, for_dropout = tc.default_rng(0).split()
+        >>> for_weights.integers(0, 100, 3).tolist(), for_dropout.integers(0, 100, 3).tolist()
+        ([99, 14, 52], [22, 6, 37])
+        """
+        n = integer("split", "n", n, 0)
+        made = []
+        for _ in range(n):
+            child = Generator.__new__(Generator)
+            child._begin(lambda: _state_of(*self._take(1)))
+            made.append(child)
+        return tuple(made)
+
+    spawn = split  # NumPy's name
 
     def _draw(
-        self, make: Callable[[stdlib.Random], Any], dtype: str, backend: BackendLike, device: str | None
+        self, kernel: str, shape: tuple[int, ...], *parameters: Any, backend: BackendLike, device: str | None
     ) -> Tensor:
-        """Make a Tensor of what `make` takes from the generator; a compiled function does so again in each call."""
-        _refuse_inside_vmap()
+        """Call a method of the backend's `RandomKernels`; a compiled function does so again in each call."""
+        axes = OPEN_AXES.get() and _axes_that_differ(OPEN_AXES.get())
+        whole = (*[axis.size for axis in axes], *shape)
+        draw = Draw(kernel, whole, parameters, -(-words_needed(kernel, whole, *parameters) // WORDS_PER_BLOCK))
+        chosen = selection.select(backend, device)
         if (stage := current()) is not None:
-            return stage.draw(self, make, dtype, backend, device)
-        report_draw(self)
-        return ops.asarray(make(self._bits), dtype=dtype, backend=backend, device=device, copy=True)
+            found = stage.draw(self, draw, chosen.backend.library, chosen.device)
+        else:
+            report_draw(self)
+            found = wrap(draw.run(self, chosen.backend, chosen.device), chosen.backend)
+        for axis in axes:  # the outermost first: each takes the first dimension that is left
+            found = batch(found, axis)
+        return found
 
     def uniform(
         self,
@@ -109,9 +179,12 @@ class Generator:
     ) -> Tensor:
         """Draw uniform values in [low, high)."""
         shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
-        values = self._fractions(math.prod(shape), backend, device)
-        # Keep no more bits than the dtype has: rounded to it, a value such as 1 - 2**-31 would become 1.
-        return ops.astype(ops.reshape(_truncate(values, dtype), shape) * (high - low) + low, dtype)
+        values = self._draw("uniform", shape, _drawn_dtype(dtype), backend=backend, device=device)
+        # Keep no more bits than the dtype has: rounded to it, a value such as 1 - 2**-24 would become 1.
+        values = _truncate(values, dtype)
+        if (low, high) != (0, 1):
+            values = values * (high - low) + low
+        return values
 
     def normal(
         self,
@@ -125,11 +198,12 @@ class Generator:
     ) -> Tensor:
         """Draw normally distributed values, by the Box-Muller transform."""
         shape, dtype = shape_of("normal", shape), _floating("normal", dtype, backend)
-        n = math.prod(shape)
-        radius = ops.sqrt(-2.0 * ops.log1p(-self._fractions(n, backend, device)))
-        angle = self._fractions(n, backend, device) * (2 * math.pi)
-        values = ops.reshape(radius * ops.cos(angle), shape) * stddev + mean
-        return ops.astype(values, dtype)
+        values = self._draw("normal", shape, _drawn_dtype(dtype), backend=backend, device=device)
+        if stddev != 1:
+            values = values * stddev
+        if mean != 0:
+            values = values + mean
+        return ops.astype(values, dtype) if values.dtype is not dtype else values
 
     def integers(
         self, low: int, high: int, shape: ShapeLike = (), *, backend: BackendLike = None, device: str | None = None
@@ -138,29 +212,63 @@ class Generator:
         low, high = integer("integers", "low", low), integer("integers", "high", high)
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
-        shape = shape_of("integers", shape)
-        n = math.prod(shape)
-        values = self._draw(lambda bits: [bits.randrange(low, high) for _ in range(n)], "int64", backend, device)
-        return ops.reshape(values, shape)
+        if low < -(_WORD >> 1) or high > _WORD >> 1:
+            raise OverflowError(f"integers: low={low}, high={high} are not all in int64")
+        return self._draw("integers", shape_of("integers", shape), low, high, backend=backend, device=device)
 
     def permutation(self, n: int, *, backend: BackendLike = None, device: str | None = None) -> Tensor:
         """Draw the integers 0 ... n - 1 in random order, int64."""
         n = integer("permutation", "n", n, 0)
-
-        def shuffle(bits: stdlib.Random) -> memoryview:
-            order = list(range(n))
-            bits.shuffle(order)
-            return memoryview(array("q", order))
-
-        return self._draw(shuffle, "int64", backend, device)
+        return self._draw("permutation", (n,), backend=backend, device=device)
 
 
-def _refuse_inside_vmap() -> None:
-    if OPEN_AXES.get():
-        raise BatchError(
-            "random numbers inside vmap: all examples would get the same. Draw them outside, with an axis for the "
-            "examples, and give them to the function as an argument"
+def _state_of(*seed: int | None) -> State:
+    """Return the state of a new generator: its key is a hash of the seed, and a random one without a seed."""
+    # As text, since integers may be of any length.
+    key = secrets.token_bytes(16) if seed == (None,) else hashlib.sha256(repr(seed).encode()).digest()
+    return int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little"), 0
+
+
+def _checked_state(state: Sequence[int]) -> State:
+    """Return a state with plain integers.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        numbers = [operator.index(number) for number in state]
+    except TypeError as error:
+        raise ValueError(f"set_state: not a state that get_state gave: {error}") from error
+    if len(numbers) == _MERSENNE_TWISTER_LENGTH:
+        raise ValueError(
+            "set_state: this state comes from an older version of Tape, whose generator was another one: its numbers "
+            "cannot be continued. Seed a generator anew"
         )
+    if len(numbers) != 3 or not all([0 <= number < _WORD for number in numbers]):
+        raise ValueError(
+            f"set_state: not a state that get_state gave: {len(numbers)} numbers, of which each must be "
+            "from 0 to 2**64 - 1, and there must be 3"
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _axes_that_differ(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Return the hidden axes along which numbers are drawn one by one.
+
+    Raises:
+        BatchError: a vmap does not say how random numbers are meant.
+    """
+    if any([axis.randomness == "error" for axis in axes]):
+        raise BatchError(
+            'random numbers inside vmap: say how they are meant, vmap(f, randomness="different") for numbers of each '
+            'example\'s own, or randomness="same" for the same in all; or draw them outside, with an axis for the '
+            "examples"
+        )
+    return tuple([axis for axis in axes if axis.randomness == "different"])
+
+
+def _drawn_dtype(dtype: dtypes.DType) -> str:
+    return "float64" if dtype.name == "float64" else "float32"
 
 
 def _floating(what: str, dtype: DTypeLike, backend: BackendLike) -> dtypes.DType:
@@ -174,10 +282,11 @@ def _floating(what: str, dtype: DTypeLike, backend: BackendLike) -> dtypes.DType
 
 
 def _truncate(values: Tensor, dtype: dtypes.DType) -> Tensor:
-    """Drop the bits of values in [0, 1) that the dtype cannot hold."""
-    # The bits of a significand. float64 has 53, but gets no more than float32, so that both have the same numbers.
-    bits = {"float16": 11, "bfloat16": 8}.get(dtype.name, 24)
-    return ops.floor(values * 2.0**bits) * 2.0**-bits
+    """Convert values in [0, 1) to a dtype; bits that it cannot hold are dropped."""
+    bits = {"float16": 11, "bfloat16": 8}.get(dtype.name)  # of a significand
+    if bits is not None:
+        values = ops.floor(values * 2.0**bits) * 2.0**-bits
+    return ops.astype(values, dtype) if values.dtype is not dtype else values
 
 
 def default_rng(seed: int | None = None) -> Generator:
@@ -191,7 +300,7 @@ def set_seed(seed: int | None) -> None:
     _global = Generator(seed)
 
 
-def get_state() -> tuple[int, ...]:
+def get_state() -> State:
     """The state of the global generator, see :meth:`Generator.get_state`."""
     if (stage := current()) is not None:
         return stage.random_state()  # type: ignore[no-any-return]  # a token, which set_state takes in that function

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.tensor import Tensor
     from tape_core.engine.variable import Variable
-    from tape_core.random import Generator
-    from tape_core.typing import BackendLike, Raw
+    from tape_core.random import Draw, Generator, State
+    from tape_core.typing import Raw
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Tensors = list[Any]
@@ -144,13 +144,11 @@ class Stage(Protocol):
 
     # -- random numbers
 
-    def draw(
-        self, generator: Generator, make: Callable[[Any], Any], dtype: str, backend: BackendLike, device: str | None
-    ) -> Tensor:
-        """Add an instruction that draws from a generator in each run: `make` turns its bits into values."""
+    def draw(self, generator: Generator, draw: Draw, library: Backend, device: str | None) -> Tensor:
+        """Add an instruction that draws from a generator in each run."""
 
-    def seed(self, generator: Generator, seed: int | None) -> None:
-        """Add an instruction that seeds a generator in each run."""
+    def seed(self, generator: Generator, make: Callable[[], State]) -> None:
+        """Add an instruction that gives a generator, which is being made, the state that `make` returns in each run."""
 
     def random_state(self) -> Any:
         """Add an instruction that reads the state of the global generator; return a token of that state."""

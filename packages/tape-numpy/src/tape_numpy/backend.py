@@ -15,6 +15,7 @@ from tape_core.typing import ArrayLike, Raw, RawDType
 
 from tape_numpy import allocator, linalg
 from tape_numpy.kernels import KERNELS, RULES
+from tape_numpy.random import NumPyRandom
 from tape_numpy.special import special_kernels
 from tape_numpy.thresholds import COMPARE_BYTES_MAX_ELEMENTS, PARTIAL_BLOCK, STRIDED_COPY_MAX_RATIO, UPDATE_BLOCK
 
@@ -56,6 +57,7 @@ class NumPyBackend(Backend):
             rules=RULES,
             version=np.__version__,
         )
+        self.random = NumPyRandom(self)
         self.kernels.update(special_kernels(self.xp))
         self.kernels.update(linalg.kernels(self.xp))
         self.scalar_types = frozenset(

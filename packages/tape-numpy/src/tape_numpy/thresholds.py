@@ -33,6 +33,10 @@ PARTITION_MIN_LENGTH: Final = 64  # elements: top_k sorts a shorter line as a wh
 SCATTER_BLOCK: Final = 1 << 15  # elements: flat indices made at a time, which stay in the cache
 SPECIAL_BLOCK: Final = 1 << 13  # elements: special functions make dozens of temporaries of this size
 
+# -- random numbers (random.py)
+
+RANDOM_BLOCK: Final = 1 << 14  # elements: the words of a block and two temporaries stay in the second-level cache
+
 # -- linear algebra (linalg.py)
 
 SUBSTITUTE_MAX_UNKNOWNS: Final = 48  # unknowns: larger triangular systems are halved, for the sake of matrix products

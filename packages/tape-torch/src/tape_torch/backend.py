@@ -15,6 +15,7 @@ from tape_core.support import forget_in_children
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
 from tape_torch.kernels import KERNELS, RULES
+from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class TorchBackend(Backend):
             version=torch.__version__,
         )
         fallback.set_namespace(self.xp)
+        self.random = TorchRandom(self)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendError, backend_of_type, info, installed, unknown_names
+from tape_core.backends.random_kernels import RandomKernels
 from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
@@ -175,6 +176,24 @@ def creation_random(target: Target) -> None:
         with tc.use_backend(plain):
             expected = draw().numpy()
         expect_close(draw().numpy(), expected, "a random number", 1e-12)
+    # The backend's own kernels against those that are made of integer arithmetic.
+    library, generic = target.backend.library, RandomKernels(plain)
+    key, counter, n = (2**64 - 5, 7), 2**40, 1001
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("words", (n,)),
+        ("half_words", (n,)),
+        ("uniform", ((n,), "float32")),
+        ("uniform", ((7, 11), "float64")),
+        ("integers", ((n,), -3, 8)),
+        ("integers", ((n,), 0, 10**6)),
+        ("integers", ((n,), -(2**60), 2**62)),
+        ("integers", ((n,), -(2**63), 2**63)),
+        ("permutation", ((n,),)),
+        ("permutation", ((7, 11),)),
+    ]
+    for name, arguments in calls:
+        found = library.numpy(getattr(library.random, name)(key, counter, *arguments, device=target.device))
+        expect_equal(found.tolist(), getattr(generic, name)(key, counter, *arguments).tolist(), f"{name}{arguments}")
 
 
 # -- dtypes

@@ -10,6 +10,7 @@ from warnings import warn
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
+from tape_core.backends.random_kernels import RandomKernels
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import OPS
@@ -45,6 +46,8 @@ class Backend:
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
+        random: random numbers, made on the device where they are wanted; a library that can do better than integer
+            arithmetic sets a subclass of :class:`~tape_core.backends.random_kernels.RandomKernels`.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Backend:
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
         self.xp: Any = Kernels(self)
+        self.random = RandomKernels(self)
         self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
         self._raw_dtypes: dict[DType, Any] = {}
         self._dtypes: dict[Any, DType] = {}

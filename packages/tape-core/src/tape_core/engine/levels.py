@@ -23,13 +23,16 @@ class Axis:
     Attributes:
         size: the number of examples.
         open: whether the vmap is still running; what it made is of no use afterwards.
+        randomness: of random numbers that are drawn while it runs: "different" for each example, the "same" for all,
+            or "error".
     """
 
-    __slots__ = ("open", "size")
+    __slots__ = ("open", "randomness", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, randomness: str = "same") -> None:
         self.size = size
         self.open = True
+        self.randomness = randomness
 
 
 class BatchedArray:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.base.ambient import ACTIVE, OBSERVERS
-from tape_core.base.contexts import Leaving
+from tape_core.base.contexts import Leaving, contextmanager, setting
 from tape_core.base.user_code import is_ours
 from tape_core.typing import Raw, Record, Records, Slot
 
@@ -99,6 +99,29 @@ class Recorder:
 
     def _on_draw(self, generator: Generator) -> None:
         """Note that a generator is about to give random numbers."""
+
+
+class DrawnStates(Recorder):
+    """An observer that keeps the states of generators before their first draw, so that they can draw the same again."""
+
+    def __init__(self) -> None:
+        self.states: dict[Generator, Sequence[int]] = {}
+
+    @contextmanager
+    def observe(self) -> Iterator[None]:
+        """Observe the draws in the context."""
+        with setting(OBSERVERS, (*OBSERVERS.get(), self)):
+            yield
+
+    def _on_draw(self, generator: Generator) -> None:
+        """Keep the state of a generator before its first draw."""
+        if generator not in self.states:
+            self.states[generator] = generator.get_state()
+
+    def rewind(self) -> None:
+        """Set the generators to the states that were kept."""
+        for generator, state in self.states.items():
+            generator.set_state(state)
 
 
 COMPLEX, NARROW = 1, 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
@@ -15,15 +15,23 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
 from tape_core.engine.levels import Axis, BatchedArray, lifted
+from tape_core.engine.recording import DrawnStates
 from tape_core.engine.tensor import Tensor, read, wrap
 from tape_core.modes.batched import Batched
 from tape_core.staging import current
 
 Axes = Any
+Randomness: TypeAlias = Literal["error", "different", "same"]
+"""How random numbers are meant that a function of one example draws."""
 
 
 def vmap(
-    f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None
+    f: Callable[..., Any],
+    in_axes: Axes = 0,
+    out_axes: Axes = 0,
+    *,
+    chunk_size: int | None = None,
+    randomness: Randomness = "error",
 ) -> Callable[..., Any]:
     """Return a function that calls `f` on all examples at once: in its body a Tensor is one example.
 
@@ -49,15 +57,20 @@ def vmap(
             they differ. Keyword arguments have their examples along axis 0.
         out_axes: likewise, where the results have their examples; None for a result that is the same for all.
         chunk_size: at most so many examples at once, to use less memory; all of them by default.
+        randomness: how random numbers are meant that `f` draws, as in dropout: `"different"` draws each example its
+            own, `"same"` draws once for all of them, and `"error"` refuses to. In nested vmaps each says it for its own
+            examples.
 
     Raises:
         ValueError: the arguments have different numbers of examples, or none has any, or an axis is not there.
         TypeError: a leaf with examples is no array; inside `f`, a decision depends on a value, random numbers are
-            drawn, or a value is taken out of a Tensor.
+            drawn though `randomness` is `"error"`, or a value is taken out of a Tensor.
     """
     check_callable("vmap", "f", f)
     if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
         raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+    if randomness not in get_args(Randomness):
+        raise ValueError(f'vmap: randomness must be "error", "different" or "same", got {randomness!r}')
     # Arguments are a tuple, of which a list is no prefix.
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
@@ -80,11 +93,20 @@ def vmap(
         def run(start: int, stop: int) -> Any:
             whole = stop - start == size
             part = [leaf if whole or axis is None else leaf[start:stop] for leaf, axis in zip(moved, axes, strict=True)]
-            return _run(f, part, axes, structure, stop - start, out_axes)
+            return _run(f, part, axes, structure, stop - start, out_axes, randomness)
 
-        if chunk_size is None or size <= chunk_size:
+        # A trace has no state of generators to go back to for the next chunk: it gets all examples at once.
+        if chunk_size is None or size <= chunk_size or (randomness == "same" and current() is not None):
             return run(0, size)
-        parts = [run(k, min(k + chunk_size, size)) for k in range(0, size, chunk_size)]
+        chunks = [(k, min(k + chunk_size, size)) for k in range(0, size, chunk_size)]
+        if randomness != "same":
+            return _concatenated([run(*chunk) for chunk in chunks], out_axes)
+        drawn = DrawnStates()
+        with drawn.observe():
+            parts = [run(*chunks[0])]
+        for chunk in chunks[1:]:
+            drawn.rewind()
+            parts.append(run(*chunk))
         return _concatenated(parts, out_axes)
 
     return mapped
@@ -97,8 +119,9 @@ def _run(
     structure: pytree.Structure,
     size: int,
     out_axes: Axes,
+    randomness: Randomness,
 ) -> Any:
-    with new_axis(size) as axis:
+    with new_axis(size, randomness) as axis:
         given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
         args, kwargs = pytree.unflatten(structure, given)
         out = f(*args, **kwargs)
@@ -115,9 +138,12 @@ def _run(
 
 
 @contextmanager
-def new_axis(size: int) -> Iterator[Axis]:
-    """Enter a context in which Tensors may have one more hidden axis."""
-    axis = Axis(size)
+def new_axis(size: int, randomness: Randomness = "same") -> Iterator[Axis]:
+    """Enter a context in which Tensors may have one more hidden axis.
+
+    Random numbers are the same along it by default: a function that a derivative runs again draws what it drew before.
+    """
+    axis = Axis(size, randomness)
     with setting(OPEN_AXES, (*OPEN_AXES.get(), axis)):
         try:
             yield axis

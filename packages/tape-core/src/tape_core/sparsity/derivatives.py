@@ -288,7 +288,9 @@ def _by_columns(
         return tangent
 
     with _unrecorded():
-        products = vmap(product, chunk_size=chunk)(_as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x))
+        products = vmap(product, chunk_size=chunk, randomness="same")(
+            _as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x)
+        )
     found = _to_host(np, products)
     _check_rows(name, sparsity, found.shape[1])
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
@@ -321,7 +323,7 @@ def _by_rows(
         if y.dtype.kind == "complex floating":
             return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
         given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
-        products = vmap(lambda g: pull(g)[0], chunk_size=chunk)(given)
+        products = vmap(lambda g: pull(g)[0], chunk_size=chunk, randomness="same")(given)
     found = _to_host(np, products)
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = pattern.indices

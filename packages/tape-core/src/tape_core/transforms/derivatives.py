@@ -308,7 +308,7 @@ def _by_columns(
             return _materialize_zeros(found, results)
 
         # A column for each element of the arguments, so these come last in the Jacobian.
-        found = vmap(column, out_axes=-1, chunk_size=chunk_size)(*_unit_tangents(leaves))
+        found = vmap(column, out_axes=-1, chunk_size=chunk_size, randomness="same")(*_unit_tangents(leaves))
         out_structure, shapes = outer[0]
         sizes = [math.prod(leaf.shape) for leaf in leaves]
         by_result = []

@@ -151,7 +151,7 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
     if n == 0:
         return zeros
     try:
-        columns = vmap(lambda *x: affine(list(x)))(*units)
+        columns = vmap(lambda *x: affine(list(x)), randomness="same")(*units)
     except BatchError:
         each = [affine([t[k] for t in units]) for k in range(n)]
         columns = [stack(list(parts)) for parts in zip(*each, strict=True)]

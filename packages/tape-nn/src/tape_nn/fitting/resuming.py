@@ -24,7 +24,7 @@ from tape_nn.thresholds import COUNT_LIMIT
 from tape_nn.types import OptimizerLike, StateDict
 
 _METADATA_KEY: Final = "tape_nn.fit"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # since 2, states of random generators are those of Philox
 
 
 class RunFile:

@@ -82,8 +82,8 @@ def dropout(
         raise ValueError(f"dropout: noise_shape {shape} must broadcast to the shape of x, {tensor.shape}")
     if not training or rate == 0:
         return tensor
-    # float64 draws, so that the mask does not depend on the dtype of x.
+    # Always float32 draws, so that the mask does not depend on the dtype of x.
     rng = global_rng() if rng is None else rng
     device = None if tensor.device == tensor.backend.default_device else tensor.device
-    keep = rng.uniform(shape, dtype="float64", backend=tensor.backend, device=device) >= rate
+    keep = rng.uniform(shape, dtype="float32", backend=tensor.backend.root, device=device) >= rate
     return drop(tensor, keep, rate=rate)

@@ -1,0 +1,106 @@
+"""Random numbers from the bits of NumPy's Philox, block by block, so that temporaries stay in the cache."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tape_core.backends.random_kernels import (
+    FLOAT_MAX_SPAN,
+    HALF_WORD_MAX_SPAN,
+    Key,
+    RandomKernels,
+    Shape,
+    numpy_words,
+)
+from tape_core.typing import Raw
+
+from tape_numpy.thresholds import RANDOM_BLOCK
+
+
+class NumPyRandom(RandomKernels):
+    """The numbers of :class:`RandomKernels`, with fewer passes over memory."""
+
+    def words(self, key: Key, counter: int, n: int, device: str | None = None) -> Raw:
+        """Return words by NumPy's own C code."""
+        return numpy_words(key, counter, n).view(np.int64)
+
+    def half_words(self, key: Key, counter: int, n: int, device: str | None = None) -> Raw:
+        """Return the halves of words as integers."""
+        return _halves(key, counter, n).astype(np.int64)
+
+    def _fractions(self, key: Key, counter: int, n: int, dtype: str, device: str | None) -> Raw:
+        out = np.empty(n, dtype)
+        if dtype == "float32":
+            halves = _halves(key, counter, n)
+            for block in _blocks(n):
+                part = halves[block]
+                np.right_shift(part, 8, out=part)
+                np.multiply(part.view(np.int32), np.float32(2.0**-24), out=out[block], casting="unsafe")
+            return out
+        words = numpy_words(key, counter, n)
+        for block in _blocks(n):
+            part = words[block]
+            np.right_shift(part, 11, out=part)
+            np.multiply(part.view(np.int64), 2.0**-53, out=out[block])
+        return out
+
+    def uniform(self, key: Key, counter: int, shape: Shape, dtype: str, device: str | None = None) -> Raw:
+        """Return numbers in [0, 1)."""
+        return self._fractions(key, counter, math.prod(shape), dtype, device).reshape(shape)[()]
+
+    def normal(self, key: Key, counter: int, shape: Shape, dtype: str, device: str | None = None) -> Raw:
+        """Return normally distributed numbers, in the memory of the uniform ones."""
+        n = math.prod(shape)
+        pairs = -(-n // 2)
+        u = self._fractions(key, counter, 2 * pairs, dtype, device)
+        kind = u.dtype.type
+        one, minus_two, pi, half = kind(1), kind(-2), kind(math.pi), kind(0.5)
+        for block in _blocks(pairs):
+            radius, t = u[:pairs][block], u[pairs:][block]
+            np.subtract(one, radius, out=radius)
+            np.log(radius, out=radius)
+            np.multiply(radius, minus_two, out=radius)
+            np.sqrt(radius, out=radius)
+            np.subtract(t, half, out=t)
+            np.multiply(t, pi, out=t)
+            np.tan(t, out=t)
+            square = t * t
+            np.divide(radius, one + square, out=radius)
+            np.multiply(t, radius, out=t)
+            np.add(t, t, out=t)
+            np.subtract(one, square, out=square)
+            np.multiply(radius, square, out=radius)
+        return u[:n].reshape(shape)[()]
+
+    def integers(self, key: Key, counter: int, shape: Shape, low: int, high: int, device: str | None = None) -> Raw:
+        """Return integers in [low, high)."""
+        span = high - low
+        if span > FLOAT_MAX_SPAN:
+            return super().integers(key, counter, shape, low, high, device)[()]
+        n = math.prod(shape)
+        by_halves = span <= HALF_WORD_MAX_SPAN
+        bits = _halves(key, counter, n) if by_halves else numpy_words(key, counter, n)
+        out = np.empty(n, np.int64) if by_halves else bits.view(np.int64)
+        for block in _blocks(n):
+            part = out[block]
+            if by_halves:
+                np.multiply(bits[block], np.uint32(span), out=part, dtype=np.int64)
+                np.right_shift(part, 32, out=part)
+            else:
+                np.right_shift(bits[block], 11, out=bits[block])
+                part[...] = part * (span * 2.0**-53)  # rounded once: the factor differs from `span` in its exponent
+            if low:
+                np.add(part, low, out=part)
+        return out.reshape(shape)[()]
+
+
+def _halves(key: Key, counter: int, n: int) -> Any:
+    """Return the lower and upper halves of words, uint32."""
+    # Not the machine's byte order, which may be another: the lower half comes first.
+    return numpy_words(key, counter, -(-n // 2)).astype("<u8", copy=False).view("<u4")[:n]
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(k, k + RANDOM_BLOCK) for k in range(0, n, RANDOM_BLOCK)]
