@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
-from tape_core.backends.random_kernels import WORDS_PER_BLOCK, words_needed
-from tape_core.base import dtypes
+from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
 from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.lookup import ops
-from tape_core.base.mistakes import integer, shape_of
+from tape_core.base.mistakes import integer
+from tape_core.distributions import Distributions
 from tape_core.engine.recording import report_draw
 from tape_core.engine.tensor import wrap
 from tape_core.modes.vmap import batch
 from tape_core.staging import current
-from tape_core.typing import BackendLike, DTypeLike, Raw, ShapeLike
+from tape_core.typing import BackendLike, Raw
 
 __all__ = [
     "Generator",
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 State: TypeAlias = tuple[int, int, int]
 """The two words of a generator's key, and the number of its next block."""
 
-_WORD: Final = 1 << 64
 _MERSENNE_TWISTER_LENGTH: Final = 625  # integers in the states of older versions' generators
 
 _global: Generator | None = None
@@ -60,12 +58,14 @@ class Draw(NamedTuple):
         shape: of the result.
         parameters: the other arguments.
         blocks: how many blocks of the stream it takes.
+        axes: the hidden axes of vmaps that are the first dimensions of the result.
     """
 
     kernel: str
     shape: tuple[int, ...]
     parameters: tuple[Any, ...]
     blocks: int
+    axes: tuple[Axis, ...]
 
     def run(self, generator: Generator, library: Backend, device: str | None) -> Raw:
         """Draw the numbers from a generator, which goes on behind them."""
@@ -73,7 +73,7 @@ class Draw(NamedTuple):
         return getattr(library.random, self.kernel)((key0, key1), counter, self.shape, *self.parameters, device=device)
 
 
-class Generator:
+class Generator(Distributions):
     """A stream of random Tensors; the same seed gives the same numbers on every backend, up to rounding.
 
     The bits are those of the counter-based generator Philox; the backend computes numbers from them, on its device.
@@ -150,76 +150,27 @@ class Generator:
 
     spawn = split  # NumPy's name
 
+    def _plan(self, kernel: str, shape: tuple[int, ...], *parameters: Any) -> Draw:
+        """Return the call of a method of the backend's `RandomKernels`, for all examples of vmaps around."""
+        axes = _axes_that_differ(OPEN_AXES.get())
+        whole = (*[axis.size for axis in axes], *shape)
+        blocks = -(-words_needed(kernel, whole, *parameters) // WORDS_PER_BLOCK)
+        return Draw(kernel, whole, parameters, blocks, axes)
+
     def _draw(
         self, kernel: str, shape: tuple[int, ...], *parameters: Any, backend: BackendLike, device: str | None
     ) -> Tensor:
         """Call a method of the backend's `RandomKernels`; a compiled function does so again in each call."""
-        axes = OPEN_AXES.get() and _axes_that_differ(OPEN_AXES.get())
-        whole = (*[axis.size for axis in axes], *shape)
-        draw = Draw(kernel, whole, parameters, -(-words_needed(kernel, whole, *parameters) // WORDS_PER_BLOCK))
+        draw = self._plan(kernel, shape, *parameters)
         chosen = selection.select(backend, device)
         if (stage := current()) is not None:
             found = stage.draw(self, draw, chosen.backend.library, chosen.device)
         else:
             report_draw(self)
             found = wrap(draw.run(self, chosen.backend, chosen.device), chosen.backend)
-        for axis in axes:  # the outermost first: each takes the first dimension that is left
+        for axis in draw.axes:  # the outermost first: each takes the first dimension that is left
             found = batch(found, axis)
         return found
-
-    def uniform(
-        self,
-        shape: ShapeLike = (),
-        *,
-        low: float = 0.0,
-        high: float = 1.0,
-        dtype: DTypeLike = None,
-        backend: BackendLike = None,
-        device: str | None = None,
-    ) -> Tensor:
-        """Draw uniform values in [low, high)."""
-        shape, dtype = shape_of("uniform", shape), _floating("uniform", dtype, backend)
-        values = self._draw("uniform", shape, _drawn_dtype(dtype), backend=backend, device=device)
-        # Keep no more bits than the dtype has: rounded to it, a value such as 1 - 2**-24 would become 1.
-        values = _truncate(values, dtype)
-        if (low, high) != (0, 1):
-            values = values * (high - low) + low
-        return values
-
-    def normal(
-        self,
-        shape: ShapeLike = (),
-        *,
-        mean: float = 0.0,
-        stddev: float = 1.0,
-        dtype: DTypeLike = None,
-        backend: BackendLike = None,
-        device: str | None = None,
-    ) -> Tensor:
-        """Draw normally distributed values, by the Box-Muller transform."""
-        shape, dtype = shape_of("normal", shape), _floating("normal", dtype, backend)
-        values = self._draw("normal", shape, _drawn_dtype(dtype), backend=backend, device=device)
-        if stddev != 1:
-            values = values * stddev
-        if mean != 0:
-            values = values + mean
-        return ops.astype(values, dtype) if values.dtype is not dtype else values
-
-    def integers(
-        self, low: int, high: int, shape: ShapeLike = (), *, backend: BackendLike = None, device: str | None = None
-    ) -> Tensor:
-        """Draw integers in [low, high), int64."""
-        low, high = integer("integers", "low", low), integer("integers", "high", high)
-        if high <= low:
-            raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
-        if low < -(_WORD >> 1) or high > _WORD >> 1:
-            raise OverflowError(f"integers: low={low}, high={high} are not all in int64")
-        return self._draw("integers", shape_of("integers", shape), low, high, backend=backend, device=device)
-
-    def permutation(self, n: int, *, backend: BackendLike = None, device: str | None = None) -> Tensor:
-        """Draw the integers 0 ... n - 1 in random order, int64."""
-        n = integer("permutation", "n", n, 0)
-        return self._draw("permutation", (n,), backend=backend, device=device)
 
 
 def _state_of(*seed: int | None) -> State:
@@ -244,7 +195,7 @@ def _checked_state(state: Sequence[int]) -> State:
             "set_state: this state comes from an older version of Tape, whose generator was another one: its numbers "
             "cannot be continued. Seed a generator anew"
         )
-    if len(numbers) != 3 or not all([0 <= number < _WORD for number in numbers]):
+    if len(numbers) != 3 or not all([0 <= number < WORD for number in numbers]):
         raise ValueError(
             f"set_state: not a state that get_state gave: {len(numbers)} numbers, of which each must be "
             "from 0 to 2**64 - 1, and there must be 3"
@@ -265,28 +216,6 @@ def _axes_that_differ(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
             "examples"
         )
     return tuple([axis for axis in axes if axis.randomness == "different"])
-
-
-def _drawn_dtype(dtype: dtypes.DType) -> str:
-    return "float64" if dtype.name == "float64" else "float32"
-
-
-def _floating(what: str, dtype: DTypeLike, backend: BackendLike) -> dtypes.DType:
-    """Check that a dtype is floating: as integers, most values would be 0; as complex numbers, all imaginary parts."""
-    if dtype is None:
-        return dtypes.get_default_dtype()
-    found = dtypes.as_dtype(dtype) or selection.select(backend).backend.dtype(dtype)
-    if found.kind != "real floating":
-        raise TypeError(f"{what}: dtype must be floating; got {found}; Generator.integers draws integers")
-    return found
-
-
-def _truncate(values: Tensor, dtype: dtypes.DType) -> Tensor:
-    """Convert values in [0, 1) to a dtype; bits that it cannot hold are dropped."""
-    bits = {"float16": 11, "bfloat16": 8}.get(dtype.name)  # of a significand
-    if bits is not None:
-        values = ops.floor(values * 2.0**bits) * 2.0**-bits
-    return ops.astype(values, dtype) if values.dtype is not dtype else values
 
 
 def default_rng(seed: int | None = None) -> Generator:

@@ -1,4 +1,4 @@
-"""Random numbers: from the bits of NumPy's Philox on the CPU, if it is installed, and of a kernel of its own on CUDA."""
+"""Random numbers: from the bits of NumPy's Philox on the CPU, if it is there, and of a kernel of its own on CUDA."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ Key: TypeAlias = tuple[int, int]
 """The key of a stream: two integers of 64 bits."""
 Shape: TypeAlias = tuple[int, ...]
 
+WORD: Final = 1 << 64
 WORDS_PER_BLOCK: Final = 4  # words of 64 bits in a block of Philox4x64
 HALF_WORD_MAX_SPAN: Final = 1 << 16  # values; up to here 32 bits decide on an integer, and no value is off by 2**-16
 FLOAT_MAX_SPAN: Final = 1 << 32  # values; up to here 53 bits do, and no value is off by 2**-21
@@ -29,13 +30,12 @@ _ROUNDS: Final = 10
 _MULTIPLIERS: Final = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _WEYL: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what is added to the key after each round
 _LOW: Final = 0xFFFFFFFF
-_WORD: Final = 1 << 64
 
 
 def signed(word: int) -> int:
     """Return the integer of int64 with the bits of a word."""
-    word %= _WORD
-    return word - _WORD if word >= _WORD >> 1 else word
+    word %= WORD
+    return word - WORD if word >= WORD >> 1 else word
 
 
 def multiply_high(a: Array, b: int) -> Array:
@@ -124,7 +124,7 @@ class RandomKernels:
             found = xp.astype(scaled, self.backend.raw_dtype("int64"))
         else:
             words = self.words(key, counter, n, device)
-            found = words if span == _WORD else multiply_high(words, span)
+            found = words if span == WORD else multiply_high(words, span)
         return xp.reshape(found + low, shape)
 
     def permutation(self, key: Key, counter: int, shape: Shape, device: str | None = None) -> Raw:
@@ -202,7 +202,7 @@ def numpy_words(key: Key, counter: int, n: int) -> Any:
 def python_words(key: Key, counter: int, n: int) -> list[int]:
     """Return words by Python's integers, where NumPy is not installed."""
     found: list[int] = []
-    (m0, m1), low = _MULTIPLIERS, _WORD - 1
+    (m0, m1), low = _MULTIPLIERS, WORD - 1
     for block in range(counter + 1, counter + 1 + -(-n // WORDS_PER_BLOCK)):
         a, b, c, d = block, 0, 0, 0
         for k in range(_ROUNDS):

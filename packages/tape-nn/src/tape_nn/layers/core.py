@@ -173,7 +173,7 @@ class Dropout(Module):
     >>> layer = nn.Dropout(0.5, rng=tc.default_rng(1))
     >>> x = tc.ones((2, 3))
     >>> layer(x).tolist()
-    [[0.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
+    [[2.0, 0.0, 2.0], [2.0, 0.0, 2.0]]
     >>> layer(x, training=False).tolist() == layer.eval()(x).tolist() == x.tolist()
     True
 

@@ -55,7 +55,7 @@ def dropout(
     >>> import tape_core as tc
     >>> x = tc.ones((2, 3))
     >>> tc.dropout(x, 0.5, rng=tc.default_rng(1)).tolist()
-    [[0.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
+    [[2.0, 0.0, 2.0], [2.0, 0.0, 2.0]]
     >>> tc.dropout(x, 0.5, training=False) is x
     True
 

@@ -128,7 +128,7 @@ def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
 # -- quantiles: F(a, out) = y gives d out / d y = 1 / (dF / d out), and d out / d a = -(dF / da) / (dF / d out)
 
 
-def _quantile_partial(xp: Namespace, slope: Array, density: Array) -> Array:
+def quantile_partial(xp: Namespace, slope: Array, density: Array) -> Array:
     """The derivative of a quantile by a parameter, from those of the distribution function F by it and by `out`.
 
     It is 0 at the ends of the support, which do not depend on the parameter.
@@ -138,7 +138,7 @@ def _quantile_partial(xp: Namespace, slope: Array, density: Array) -> Array:
 
 
 @elementwise(
-    a=lambda xp, a, out: _quantile_partial(xp, xp.gammainc_derivative(a, out), gamma_density(xp, a, out)),
+    a=lambda xp, a, out: quantile_partial(xp, xp.gammainc_derivative(a, out), gamma_density(xp, a, out)),
     y=lambda xp, a, out: 1 / gamma_density(xp, a, out),
     kernel=_scipy_kernel("gammaincinv"),
     samples=binary(0.5, 8, 0.1, 0.9),
@@ -153,7 +153,7 @@ def gammaincinv(a: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 @elementwise(
-    a=lambda xp, a, out: _quantile_partial(xp, xp.gammainc_derivative(a, out), gamma_density(xp, a, out)),
+    a=lambda xp, a, out: quantile_partial(xp, xp.gammainc_derivative(a, out), gamma_density(xp, a, out)),
     y=lambda xp, a, out: -1 / gamma_density(xp, a, out),
     kernel=_scipy_kernel("gammainccinv"),
     samples=binary(0.5, 8, 0.1, 0.9),
@@ -170,10 +170,10 @@ def _betaincinv_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @elementwise(
-    a=lambda xp, a, b, out: _quantile_partial(
+    a=lambda xp, a, b, out: quantile_partial(
         xp, xp.betainc_derivative(a, b, out, orders=(1, 0)), beta_density(xp, a, b, out)
     ),
-    b=lambda xp, a, b, out: _quantile_partial(
+    b=lambda xp, a, b, out: quantile_partial(
         xp, xp.betainc_derivative(a, b, out, orders=(0, 1)), beta_density(xp, a, b, out)
     ),
     y=lambda xp, a, b, out: 1 / beta_density(xp, a, b, out),
@@ -185,7 +185,7 @@ def betaincinv(a: ArrayLike, b: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 @elementwise(
-    df=lambda xp, df, out: _quantile_partial(xp, xp.stdtr_derivative(df, out), t_density(xp, df, out)),
+    df=lambda xp, df, out: quantile_partial(xp, xp.stdtr_derivative(df, out), t_density(xp, df, out)),
     p=lambda xp, df, out: 1 / t_density(xp, df, out),
     kernel=_scipy_kernel("stdtrit"),
     samples=binary(1.2, 6, 0.1, 0.9),
