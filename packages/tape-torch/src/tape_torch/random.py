@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import torch
 from tape_core.backends.random_kernels import Key, RandomKernels, Shape, numpy_words, python_words, signed
 from tape_core.typing import Raw
+
+from tape_torch.thresholds import RANDOM_NUMPY_MAX_ELEMENTS
 
 _INT24 = (1 << 24) - 1
 _CHECKED_WORDS = 64
@@ -54,6 +57,18 @@ def _cuda_philox() -> Any:
     return kernel if found == list(expected) else None
 
 
+def _numpy_fractions(key: Key, counter: int, n: int, dtype: str) -> Any:
+    import numpy as np
+
+    if dtype == "float32":
+        halves = numpy_words(key, counter, -(-n // 2)).astype("<u8", copy=False).view("<u4")[:n]
+        np.right_shift(halves, 8, out=halves)
+        return np.multiply(halves, np.float32(2.0**-24), dtype=np.float32, casting="unsafe")
+    words = numpy_words(key, counter, n)
+    np.right_shift(words, 11, out=words)
+    return words * 2.0**-53
+
+
 class TorchRandom(RandomKernels):
     """The numbers of :class:`RandomKernels`, by PyTorch's functions that work in place."""
 
@@ -63,10 +78,8 @@ class TorchRandom(RandomKernels):
         if not n:
             return torch.empty(0, dtype=torch.int64, device=kind)
         if kind.type == "cpu":
-            try:
+            with suppress(ImportError):
                 return torch.from_numpy(numpy_words(key, counter, n).view("int64"))
-            except ImportError:
-                pass
         elif kind.type == "cuda" and torch.version.hip is None and (philox := _cuda_philox()) is not None:
             index = torch.arange(n, dtype=torch.int64, device=kind)
             with torch.cuda.device(kind):
@@ -83,6 +96,9 @@ class TorchRandom(RandomKernels):
         return self._halves(key, counter, n, device).to(torch.int64).bitwise_and_(0xFFFFFFFF)
 
     def _fractions(self, key: Key, counter: int, n: int, dtype: str, device: str | None) -> Raw:
+        if n <= RANDOM_NUMPY_MAX_ELEMENTS and self.backend.raw_device(device).type == "cpu":
+            with suppress(ImportError):
+                return torch.from_numpy(_numpy_fractions(key, counter, n, dtype))
         if dtype == "float32":
             # The shift brings in copies of the sign bit, which the mask takes away.
             halves = self._halves(key, counter, n, device).bitwise_right_shift_(8).bitwise_and_(_INT24)

@@ -40,3 +40,7 @@ GRAPH_MAX_ELEMENTS = 1 << 26
 
 GRAPH_WARMUP_RUNS = 2
 """Runs before a graph is recorded: a function that is called once or twice needs none."""
+
+RANDOM_NUMPY_MAX_ELEMENTS = 1 << 15
+"""Elements: up to here, NumPy makes uniform numbers of the bits, since its calls have less overhead than PyTorch's; for
+more, PyTorch's threads are worth it."""
