@@ -349,7 +349,7 @@ def _check_backend(tensor: Tensor, label: str, where: str) -> None:
     if type(tensor._array) is TracedArray:
         raise TracingError(
             f"{label}: argument {where} is inside a compiled function, and a function of PyTorch cannot be traced; "
-            f"call it outside, or let the function run as it is, with tape_core.function(fallback=True)"
+            f"call it outside, or let the function run as plain Python, with tape_core.function(fallback=True)"
         )
     if not isinstance(tensor._array, torch.Tensor):
         raise TypeError(

@@ -80,7 +80,7 @@ def _is_integer(part: object) -> bool:
 
 
 def _dimensions(part: object) -> int:
-    """How many dimensions of the array a part of a key uses."""
+    """Return the number of dimensions of the array that a part of a key uses."""
     if part is None or part is ...:
         return 0
     return part.ndim if type(part) is Tensor and part.dtype is torch.bool else 1

@@ -152,7 +152,7 @@ def creation_default_dtypes(target: Target) -> None:
 
 @check("creation/copies")
 def creation_copies(target: Target) -> None:
-    """With `copy=True` an array shares no memory with its source, and the result of numpy() shares none with it."""
+    """An array made with `copy=True` shares no memory with its source, nor the result of numpy() with its array."""
     own = np.array([1.0, 2.0])
     x = tc.asarray(own, copy=True, backend=target.backend)
     own[0] = 9.0

@@ -199,7 +199,7 @@ def gather(target: Target) -> None:
 
 @check("complex")
 def complex_(target: Target) -> None:
-    """For a holomorphic f the gradient is conj(f'(z)); for a real one dL/dRe + i dL/dIm."""
+    """The gradient of a holomorphic f is conj(f'(z)); that of a real one dL/dRe + i dL/dIm."""
     z = tc.asarray(1 + 2j)
     expect_equal(_gradient(lambda z: z * z, z).item(), 2 - 4j, "the gradient of z*z")
     expect_equal(_gradient(lambda z: tc.real(z * tc.conj(z)), z).item(), 2 + 4j, "the gradient of |z|**2")
