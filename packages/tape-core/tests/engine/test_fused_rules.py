@@ -190,7 +190,7 @@ def test_what_a_fused_rule_may_not_be() -> None:
     assert derivatives(lambda x: fused_identity(x, x), library.array(3.0)) == ([1.0], [0.0])
 
 
-def test_a_backend_may_have_its_kernel_under_the_former_name() -> None:
+def test_a_backend_may_have_its_kernel_and_its_rule_with_the_former_names() -> None:
     @op(x=vjp(lambda xp, g, x, scale: g * xp.exp(x) * scale), kernel=lambda xp, x, /, *, scale=1.0: xp.exp(x) * scale)
     def former_exp(x: Any, /, *, scale: Any = 1.0) -> Any:
         """The exponential."""
@@ -198,10 +198,13 @@ def test_a_backend_may_have_its_kernel_under_the_former_name() -> None:
     def kernel(x: Any, /, *, scale: float = 1.0) -> Any:
         return np.exp(x) * scale, (3 * np.exp(x) * scale,)
 
-    rule = fused(lambda xp, g, residuals: g * residuals[0])
+    rule = fused(lambda xp, g, kept: g * kept[0])
     library = Library({"former_exp": {"x": rule}}, {"former_exp_keeping": kernel})
     x = library.array(0.0)
-    with pytest.warns(DeprecationWarning, match="'former_exp_with_residuals' now"), tc.GradientTape() as tape:
+    with pytest.warns(DeprecationWarning, match="is called") as told, tc.GradientTape() as tape:
         tape.watch(x)
         y = former_exp(x)
     assert tape.gradient(y, x).tolist() == [3.0]
+    texts = [str(warning.message) for warning in told]
+    for text, name in zip(texts, ("'former_exp_with_residuals'", "'residuals'"), strict=True):
+        assert f"called {name} now" in text
