@@ -229,7 +229,7 @@ class Function:
         from tape_compile.tracer.contexts import outside, tracing
 
         # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
-        trace = FlowTrace(self._name, fallback=bool(self._fallback))
+        trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
