@@ -325,7 +325,7 @@ class InFloat32:
             return _astype(*args, **kwargs)
         if self.__name__ in _UPDATING:
             return narrow(call_in_float32(self.kernel, args, kwargs), args[0].dtype is DTYPE)
-        if not self.__name__.endswith("_keeping"):
+        if not self.__name__.endswith("_with_residuals"):
             return call_in_float32(self.kernel, args, kwargs)
         call = _Widening()
         out, residuals = self.kernel(

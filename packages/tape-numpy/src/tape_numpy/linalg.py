@@ -157,7 +157,7 @@ def kernels(xp: Namespace) -> dict[str, Kernel]:
         out[permutation] = x
         return out
 
-    def solve_keeping(x1: Raw, x2: Raw) -> tuple[Raw, tuple[Raw, ...]]:
+    def solve_with_residuals(x1: Raw, x2: Raw) -> tuple[Raw, tuple[Raw, ...]]:
         """Return the solution, and the LU factors as residuals for the rule of `solve`."""
         found = _find_routines(x1, x2)
         if found is None or x1.ndim != 2 or x2.ndim > 2 or x1.shape[0] != x1.shape[1] or len(x1) != len(x2):
@@ -201,8 +201,8 @@ def kernels(xp: Namespace) -> dict[str, Kernel]:
         "solve_triangular": solve_triangular,
         "lu_factor": lu_factor,
         "lu_solve": lu_solve,
-        "solve": lambda x1, x2: solve_keeping(x1, x2)[0],
-        "solve_keeping": solve_keeping,
+        "solve": lambda x1, x2: solve_with_residuals(x1, x2)[0],
+        "solve_with_residuals": solve_with_residuals,
         "pinv": _pinv,
         "matrix_rank": _matrix_rank,
     }
