@@ -7,7 +7,7 @@ by a vmap around: the instruction has the arrays underneath.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,17 @@ Layers = tuple[tuple[Any, Any], ...]
 
 
 class FlowTrace(Trace):
-    """A trace that records branches and loops as instructions: the one with which functions are traced."""
+    """A trace that records branches and loops as instructions: the one with which functions are traced.
+
+    Attributes:
+        options: passes that are left out, or asked for: the function's, which branches and loops have, too.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, bool], *, fallback: bool = False, parent: Trace | None = None
+    ) -> None:
+        super().__init__(name, fallback=fallback, parent=parent)
+        self.options = options
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
@@ -64,10 +74,10 @@ class SubTrace(FlowTrace):
         seeded: generators that are made.
     """
 
-    parent: Trace
+    parent: FlowTrace
 
-    def __init__(self, parent: Trace) -> None:
-        super().__init__(parent.name, fallback=parent.fallback, parent=parent)
+    def __init__(self, parent: FlowTrace) -> None:
+        super().__init__(parent.name, parent.options, fallback=parent.fallback, parent=parent)
         # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
         self.draws = False
@@ -206,6 +216,7 @@ class Part:
     Attributes:
         name: for the source.
         traced, program: the program before and after passes.
+        options: the passes that are left out, or asked for.
         source: the program as Python.
         captured: the values of the trace around that are its last inputs.
         variables: the Variables whose values are its last results.
@@ -220,7 +231,8 @@ class Part:
         self.variables = list(variables)
         self._places = {name: k for k, name in enumerate(trace.captured)}
         self._trace = trace
-        self.program, _ = passes.run(program, {})
+        self.options = trace.options
+        self.program, _ = passes.run(program, self.options)
         self.source = Source(self.program, name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
@@ -339,7 +351,7 @@ def _widen(tensor: Tensor, layers: Layers) -> Tensor:
 
 
 def _traced(
-    trace: Trace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
+    trace: FlowTrace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
 ) -> tuple[SubTrace, Tensors] | None:
     """A trace of a function of these arrays, with their backends and layers, and its results.
 
@@ -374,7 +386,7 @@ def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
 # -- instructions
 
 
-def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
     """Add a branch to a trace; None where the compiled function is given up."""
     # Both branches must give equally batched results: they are traced again until they do.
     wide: list[Layers] = []
@@ -398,7 +410,7 @@ def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operand
     return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
 
 
-def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
     """Add a loop with a test to a trace; None where the compiled function is given up.
 
     Returns:
@@ -435,7 +447,7 @@ def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool
 
 
 def trace_scan(
-    trace: Trace, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+    trace: FlowTrace, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Any, Any, Any] | None:
     """Add a loop over elements to a trace; None where the compiled function is given up.
 
@@ -473,7 +485,7 @@ def trace_scan(
 
 
 def _trace_step(
-    trace: Trace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
+    trace: FlowTrace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
 ) -> tuple[Part, Tensors, Tensors] | None:
     """A loop's step as a part, the carry before the first step, and a step's results.
 
@@ -504,7 +516,7 @@ def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Cal
 
 
 def _loop_results(
-    trace: Trace, flow: Flow, carry: Tensors, xs: Tensors, outs: Tensors, keep: bool
+    trace: FlowTrace, flow: Flow, carry: Tensors, xs: Tensors, outs: Tensors, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
     n, m = len(carry), len(outs)
     like = [*outs, *outs[:n]] if keep else outs

@@ -229,7 +229,7 @@ class Function:
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays
         from tape_compile.tracer.contexts import outside, tracing
 
-        trace = FlowTrace(self._name, fallback=bool(self._fallback))
+        trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:

@@ -175,7 +175,9 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
     linker.imports.add("functools")
     made = []
     for part in flow.parts:
-        program, _ = passes.run(part.traced, {}, frozenset({"fusion"}))  # a fused function has no source of its own
+        program, _ = passes.run(
+            part.traced, part.options, frozenset({"fusion"})
+        )  # a fused function has no source of its own
         source = Source(program, part.name)
         # It is made inside another function, so that its names, such as c1, are its own.
         names = list(_names(program, source, linker, beside))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -90,8 +90,8 @@ class JointTrace(FlowTrace):
         draws: whether it draws random numbers.
     """
 
-    def __init__(self, name: str, tape: GradientTape) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, options: Mapping[str, bool], tape: GradientTape) -> None:
+        super().__init__(name, options)
         self.outer_tensors: list[Tensor] = []
         self.draws = False
         self._tape = tape
@@ -228,7 +228,7 @@ class Joint:
         self.derivatives: dict[Pattern, Derivative] = {}
         with unrecorded():
             self.outer_tensors = reachable_tensors(owner.function.python, static)
-        trace = JointTrace(owner.name, tape)
+        trace = JointTrace(owner.name, owner.options, tape)
         try:
             with tracing(trace):
                 own, inputs, result = self._trace_forward(trace, tape, signature, watched)

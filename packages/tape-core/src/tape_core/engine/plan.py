@@ -292,9 +292,9 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
     fields += ["out" if plan.keep_out or everything else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
-    if any(rule.keeps_kept for rule in plan.rules):
-        fields += ["kept"]
-    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
+    if any(rule.keeps_residuals for rule in plan.rules):
+        fields += ["residuals"]
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, residuals=()):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
 
