@@ -382,7 +382,7 @@ class Function:
 
         Args:
             path: the file.
-            *args, **kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
+            args, kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
                 called with them. By default it is the newest trace.
             constants: where arrays go that are the same in each call: into the file, or with `"npz"` those of more than
                 64 elements into a file of NumPy's beside it, of the same name.
