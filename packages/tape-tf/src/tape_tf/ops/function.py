@@ -51,7 +51,7 @@ class _Switch:
 class _Compiled(CompiledFunction):
     """A compiled function with TensorFlow's rule, and message, for Variables made inside it."""
 
-    def _check_made(self, trace: object) -> None:
+    def _check_new_variables(self, trace: object) -> None:
         if self._made_variables:
             raise ValueError(
                 "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable "
