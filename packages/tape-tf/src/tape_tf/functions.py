@@ -136,7 +136,9 @@ def op(
             parameters=[
                 *[p.replace(annotation=accepted[n]) if n in accepted else p for n, p in signature.parameters.items()],
                 inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
-            ]
+            ],
+            # The body returns a Tensor of tape_core, and the function one of the façade.
+            return_annotation="Tensor" if signature.return_annotation == "tc.Tensor" else "Any",
         )
         return export(names, function, differs) if publish else function
 

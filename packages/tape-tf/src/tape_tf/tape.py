@@ -427,7 +427,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @op("stop_gradient", "", kernel="StopGradient")
-def stop_gradient(input: TensorLike) -> Any:
+def stop_gradient(input: TensorLike) -> tc.Tensor:
     """Return the value as a constant: no gradient flows back through it. Reading a Variable so does not watch it."""
     value = unwrap(input)
     return tc.stop_gradient(value if isinstance(value, tc.Tensor) else native(value))

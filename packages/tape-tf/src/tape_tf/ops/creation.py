@@ -43,13 +43,13 @@ def fill(dims: ShapeLike, value: TensorLike, name: str | None = None, layout: ob
 
 
 @op("zeros_like", "input", differs="a constant, also of a Variable, which is not watched by it")
-def zeros_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
+def zeros_like(input: tc.Tensor, dtype: tc.DType | None = None) -> tc.Tensor:
     """Return zeros of the shape and dtype of a tensor."""
     return tc.zeros_like(input, dtype=dtype)
 
 
 @op("ones_like", "input")
-def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
+def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> tc.Tensor:
     """Return ones of the shape and dtype of a tensor."""
     return tc.ones_like(input, dtype=dtype)
 
@@ -134,7 +134,7 @@ def one_hot(
     off_value: TensorLike | None = None,
     axis: int | None = None,
     dtype: tc.DType | None = None,
-) -> Any:
+) -> tc.Tensor:
     """Return a row for each index: `on_value` there, `off_value` elsewhere; an index out of range has no on_value."""
     if dtype is None:
         dtype = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)

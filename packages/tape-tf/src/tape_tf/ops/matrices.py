@@ -29,7 +29,7 @@ def matmul(
     output_type: tc.DType | None = None,
     grad_a: bool = False,
     grad_b: bool = False,
-) -> Any:
+) -> tc.Tensor:
     """Multiply matrices, either of which may be transposed (and conjugated, `adjoint_a`) first.
 
     Raises:
@@ -53,13 +53,13 @@ def _maybe_transpose(x: tc.Tensor, transpose: bool, adjoint: bool) -> tc.Tensor:
 
 
 @op("linalg.matvec", "a b", kernel="MatVec")
-def matvec(a: tc.Tensor, b: tc.Tensor, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
+def matvec(a: tc.Tensor, b: tc.Tensor, transpose_a: bool = False, adjoint_a: bool = False) -> tc.Tensor:
     """Multiply matrices and vectors."""
     return tc.matmul(_maybe_transpose(a, transpose_a, adjoint_a), b[..., None])[..., 0]
 
 
 @op("tensordot linalg.tensordot", "a b")
-def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> Any:
+def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> tc.Tensor:
     """Sum products over `axes`: a number of dimensions, or a pair of lists, of those of `a` and those of `b`."""
     if not isinstance(axes, int):
         axes = tuple([part] if isinstance(part, int) else [int(p) for p in part] for part in axes)
@@ -80,7 +80,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
 
 
 @op("linalg.cross", "a b", kernel="Cross")
-def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
+def cross(a: tc.Tensor, b: tc.Tensor) -> tc.Tensor:
     """Return the cross products of vectors of length 3."""
     return tc.linalg.cross(a, b)
 
@@ -89,7 +89,7 @@ def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
 
 
 @op("linalg.trace", "x")
-def trace(x: tc.Tensor) -> Any:
+def trace(x: tc.Tensor) -> tc.Tensor:
     """Return the sums of the diagonals."""
     return tc.linalg.trace(x, dtype=x.dtype)
 
@@ -102,19 +102,19 @@ unary("linalg.expm", tc.linalg.expm)
 
 
 @op("linalg.inv", "input", floating=True)
-def inv(input: tc.Tensor, adjoint: bool = False) -> Any:
+def inv(input: tc.Tensor, adjoint: bool = False) -> tc.Tensor:
     """Invert matrices."""
     return tc.linalg.inv(_maybe_transpose(input, False, adjoint))
 
 
 @op("linalg.pinv", "a", floating=True)
-def pinv(a: tc.Tensor, rcond: float | None = None, validate_args: bool = False) -> Any:
+def pinv(a: tc.Tensor, rcond: float | None = None, validate_args: bool = False) -> tc.Tensor:
     """Return the Moore-Penrose pseudo-inverses of matrices."""
     return tc.linalg.pinv(a, rtol=rcond)
 
 
 @op("linalg.solve", "matrix rhs", floating=True, kernel="MatrixSolve")
-def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> Any:
+def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> tc.Tensor:
     """Solve `matrix @ x = rhs`; `rhs` has matrices, not vectors."""
     if rhs.ndim < 2:
         raise ValueError(f"Input tensor must be of rank >= 2, rhs has shape {rhs.shape}; use rhs[:, tf.newaxis]")
@@ -122,7 +122,7 @@ def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> Any:
 
 
 @op("linalg.triangular_solve", "matrix rhs", static_args="lower", floating=True, kernel="MatrixTriangularSolve")
-def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> Any:
+def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> tc.Tensor:
     """Solve `matrix @ x = rhs` for triangular matrices, lower ones by default."""
     if adjoint:
         return tc.linalg.solve_triangular(_maybe_transpose(matrix, False, True), rhs, lower=not lower)
@@ -130,13 +130,13 @@ def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjo
 
 
 @op("linalg.cholesky_solve", "chol rhs", floating=True, kernel="CholeskySolve")
-def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> Any:
+def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> tc.Tensor:
     """Solve `A @ x = rhs`, given the Cholesky factors of the matrices A."""
     return tc.linalg.cho_solve(chol, rhs)
 
 
 @op("linalg.lstsq", "matrix rhs", floating=True, kernel="MatrixSolveLs")
-def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
+def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> tc.Tensor:
     """Minimize `|matrix @ x - rhs|² + l2_regularizer * |x|²`."""
     # With a regularizer by the normal equations, which it makes well conditioned; else by the pseudo-inverse, which
     # gives the smallest solution of a matrix without full rank.
@@ -156,13 +156,13 @@ class LogMatrixDeterminant(NamedTuple):
 
 
 @op("linalg.slogdet", "input", floating=True)
-def slogdet(input: tc.Tensor) -> Any:
+def slogdet(input: tc.Tensor) -> LogMatrixDeterminant:
     """Return the signs of the determinants and the logarithms of their absolute values."""
     return LogMatrixDeterminant(*tc.linalg.slogdet(input))
 
 
 @op("linalg.logdet", "matrix", floating=True)
-def logdet(matrix: tc.Tensor) -> Any:
+def logdet(matrix: tc.Tensor) -> tc.Tensor:
     """Return the logarithms of the determinants of positive definite matrices."""
     # det(L Lᴴ) is the square of the product of L's diagonal; adding logarithms cannot overflow.
     factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
@@ -173,13 +173,13 @@ def logdet(matrix: tc.Tensor) -> Any:
 
 
 @op("linalg.eigh", "tensor", floating=True)
-def eigh(tensor: tc.Tensor) -> Any:
+def eigh(tensor: tc.Tensor) -> tuple[tc.Tensor, ...]:
     """Return the eigenvalues of symmetric matrices, in rising order, and the eigenvectors in columns."""
     return tuple(tc.linalg.eigh(tensor))
 
 
 @op("linalg.eig eig", "tensor", floating=True)
-def eig(tensor: tc.Tensor) -> Any:
+def eig(tensor: tc.Tensor) -> tuple[tc.Tensor, ...]:
     """Return the eigenvalues of matrices, and the eigenvectors in columns; both are complex."""
     return tuple(tc.linalg.eig(tensor))
 
@@ -192,13 +192,13 @@ class Qr(NamedTuple):
 
 
 @op("linalg.qr", "input", floating=True)
-def qr(input: tc.Tensor, full_matrices: bool = False) -> Any:
+def qr(input: tc.Tensor, full_matrices: bool = False) -> Qr:
     """Return the QR decompositions `(q, r)`."""
     return Qr(*tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
 
 
 @op("linalg.svd", "tensor", floating=True)
-def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True) -> tc.Tensor | tuple[tc.Tensor, ...]:
     """Return the singular value decompositions `(s, u, v)`, with `v` and not its adjoint; or `s` alone."""
     if not compute_uv:
         return tc.linalg.svdvals(tensor)
@@ -214,21 +214,21 @@ class LU(NamedTuple):
 
 
 @op("linalg.lu", "input", floating=True)
-def lu(input: tc.Tensor, output_idx_type: object = None) -> Any:
+def lu(input: tc.Tensor, output_idx_type: object = None) -> LU:
     """Return the LU decompositions, both factors in one matrix, and the permutations."""
     factors, permutation = tc.linalg.lu_factor(input)
     return LU(factors, tc.astype(permutation, tc.int32))
 
 
 @op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve")
-def lu_solve(lower_upper: tc.Tensor, perm: tc.Tensor, rhs: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_solve(lower_upper: tc.Tensor, perm: tc.Tensor, rhs: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Solve `A @ x = rhs`, given the LU decompositions of the matrices A."""
     factors = (lower_upper, tc.astype(perm, tc.int64))
     return tc.linalg.lu_solve(factors, rhs)  # type: ignore[call-arg] # mypy sees the op beneath
 
 
 @op("linalg.lu_reconstruct", "lower_upper; perm")
-def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Return the matrices, given their LU decompositions."""
     identity = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
@@ -239,7 +239,7 @@ def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool 
 
 
 @op("linalg.lu_matrix_inverse", "lower_upper; perm")
-def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Return the inverses of matrices, given their LU decompositions."""
     identity = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
@@ -252,13 +252,13 @@ def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bo
 
 
 @op("linalg.matrix_rank", "a", floating=True)
-def matrix_rank(a: tc.Tensor, tol: float | None = None, validate_args: bool = False) -> Any:
+def matrix_rank(a: tc.Tensor, tol: float | None = None, validate_args: bool = False) -> tc.Tensor:
     """Return the ranks of matrices, int32."""
     return tc.astype(tc.linalg.matrix_rank(a, rtol=tol), tc.int32)
 
 
 @op("linalg.band_part", "input", static_args="num_lower num_upper")
-def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> Any:
+def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> tc.Tensor:
     """Zero all but the diagonal, `num_lower` diagonals below it and `num_upper` above it; -1 keeps all of them."""
     if num_lower >= 0:
         input = tc.triu(input, k=-num_lower)
@@ -266,7 +266,7 @@ def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> Any:
 
 
 @op("linalg.set_diag", "input diagonal", kernel="MatrixSetDiag")
-def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> Any:
+def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> tc.Tensor:
     """Replace the `k`-th diagonals of matrices."""
     n = diagonal.shape[-1]
     places = tc.arange(n, backend=input.backend.root, device=input.device)
@@ -274,7 +274,7 @@ def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> Any:
 
 
 @op("linalg.tensor_diag", "diagonal")
-def tensor_diag(diagonal: tc.Tensor) -> Any:
+def tensor_diag(diagonal: tc.Tensor) -> tc.Tensor:
     """Return a tensor of twice as many dimensions with this one as its diagonal."""
     from tape_tf.ops.shaping import diag
 
@@ -283,7 +283,7 @@ def tensor_diag(diagonal: tc.Tensor) -> Any:
 
 
 @op("linalg.tensor_diag_part", "input")
-def tensor_diag_part(input: tc.Tensor) -> Any:
+def tensor_diag_part(input: tc.Tensor) -> tc.Tensor:
     """Return the diagonal of a tensor of twice as many dimensions: the inverse of :func:`tensor_diag`."""
     half = input.shape[: input.ndim // 2]
     size = 1

@@ -34,43 +34,43 @@ for _names, _function in _ACTIVATIONS.items():
 
 
 @op("nn.leaky_relu", "features", floating=True)
-def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> Any:
+def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> tc.Tensor:
     """Return `x` for positive `x`, else `alpha * x`."""
     return tc.leaky_relu(features, alpha)
 
 
 @op("nn.gelu", "features", floating=True)
-def gelu(features: tc.Tensor, approximate: bool = False) -> Any:
+def gelu(features: tc.Tensor, approximate: bool = False) -> tc.Tensor:
     """Return `x * Φ(x)`, with the normal distribution function Φ, or its approximation by tanh."""
     return tc.gelu(features, approximate=approximate)
 
 
 @op("nn.silu nn.swish", "features", floating=True)
-def silu(features: tc.Tensor, beta: float = 1.0) -> Any:
+def silu(features: tc.Tensor, beta: float = 1.0) -> tc.Tensor:
     """Return `x * sigmoid(beta * x)`."""
     return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
 
 
 @op("nn.softsign math.softsign", "features", floating=True)
-def softsign(features: tc.Tensor) -> Any:
+def softsign(features: tc.Tensor) -> tc.Tensor:
     """Return `x / (1 + |x|)`."""
     return features / (1 + tc.abs(features))
 
 
 @op("nn.crelu", "features", static_args="axis")
-def crelu(features: tc.Tensor, axis: int = -1) -> Any:
+def crelu(features: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Concatenate relu(x) and relu(-x) along `axis`."""
     return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
 
 
 @op("nn.softmax math.softmax", "logits", static_args="axis", floating=True)
-def softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
+def softmax(logits: tc.Tensor, axis: int | None = None) -> tc.Tensor:
     """Return exp(x) divided by its sum along `axis`, by default the last."""
     return tc.softmax(logits, axis=-1 if axis is None else axis)
 
 
 @op("nn.log_softmax math.log_softmax", "logits", static_args="axis", floating=True)
-def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
+def log_softmax(logits: tc.Tensor, axis: int | None = None) -> tc.Tensor:
     """Return the logarithm of the softmax, without overflow."""
     return tc.log_softmax(logits, axis=-1 if axis is None else axis)
 
@@ -86,13 +86,13 @@ def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
     floating=True,
     differs="the gradient is right also where labels do not add up to 1",
 )
-def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> Any:
+def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Return the cross-entropy of the distributions `labels` and the softmax of `logits`; differentiable in both."""
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
 @op("nn.sparse_softmax_cross_entropy_with_logits", "logits; labels", floating=True)
-def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
+def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> tc.Tensor:
     """Return the cross-entropy of class indices `labels` and the softmax of `logits`.
 
     Raises:
@@ -107,7 +107,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tenso
 
 
 @op("nn.sigmoid_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
+def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> tc.Tensor:
     """Return the cross-entropy of the probabilities `labels` and the sigmoid of `logits`, element by element."""
     if labels.shape != logits.shape:
         raise ValueError(
@@ -123,14 +123,16 @@ def _softplus(x: tc.Tensor) -> tc.Tensor:
 
 
 @op("nn.weighted_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def weighted_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor) -> Any:
+def weighted_cross_entropy_with_logits(
+    labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor
+) -> tc.Tensor:
     """Return :func:`sigmoid_cross_entropy_with_logits` with the loss of positive labels times `pos_weight`."""
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * _softplus(-logits)
 
 
 @op("nn.log_poisson_loss", "targets log_input", floating=True)
-def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> Any:
+def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> tc.Tensor:
     """Return the negative log likelihood of counts, with Stirling's approximation of log(targets!) if asked for."""
     loss = tc.exp(log_input) - log_input * targets
     if compute_full_loss:
@@ -140,7 +142,7 @@ def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss
 
 
 @op("nn.l2_loss", "t", floating=True)
-def l2_loss(t: tc.Tensor) -> Any:
+def l2_loss(t: tc.Tensor) -> tc.Tensor:
     """Return half the sum of the squares."""
     return tc.sum(tc.square(t)) / 2
 
@@ -148,7 +150,7 @@ def l2_loss(t: tc.Tensor) -> Any:
 @op("nn.compute_average_loss", "per_example_loss")
 def compute_average_loss(
     per_example_loss: tc.Tensor, sample_weight: TensorLike | None = None, global_batch_size: IntLike | None = None
-) -> Any:
+) -> tc.Tensor:
     """Return the sum of the weighted losses, divided by the number of examples."""
     if sample_weight is not None:
         per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
@@ -241,7 +243,7 @@ def _publish_convolution(n: int) -> None:
         padding: Padding,
         data_format: str | None = None,
         dilations: Ints = None,
-    ) -> Any:
+    ) -> tc.Tensor:
         return _conv(input, filters, strides, padding, data_format, dilations)
 
     conv.__doc__ = (
@@ -257,7 +259,7 @@ def conv1d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve over one axis, as neural networks do; `filters` have the shape (length, in / groups, out)."""
     return _conv(input, filters, stride, padding, data_format, dilations)
 
@@ -274,13 +276,13 @@ def convolution(
     padding: Padding = "VALID",
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve over as many axes as `filters` has, as neural networks do."""
     return _conv(input, filters, strides, padding, data_format, dilations)
 
 
 @op("nn.atrous_conv2d", "value filters", kernel="Conv2D")
-def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> Any:
+def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> tc.Tensor:
     """Convolve with `rate` elements from one element of the filters to the next (a dilated convolution)."""
     return _conv(value, filters, 1, padding, "NHWC", rate)
 
@@ -293,7 +295,7 @@ def depthwise_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve each channel by itself; `filter` has the shape (h, w, in, multiplier)."""
     h, w, channels, multiplier = filter.shape
     return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
@@ -308,7 +310,7 @@ def separable_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve each channel by itself, then mix the channels of each pixel."""
     h, w, channels, multiplier = depthwise_filter.shape
     deep = tc.reshape(depthwise_filter, (h, w, 1, channels * multiplier))
@@ -374,7 +376,7 @@ def _publish_transposed(n: int) -> None:
         padding: Padding = "SAME",
         data_format: str | None = None,
         dilations: Ints = None,
-    ) -> Any:
+    ) -> tc.Tensor:
         return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
 
     conv_transpose.__doc__ = f"Transpose a convolution over {n} axes; `filters` have the shape (*lengths, out, in)."
@@ -445,7 +447,7 @@ def pool(
 
 
 @op("nn.bias_add", "value bias", kernel="BiasAdd")
-def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> Any:
+def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> tc.Tensor:
     """Add a number to each channel."""
     layout = _layout(data_format, value.ndim - 2)
     if bias.ndim != 1 or bias.shape[0] != _channels(value, layout):
@@ -454,7 +456,9 @@ def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) 
 
 
 @op("nn.moments", "x", static_args="axes", floating=True)
-def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False) -> Any:
+def moments(
+    x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False
+) -> tuple[tc.Tensor, tc.Tensor]:
     """Return the mean and the variance along `axes`."""
     axis = tuple(axes) if isinstance(axes, tuple) else axes
     return tc.mean(x, axis=axis, keepdims=keepdims), tc.var(x, axis=axis, keepdims=keepdims)
@@ -463,7 +467,7 @@ def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, kee
 @op("nn.weighted_moments", "x frequency_weights", static_args="axes")
 def weighted_moments(
     x: tc.Tensor, axes: int | tuple[int, ...], frequency_weights: tc.Tensor, keepdims: bool = False
-) -> Any:
+) -> tuple[tc.Tensor, tc.Tensor]:
     """Return the mean and the variance along `axes`, weighted by `frequency_weights`."""
     weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
     total = tc.sum(weights, axis=axes, keepdims=True)
@@ -483,7 +487,7 @@ def batch_normalization(
     offset: tc.Tensor | None,
     scale: tc.Tensor | None,
     variance_epsilon: float,
-) -> Any:
+) -> tc.Tensor:
     """Return `(x - mean) / √(variance + variance_epsilon) * scale + offset`; the last two may be None."""
     factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
     if scale is not None:
@@ -495,7 +499,7 @@ def batch_normalization(
 @op("nn.local_response_normalization nn.lrn", "input", kernel="LRN")
 def local_response_normalization(
     input: tc.Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
-) -> Any:
+) -> tc.Tensor:
     """Divide each element by a power of the sum of squares in the `depth_radius` channels on either side."""
     padded = tc.pad(tc.square(input), [(0, 0)] * (input.ndim - 1) + [(depth_radius, depth_radius)])
     total = tc.sum(tc.sliding_windows(padded, 2 * depth_radius + 1, axis=-1), axis=-1)
@@ -520,7 +524,7 @@ def dropout(
 
 
 @op("math.in_top_k nn.in_top_k", "targets; predictions", static_args="k")
-def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> Any:
+def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> tc.Tensor:
     """Return whether each target's score is among the `k` best of its row; False in rows with infinity or NaN."""
     import tape_nn as nn
 

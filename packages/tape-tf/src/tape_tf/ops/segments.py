@@ -49,7 +49,7 @@ def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
 
 def _publish(short: str, function: Callable[..., Any]) -> None:
     @op(f"math.segment_{short}", "data; segment_ids", kernel=f"Segment{short.capitalize()}")
-    def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> Any:
+    def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> tc.Tensor:
         if segment_ids.ndim != 1 or segment_ids.shape[0] != data.shape[0]:
             raise ValueError(f"segment_ids should be the same size as dimension 0 of input, {data.shape}")
         if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
@@ -63,7 +63,7 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
         static_args="num_segments",
         kernel=f"UnsortedSegment{short.capitalize()}",
     )
-    def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
+    def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
         ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
         found = _fill_empty(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
@@ -78,7 +78,7 @@ for _short, _function in _SEGMENTS.items():
 
 
 @op("math.unsorted_segment_sqrt_n", "data; segment_ids", static_args="num_segments")
-def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
+def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
     """Return the sum of the rows of each segment, divided by the square root of their number."""
     ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
@@ -138,7 +138,7 @@ def confusion_matrix(
 
 
 @op("math.invert_permutation", "x")
-def invert_permutation(x: tc.Tensor) -> Any:
+def invert_permutation(x: tc.Tensor) -> tc.Tensor:
     """Return the inverse of a permutation."""
     return tc.astype(tc.argsort(x), x.dtype)
 
@@ -146,7 +146,7 @@ def invert_permutation(x: tc.Tensor) -> Any:
 @op("histogram_fixed_width", "values", static_args="nbins")
 def histogram_fixed_width(
     values: tc.Tensor, value_range: Sequence[TensorLike], nbins: int = 100, dtype: tc.DType = dtypes.int32.native
-) -> Any:
+) -> tc.Tensor:
     """Count the values in `nbins` bins of equal width; values outside of the range go into the first or the last."""
     low, high = (float(native(end)) for end in value_range)
     places = tc.floor((tc.reshape(values, (-1,)) - low) * (nbins / (high - low)))

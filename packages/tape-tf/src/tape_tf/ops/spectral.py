@@ -56,13 +56,13 @@ _publish_real("irfft", tc.fft.irfftn)
 
 
 @op("signal.fftshift", "x", static_args="axes")
-def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
+def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Move the frequency 0 to the middle."""
     return tc.fft.fftshift(x, axes=axes)
 
 
 @op("signal.ifftshift", "x", static_args="axes")
-def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
+def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Undo :func:`fftshift`."""
     return tc.fft.ifftshift(x, axes=axes)
 
@@ -153,13 +153,13 @@ def stft(
 
 
 @op("signal.dct", "input", static_args="n")
-def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> tc.Tensor:
     """Return the discrete cosine transform of type 2 or 3 along the last dimension, cut or padded to `n`."""
     return _cosine_transform(input, type, n, axis, norm)
 
 
 @op("signal.idct", "input", static_args="n")
-def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> tc.Tensor:
     """Return the inverse of :func:`dct`; without `norm="ortho"`, it is the inverse times `2 * n`."""
     return _cosine_transform(input, {2: 3, 3: 2}.get(type, type), n, axis, norm)
 
