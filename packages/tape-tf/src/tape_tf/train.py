@@ -26,6 +26,7 @@ _ACCEPTED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists a
 
 def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the Variables, modules and optimizers in an object with their paths, each once, depth first."""
+    # The façade of a core Variable may have been dropped and made anew: the core's object is the one that lasts.
     key = id(held.native) if isinstance(held, Variable) else id(held)
     if key in seen:
         return
@@ -175,11 +176,13 @@ class Restoration:
                 self._restore_optimizer(name, held, {key: unwrap(variable) for key, variable in variables.items()})
         for _, held in found:
             if isinstance(held, Module):
+                # Past `Module.__setattr__`, which would ask the restoration again.
                 object.__setattr__(held, "_deferred", self if self.waiting else None)
 
     def _restore_optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
         """Load an optimizer's state, once all the Variables that it trains exist: its slots are named by theirs."""
         own = {key[len(name) + 1 :]: value for key, value in self.waiting.items() if key.startswith(f"{name}/")}
+        # Keys are "variable/slot"; those without a slash, such as "iterations", belong to the optimizer itself.
         trained = {key.rpartition("/")[0] for key in own} - {""}
         if not own or not trained <= variables.keys():
             return

@@ -27,7 +27,7 @@ _ALIASES = {
 
 
 def publish() -> None:
-    """Publish the functions of `_SAME`. `tape_tf` calls this last, when all functions of `tf` are published."""
+    """Publish the functions of `_ALIASES`. `tape_tf` calls this last, when all functions of `tf` are published."""
     known = published()
     for names, pattern in _ALIASES.items():
         for name in names.split():

@@ -111,7 +111,7 @@ class RandomNormal(_Normal):
 
 
 class TruncatedNormal(_Normal):
-    """Normally distributed; values more than two `stddev` from the mean are drawn again."""
+    """Normally distributed within two `stddev` of the mean."""
 
     _factory = staticmethod(nn.initializers.truncated_normal)
 

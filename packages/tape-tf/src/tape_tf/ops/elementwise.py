@@ -110,6 +110,7 @@ def _as_floats(x: tc.Tensor) -> tc.Tensor:
 @exported("math.truediv truediv math.divide divide realdiv")
 def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
     """Return `x / y`. Integers become floats: float64, or float32 if they have 8 or 16 bits."""
+    # Two Python numbers: one becomes a tensor first, since there is nothing else to take the dtype from.
     if as_tensor(x) is None and as_tensor(y) is None:
         x = wrap(native(x))
     a, b = match_dtypes([x, y], "RealDiv", keep_scalars=True)
@@ -134,12 +135,14 @@ def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
 def multiply_no_nan(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x * y`, and 0 where `y` is 0, even if `x` is infinite or NaN."""
+    # Only what is not finite is replaced: a finite `x` keeps its place in the gradient with respect to `y`.
     return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
 
 
 @op("math.xlogy", "x y", floating=True, kernel="Xlogy")
 def xlogy(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x * log(y)`, and 0 where `x` is 0; the gradient is 0 there, too."""
+    # The core's xlogy has the value 0, and the derivative log(y) by `x`; TensorFlow's gradient is 0 at x = 0.
     return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
 
 
@@ -231,6 +234,7 @@ def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     found = native(x)
     if found.dtype is wanted and as_tensor(x) is not None:
         return wrap(found)
+    # TensorFlow drops the imaginary part here, where the Array API standard has no cast.
     if _is_complex(found) and wanted.kind != "complex floating":
         found = tc.real(found)
     return wrap(tc.astype(found, wanted))

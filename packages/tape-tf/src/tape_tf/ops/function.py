@@ -52,6 +52,7 @@ class _Compiled(CompiledFunction):
     """A compiled function with TensorFlow's rule, and message, for Variables made inside it."""
 
     def _check_made(self, trace: object) -> None:
+        # The first trace may make Variables (`if self.w is None: self.w = tf.Variable(...)`), a later one may not.
         if self._made_variables:
             raise ValueError(
                 "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable "
@@ -89,6 +90,7 @@ class Function:
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
         traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
+        # Silent, since in TensorFlow, whose autograph compiles an `if` on a tensor, the same code gives no warning.
         return _Compiled(traced, fallback="silent", retrace="allow")
 
     # -- calls
@@ -136,6 +138,7 @@ class Function:
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
     def _call_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # Also where the function is not compiled: tf.executing_eagerly() is False inside of any tf.function.
         with setting(INSIDE, True):
             return nest.map_structure(as_result, self.python_function(*args, **kwargs))
 

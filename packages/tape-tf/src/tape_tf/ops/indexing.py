@@ -52,6 +52,7 @@ def _native_part(part: Any) -> Any:
         found = native(part)
         if found.dtype is tc.bool:
             return found
+        # A traced index becomes a Python number here, so that the function is not compiled.
         if not found.ndim and found.dtype.kind.endswith("integer"):
             return int(found)
     elif isinstance(part, np.integer):
@@ -68,6 +69,7 @@ def _native_part(part: Any) -> Any:
 def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> tc.Tensor:
     """Return the part that starts at `begin` and has the shape `size`; -1 stands for all that is left."""
     key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, size, strict=True))
+    # A slice in Python is cut off at the end; tf.slice raises, hence the check of the result.
     found = input_[key]
     if any(n not in (-1, got) for n, got in zip(size, found.shape, strict=True)):
         raise ValueError(f"Expected size within {input_.shape} from begin {begin}, but got {size}")
@@ -117,6 +119,8 @@ def gather(
     _check_in_range(indices, params.shape[axis])
     if not batch:
         if axis == 0:
+            # The op whose gradient is IndexedSlices: along any other axis, and with several coordinates, the gradient
+            # is dense.
             return tc.gather(params, indices)
         found = tc.take(params, tc.reshape(indices, (-1,)), axis=axis)
         return tc.reshape(found, (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :]))

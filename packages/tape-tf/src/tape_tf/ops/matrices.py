@@ -35,6 +35,7 @@ def matmul(
     Raises:
         InvalidArgumentError: an operand has fewer than 2 dimensions, or the shapes do not fit.
     """
+    # The core, as NumPy, would take a vector as a row or a column; TensorFlow refuses it.
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"In[{0 if a.ndim < 2 else 1}] ndims must be >= 2; the shapes are {a.shape} and {b.shape}; use "
@@ -125,6 +126,7 @@ def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> tc.Tensor
 def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> tc.Tensor:
     """Solve `matrix @ x = rhs` for triangular matrices, lower ones by default."""
     if adjoint:
+        # The adjoint of a lower triangle is an upper one.
         return tc.linalg.solve_triangular(_maybe_transpose(matrix, False, True), rhs, lower=not lower)
     return tc.linalg.solve_triangular(matrix, rhs, lower=bool(lower))
 
@@ -203,6 +205,7 @@ def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True)
     if not compute_uv:
         return tc.linalg.svdvals(tensor)
     u, s, vh = tc.linalg.svd(tensor, full_matrices=full_matrices)
+    # TensorFlow's order and its `v`: NumPy returns u, s and the adjoint of v.
     return s, u, _maybe_transpose(vh, False, True)
 
 
@@ -235,6 +238,7 @@ def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool 
     )
     # `lower_upper` does not store the ones on the diagonal of the lower factor.
     product = tc.matmul(tc.tril(lower_upper, k=-1) + identity, tc.triu(lower_upper))
+    # P A = L U: the rows go back by the inverse permutation.
     return tc.take_along_axis(product, tc.astype(tc.argsort(perm), tc.int64)[..., None], axis=-2)
 
 

@@ -30,6 +30,7 @@ _ACTIVATIONS = {
     "nn.selu": tc.selu,
 }
 for _names, _function in _ACTIVATIONS.items():
+    # relu and relu6 take integers in TensorFlow; elu and selu do not.
     unary(_names, _function, floating=_names not in ("nn.relu", "nn.relu6"))
 
 
@@ -88,6 +89,8 @@ def log_softmax(logits: tc.Tensor, axis: int | None = None) -> tc.Tensor:
 )
 def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Return the cross-entropy of the distributions `labels` and the softmax of `logits`; differentiable in both."""
+    # TensorFlow's kernel returns softmax(logits) - labels as the gradient, which is right for labels with the sum 1
+    # only.
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
@@ -113,6 +116,7 @@ def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> t
         raise ValueError(
             f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape})."
         )
+    # labels * -log(sigmoid(x)) + (1 - labels) * -log(1 - sigmoid(x)) is this, by log(sigmoid(x)) = x - softplus(x).
     return _softplus(logits) - logits * labels
 
 
@@ -127,6 +131,7 @@ def weighted_cross_entropy_with_logits(
     labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor
 ) -> tc.Tensor:
     """Return :func:`sigmoid_cross_entropy_with_logits` with the loss of positive labels times `pos_weight`."""
+    # TensorFlow's own formula, see the docstring of tf.nn.weighted_cross_entropy_with_logits.
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * _softplus(-logits)
 
@@ -137,6 +142,7 @@ def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss
     loss = tc.exp(log_input) - log_input * targets
     if compute_full_loss:
         stirling = targets * tc.log(targets) - targets + 0.5 * tc.log(2 * math.pi * targets)
+        # log(0!) and log(1!) are 0, where Stirling's approximation is not.
         loss = loss + tc.where((targets >= 0) & (targets <= 1), tc.zeros_like(targets), stirling)
     return loss
 
@@ -229,6 +235,7 @@ def _conv(
         stride=_spatial(strides, n, layout, "strides"),
         padding=_padding(padding, n, layout),
         dilation=_spatial(dilations, n, layout, "dilations"),
+        # TensorFlow has no argument for groups: they follow from filters with fewer channels than the input.
         groups=_channels(x, layout) // w.shape[-2],
         layout=layout,
     )
@@ -298,6 +305,7 @@ def depthwise_conv2d(
 ) -> tc.Tensor:
     """Convolve each channel by itself; `filter` has the shape (h, w, in, multiplier)."""
     h, w, channels, multiplier = filter.shape
+    # A grouped convolution with a group for each channel: its output channels are ordered as (in, multiplier).
     return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
 
 
@@ -345,6 +353,8 @@ def _conv_transpose(
             pads.append((total // 2, total - total // 2))
         else:
             pads.append((0, 0) if explicit == "valid" else tuple(explicit[k]))
+        # Several input lengths have a convolution of one length, where the stride skips some: `output_padding` tells
+        # which.
         extra.append(lengths[k] - (full - sum(pads[k])))
         if not 0 <= extra[k] < stride[k]:
             raise ValueError(
@@ -469,6 +479,7 @@ def weighted_moments(
     x: tc.Tensor, axes: int | tuple[int, ...], frequency_weights: tc.Tensor, keepdims: bool = False
 ) -> tuple[tc.Tensor, tc.Tensor]:
     """Return the mean and the variance along `axes`, weighted by `frequency_weights`."""
+    # The weights are summed in the shape of `x`: one that broadcasts counts for each element.
     weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
     total = tc.sum(weights, axis=axes, keepdims=True)
     mean = tc.sum(weights * x, axis=axes, keepdims=True) / total
@@ -489,6 +500,7 @@ def batch_normalization(
     variance_epsilon: float,
 ) -> tc.Tensor:
     """Return `(x - mean) / √(variance + variance_epsilon) * scale + offset`; the last two may be None."""
+    # As in TensorFlow, the statistics and the scale become one factor, so that `x` is multiplied once.
     factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
     if scale is not None:
         factor = factor * scale
@@ -519,6 +531,7 @@ def dropout(
         raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}")
     shape = static(noise_shape)
     if shape is not None:
+        # None in noise_shape stands for the length of `x`.
         shape = tuple(n if s is None else s for s, n in zip(shape, value.shape, strict=True))
     return wrap(tc.dropout(value, share, rng=generator(seed), noise_shape=shape))
 

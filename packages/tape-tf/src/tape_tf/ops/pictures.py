@@ -23,6 +23,7 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
         LookupError: when the gradient is computed: there is none, as in TensorFlow.
     """
 
+    # The forward pass alone is TensorFlow's; a derivative by the formula would make code work that fails there.
     @tc.custom_gradient
     def adjusted(images: tc.Tensor, factor: tc.Tensor) -> Any:
         mean = tc.mean(images, axis=(-3, -2), keepdims=True)
@@ -68,6 +69,7 @@ def transpose(image: tc.Tensor) -> tc.Tensor:
 @op("image.rot90", "image")
 def rot90(image: tc.Tensor, k: int = 1) -> tc.Tensor:
     """Rotate images `k` times by 90° counter-clockwise."""
+    # A transpose and a flip of the rows are a quarter turn counter-clockwise.
     for _ in range(k % 4):
         image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
     return image
@@ -175,6 +177,7 @@ def pad_to_bounding_box(
 def central_crop(image: tc.Tensor, central_fraction: float) -> tc.Tensor:
     """Cut out the central rectangle, whose sides are `central_fraction` of the image's."""
     height, width = image.shape[-3:-1]
+    # TensorFlow's rounding, which may leave a pixel more than the fraction.
     rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
     return image[..., rows : height - rows, columns : width - columns, :]
 
@@ -186,10 +189,12 @@ def _resize_weights(before: int, after: int, antialias: bool) -> Any:
     """Return the matrix (after, before) of linear interpolation between the centres of pixels."""
     scale = before / after
     spread = max(scale, 1.0) if antialias else 1.0  # antialiasing widens the triangle filter when it shrinks an image
+    # TensorFlow 2's convention: pixels are areas, and their centres are at halves (`half_pixel_centers=True`).
     middles = (np.arange(after) + 0.5) * scale - 0.5
     if not antialias:
         middles = np.clip(middles, 0, before - 1)
     weights = np.maximum(0.0, 1 - np.abs(middles[:, None] - np.arange(before)) / spread)
+    # At the edge a part of the triangle lies outside: the weights that are left add up to 1.
     return (weights / weights.sum(axis=1, keepdims=True)).astype("float32")
 
 

@@ -44,6 +44,7 @@ def _real_variance(function: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError("Input must be either real or complex. Received integer type " + str(x.dtype))
         if x.dtype.kind == "complex floating":
             parts = [tc.var(part, axis=axis, keepdims=keepdims) for part in (tc.real(x), tc.imag(x))]
+            # E|x - E x|**2 is the sum of the variances of both parts.
             total = parts[0] + parts[1]
             return total if function is tc.var else tc.sqrt(total)
         return function(x, axis=axis, keepdims=keepdims)
@@ -82,6 +83,7 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
 
     @op(names, "input_tensor", static_args="axis", kernel=short.capitalize(), floating=floating)
     def reduce(input_tensor: tc.Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
+        # In TensorFlow an empty list of axes is no reduction; None is one over all of them.
         if axis == ():  # a reduction over no axes keeps the shape: one over an axis of length 1 does the same
             if input_tensor.ndim:
                 return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
@@ -161,6 +163,7 @@ def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, k
         ord: `"euclidean"`, `"fro"`, 1, 2, infinity or another positive number.
     """
     if isinstance(axis, tuple) and len(axis) == 2:
+        # Two axes are a matrix in TensorFlow: its "euclidean" norm is Frobenius', and 1, 2, inf are norms of operators.
         kind: Any = "fro" if ord in ("euclidean", "fro") else ord
         rest = tc.moveaxis(tensor, axis, (-2, -1))
         found = tc.linalg.matrix_norm(rest, ord=kind)
@@ -257,6 +260,7 @@ class TopKV2(NamedTuple):
 def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLike = dtypes.int32) -> TopKV2:
     """Return the `k` largest elements of each row, in falling order, and their indices: `(values, indices)`."""
     values, indices = tc.top_k(input, k)
+    # `sorted` is ignored: sorted values are allowed where no order is asked for.
     return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))
 
 

@@ -54,6 +54,7 @@ def _combine_seeds(*parts: int) -> int:
     """Return one seed from several integers of 64 bits, by putting them side by side."""
     total = 0
     for part in parts:
+        # By sums or exclusive or, the seeds (1, 2) and (2, 1) would be one.
         total = (total << 64) + (int(part) & (2**64 - 1))
     return total
 
@@ -68,6 +69,7 @@ def _scale_and_shift(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dt
     """Return `values * stddev + mean`; both may be tensors, and gradients flow to them."""
     kind = dtypes.as_dtype(dtype)
     if not (isinstance(stddev, int | float) and stddev == 1):
+        # As an op on tensors: this is the reparametrization by which `stddev` and `mean` get gradients.
         values = values * native(stddev, kind, like=values)
     if not (isinstance(mean, int | float) and mean == 0):
         values = values + native(mean, kind, like=values)
@@ -173,6 +175,7 @@ def categorical(
 
 
 def _categorical(rng: NativeGenerator, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike) -> Any:
+    # A choice of classes has no derivative, and the noise need not be recorded.
     scores = tc.stop_gradient(native(logits))
     if scores.ndim != 2:
         raise ValueError(f"logits should be a matrix, got shape {scores.shape}")

@@ -52,6 +52,7 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
     def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> tc.Tensor:
         if segment_ids.ndim != 1 or segment_ids.shape[0] != data.shape[0]:
             raise ValueError(f"segment_ids should be the same size as dimension 0 of input, {data.shape}")
+        # A value decides here, and below on the number of segments: a compiled function runs these in Python.
         if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
             raise ValueError("segment ids are not increasing")
         n = int(segment_ids[-1]) + 1 if segment_ids.size else 0
@@ -66,6 +67,8 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
     def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
         ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
+        # TensorFlow's unsorted_segment_max has the smallest number of the dtype for an empty segment; segment_max has
+        # 0.
         found = _fill_empty(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
         return found[:num_segments]
 
@@ -83,6 +86,7 @@ def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segment
     ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
     counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
+    # At least 1: an empty segment is 0, and not 0 / 0.
     root = tc.sqrt(tc.astype(tc.maximum(counts, tc.ones_like(counts)), data.dtype))
     return total / tc.reshape(root, (num_segments,) + (1,) * (total.ndim - 1))
 
@@ -140,6 +144,7 @@ def confusion_matrix(
 @op("math.invert_permutation", "x")
 def invert_permutation(x: tc.Tensor) -> tc.Tensor:
     """Return the inverse of a permutation."""
+    # The order that sorts a permutation is its inverse.
     return tc.astype(tc.argsort(x), x.dtype)
 
 

@@ -62,6 +62,7 @@ def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> tc.Tensor:
 @op("squeeze", "input", static_args="axis")
 def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Remove the dimensions of length 1, all or those in `axis`."""
+    # TensorFlow takes an empty list as all axes of length 1.
     if axis is None or axis == ():
         axis = tuple(k for k, length in enumerate(input.shape) if length == 1)
     return tc.squeeze(input, axis=axis)
@@ -137,6 +138,7 @@ def split(
     else:
         sizes = list(num_or_size_splits)
         if -1 in sizes:
+            # The -1 itself is in the sum.
             sizes[sizes.index(-1)] = length - sum(sizes) - 1
         if sum(sizes) != length:
             raise ValueError(f"the sizes {sizes} do not add up to the length {length} of axis {axis}")
@@ -154,6 +156,7 @@ def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis =
     """Repeat each element along `axis`, all as often or each as `repeats` says."""
     times = static(repeats)
     if isinstance(times, tuple):
+        # One number in a list is for all elements, and broadcasts.
         times = times[0] if len(times) == 1 else native(repeats)
     return wrap(tc.repeat(native(input), times, axis=static(axis)))
 

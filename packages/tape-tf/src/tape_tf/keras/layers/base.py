@@ -239,6 +239,7 @@ class Layer(Holder):
                 kwargs.pop("training", None)
         elif len(args) <= position and training is not None:
             kwargs["training"] = training
+        # Not in inner calls: the penalties that layers inside add belong to the same step.
         if outer is None:  # the outermost call of a step forgets the penalties of the step before
             for layer in self._flatten_layers():
                 layer._losses.clear()
@@ -356,6 +357,7 @@ class Layer(Holder):
         return node
 
     def __getattr__(self, name: str) -> Any:
+        # Keras' message: these exist for layers of a functional model only.
         if name in ("input", "output", "input_shape", "output_shape"):
             raise AttributeError(
                 f"The layer {self.name} has never been called on a tf.keras.Input and thus has no defined {name}."
@@ -364,6 +366,7 @@ class Layer(Holder):
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shape of the output for an input of this shape, or inputs of these shapes."""
+        # By a symbolic call: no layer has to write its shapes down a second time, as in Keras.
         inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
         return tuple(self(*inputs, **kwargs).shape)
 
