@@ -175,7 +175,7 @@ class SavedRun:
         run.history.clear()
         run.history.update({name: list(values) for name, values in state["history"].items()})
         run.history.epochs = run.epoch
-        # The means are made by the first step of an epoch, and so are not there yet.
+        # The means are made by the first step of an epoch, which this run has not taken.
         for name, own in state["means"].items():
             run.means[name] = Mean(name)
             run.means[name].load_state_dict(own)

@@ -217,11 +217,13 @@ class Function:
                 `input_signature`.
         """
         if self.input_signature is not None and not args and not kwargs:
+            # Without arguments the specs themselves stand for them.
             args = self.input_signature
         return ConcreteFunction(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("experimental_get_compiler_ir", "pretty_printed_concrete_signatures"):
+            # Messages for what users of TensorFlow ask a function for; the second line is Python's usual one.
             raise AttributeError(f"tf.function has no {name}: there is no graph")
         raise AttributeError(f"'Function' object has no attribute {name!r}")
 
@@ -316,6 +318,7 @@ def _signature_of(python_function: Callable[..., Any]) -> inspect.Signature | No
 
 def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
     """Convert arguments to tape_core's values; return None if no trace can be kept for them (unhashable ones)."""
+    # The common call, without a walk through nested arguments; a list, since short ones are faster than a generator.
     if not kwargs and all([type(arg) is Tensor for arg in args]):
         return [arg.native for arg in args], kwargs
     leaves, structure = pytree.flatten((args, kwargs))

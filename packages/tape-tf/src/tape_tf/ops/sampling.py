@@ -89,6 +89,7 @@ def _uniform(
     if kind.is_integer:
         if maxval is None:
             raise ValueError(f"Must specify maxval for integer dtype {kind.name}")
+        # Integer limits are needed in Python, so that this reads tensors; the floating case below does not.
         found = rng.integers(int(native(minval)), int(native(maxval)), _shape(shape), **_backend_and_device())
         return wrap(tc.astype(found, kind.native))
     high = 1 if maxval is None else maxval
@@ -249,6 +250,7 @@ def stateless_categorical(
 @exported("random.split random.experimental.stateless_split", _DIFFERS)
 def split(seed: Seed, num: int = 2, alg: object = None) -> Any:
     """Derive `num` new seeds from one, shape (num, 2)."""
+    # Seeds of int32, the dtype that TensorFlow's stateless functions take and return.
     return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_backend_and_device()), tc.int32))
 
 

@@ -172,6 +172,7 @@ class Layer(Holder):
         Raises:
             ValueError: a length of the shape is None.
         """
+        # Keras' further arguments are accepted where they choose what there is only one of here.
         if unknown := ignored.keys() - {"autocast", "aggregation", "synchronization", "overwrite_with_gradient"}:
             raise TypeError(f"add_weight has no argument {', '.join(sorted(unknown))}")
         lengths = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -263,6 +264,7 @@ class Layer(Holder):
         finally:
             _CALL.set(call)
             NAME_SCOPE.set(scope)
+        # The first call's shape, which `summary` shows.
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
         if self.activity_regularizer is not None:
