@@ -144,7 +144,7 @@ class GradientTape(_Block):
         return self
 
     def watch(self, tensor: PyTree) -> None:
-        """From now on, record what is computed from a tensor, a Variable, or the leaves of a nested structure.
+        """Record what is computed from now on from a tensor, a Variable, or the leaves of a nested structure.
 
         Of IndexedSlices, the values are watched.
 

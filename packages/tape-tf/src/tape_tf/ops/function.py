@@ -15,7 +15,7 @@ from weakref import ref
 
 import numpy as np
 import tape_core as tc
-from tape_compile.extend import Bound, Methods, WeakMethod, found_by_name
+from tape_compile.extend import Bound, Methods, WeakMethod, importable_name
 from tape_compile.extend import Function as CompiledFunction
 from tape_core.staging import current
 from tape_core.support import pytree, setting
@@ -229,7 +229,7 @@ class Function:
 
     def __reduce__(self) -> Any:
         """Pickle the Python function and the signature: a copy has no traces."""
-        return found_by_name(self, self.python_function) or (Function, (self.python_function, self.input_signature))
+        return importable_name(self, self.python_function) or (Function, (self.python_function, self.input_signature))
 
     def __repr__(self) -> str:
         return f"<tf.function {getattr(self.python_function, '__qualname__', self.python_function)!r}>"

@@ -78,7 +78,7 @@ class Holder(Module):
 
     @property
     def trainable(self) -> bool:
-        """Whether training changes the weights; setting it also sets it for the layers inside."""
+        """True if training changes the weights; setting it also sets it for the layers inside."""
         return self._trainable
 
     @trainable.setter
