@@ -34,6 +34,7 @@ class Module:
     """
 
     def __init__(self, name: str | None = None) -> None:
+        # TensorFlow's rule and message: the name becomes a part of the names of Variables.
         if name is not None and not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not a valid module name. Module names must be valid Python identifiers.")
         self._name = name

@@ -299,6 +299,7 @@ class ForwardAccumulator(_Block):
     __slots__ = ("__weakref__", "_guard", "native")
 
     def __init__(self, primals: PyTree, tangents: PyTree) -> None:
+        # A Variable is not read here: the accumulator follows its readings.
         given = _native_tree(primals, "ForwardAccumulator", "primals")
         leaves = pytree.flatten(given)[0]
         directions, structure = pytree.flatten(tangents)
@@ -370,6 +371,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
             return unwrap(grad(*given, variables=wrap(list(variables))))
 
         vjp.takes_slices = True  # type: ignore[attr-defined] # the core may pass IndexedSlices
+        # Numbers and arrays become tensors: the core differentiates with respect to tensors only.
         return _native_results(result), vjp
 
     return _facade_of(tc.custom_gradient(native_f), f)

@@ -169,6 +169,7 @@ class Restoration:
                     f"restore: {name!r} has shape {value.shape} in the file; the Variable has {variables[name].shape}"
                 )
         for name, value in ready.items():
+            # Cast to the dtype of the Variable: a checkpoint of float32 fits a model of float16.
             variables[name].native.assign(tc.asarray(value, dtype=variables[name].native.dtype))
             del self.waiting[name]
         for name, held in found:
@@ -330,6 +331,7 @@ class CheckpointManager:
         else:
             os.makedirs(self.directory, exist_ok=True)
             path = self.checkpoint.write(f"{prefix}-{int(checkpoint_number)}")
+        # After the write: a crash in between leaves one checkpoint too many, and never one too few.
         for old in self.checkpoints[: -self._keep] if self._keep else []:
             os.remove(_file(old))
         return path

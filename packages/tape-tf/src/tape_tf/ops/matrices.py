@@ -71,6 +71,7 @@ def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> tc.Tenso
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     """Sum products of tensors as an equation such as `"ij,jk->ik"` says."""
     kwargs.pop("name", None)
+    # Accepted and ignored: the core chooses the order of the products itself.
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"Invalid keyword arguments for this function: {', '.join(kwargs)}")
@@ -92,6 +93,7 @@ def cross(a: tc.Tensor, b: tc.Tensor) -> tc.Tensor:
 @op("linalg.trace", "x")
 def trace(x: tc.Tensor) -> tc.Tensor:
     """Return the sums of the diagonals."""
+    # In its own dtype: the Array API standard sums small integers in wider ones.
     return tc.linalg.trace(x, dtype=x.dtype)
 
 

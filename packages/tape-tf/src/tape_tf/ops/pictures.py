@@ -218,6 +218,7 @@ def resize(
         rows, columns = round(height * share), round(width * share)
     if method == "nearest":
         places = [
+            # The pixel whose area holds the centre of the new one.
             native(np.minimum(((np.arange(n) + 0.5) * (old / n)).astype("int64"), old - 1), like=images)
             for old, n in ((height, rows), (width, columns))
         ]

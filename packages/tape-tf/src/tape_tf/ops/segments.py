@@ -110,6 +110,7 @@ def bincount(
     if maxlength is not None:
         n = min(n, static(maxlength))
     if weights is None:
+        # The count of a number is the sum of ones, and so a segment sum as with weights, which has a gradient.
         given = tc.ones_like(values, dtype=dtypes.as_dtype(dtype).native)
     else:
         given = tc.reshape(native(weights), (-1,))

@@ -192,6 +192,7 @@ class Layer(Holder):
     ) -> None:
         """Register a Variable as a weight of this layer."""
         self._added_weights.append(variable)
+        # The optimizer applies it after each update: it finds it at the variable, and knows no layers.
         variable.constraint = constraints.get(constraint)
         if (penalty := regularizers.get(regularizer)) is not None:
             self._regularized.append((variable, penalty))
