@@ -68,6 +68,7 @@ class _ByInductor:
         key = tuple([tensor.stride() for tensor in tensors])  # shapes and dtypes are those of the trace
         found = self._compiled.get(key)
         if found is None:
+            # Another thread may have compiled it while this one waited.
             with self._lock.now:
                 found = self._compiled[key] = self._compiled.get(key) or self._compile(tensors)
         return found
@@ -97,6 +98,7 @@ class _ByInductor:
         return made
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        # A run empties the list of its arguments, so that the caller does not keep them alive.
         given = tuple(arrays)
         arrays.clear()
         return tuple(self._compiled_for(given)(*given))

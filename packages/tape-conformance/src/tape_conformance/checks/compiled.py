@@ -65,7 +65,7 @@ def check_compiled(case: Case, examples: Examples) -> None:
 
 
 def check_compiled_by(name: str, case: Case) -> None:
-    """What a compiler makes of an op, and of its gradient, returns what an eager call returns, for two calls.
+    """An op and its gradient, compiled by a compiler, return what an eager call returns, for two calls.
 
     Bits are compared where the compiler says that it keeps them, else values.
     """
