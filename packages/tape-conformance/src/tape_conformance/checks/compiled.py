@@ -68,7 +68,7 @@ def check_compiled(case: Case, examples: Examples) -> None:
 
 
 def check_compiled_by(name: str, case: Case) -> None:
-    """What a compiler makes of an op, and of its gradient, returns what an eager call returns, for two calls.
+    """An op and its gradient, compiled by a compiler, return what an eager call returns, for two calls.
 
     Bits are compared where the compiler says that it keeps them, else values.
     """
@@ -90,6 +90,7 @@ def check_compiled_by(name: str, case: Case) -> None:
 def _expect_as_eager(
     name: str, eager: Callable[..., list[tc.Tensor]], example: dict[int, tc.Tensor], what: str
 ) -> None:
+    # The first call traces, the second one runs what the compiler has made of the trace.
     exact = compilers.load(name).exact
     expected = eager(*example.values())
     compiled = function(compile=name)(eager)
@@ -123,6 +124,7 @@ def check_compiled_derivatives(case: Case, leaf: Leaf) -> None:
         y = value(x)
         return tc.sum(y * y)
 
+    # Compared by bits with eager vmap, not with a loop, so the two examples may be the same.
     pair = tc.stack([leaf.value, leaf.value])
     transforms: dict[str, tuple[Callable[..., Any], tc.Tensor]] = {"vmap": (tc.vmap(value), pair)}
     if not case.is_complex and value(leaf.value).dtype.kind == "real floating":
@@ -165,6 +167,8 @@ def _expect_same_bits_in_tapes(
 
 def _expect_same_bits(eager: Callable[..., list[tc.Tensor]], examples: Examples, what: str) -> list[list[tc.Tensor]]:
     """Expect a compiled function to return the eager results for all examples, twice, with one trace; return them."""
+    # One compiled function for all examples: the second one runs the program that was traced for the first. They come
+    # twice, since a run that wrote to memory of the program's would spoil the next.
     compiled = function(eager)
     expected = [eager(*example.values()) for example in examples]
     for _ in range(2):
@@ -186,8 +190,10 @@ def _expect_exact_passes(
 
     Passes that run only on request may round differently; their results must be close.
     """
+    # The trace as it was before any pass; its private parts are looked at, since a user cannot choose single passes.
     (trace,) = next(iter(compiled._compiled.values()))
     given = [[tensor._array for tensor in example.values()] for example in examples]
+    # A pass that writes in place may take memory of temporaries, and never that of arguments.
     before = [[tensor.numpy().tobytes() for tensor in example.values()] for example in examples]
     known: dict[object, NDArray[Any]] = {}
     with _at_any_size():
@@ -255,6 +261,7 @@ def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
 
     def after(program: Program, name: str) -> Program:
         key = id(program), name
+        # A pass that only removes constants leaves the same instructions, but another program.
         if key not in made:
             found = passes.PASSES[name].transform(program)
             made[key] = (
@@ -279,5 +286,6 @@ def _same(a: Program, b: Program) -> bool:
 
 @contextmanager
 def _at_any_size() -> Iterator[None]:
+    # Passes read `thresholds.NAME` when they run, and so see what is patched.
     with patch.multiple(thresholds, **AT_ANY_SIZE):
         yield
