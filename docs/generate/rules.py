@@ -23,7 +23,7 @@ spelled; in short:
 - `x: g -> ...` is a VJP: it makes the cotangent of `x` from `g`, the cotangent of the result.
 - A name is a function, whose source is [below](#the-functions). It is a VJP if it takes `g`.
 - `out` is the result, `x_spec` has the shape and dtype of the input `x`, `common` is what the function at `common:`
-  computes once for several rules, `kept` are the residuals that the op's kernel leaves.
+  computes once for several rules, `residuals` are the residuals that the op's kernel leaves.
 - A number is a constant partial derivative. `NONDIFF`: nothing flows through this input, on purpose.
 
 `python docs/generate` writes this page from the source.

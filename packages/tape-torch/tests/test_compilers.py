@@ -172,6 +172,15 @@ def test_a_kernel_that_pytorch_cannot_trace_is_named_with_what_to_do() -> None:
         tc.function(compile="torch")(product)(data, indices, starts, x)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_a_result_whose_shape_depends_on_values_is_named_with_what_to_do() -> None:
+    torch.compiler.reset()
+    mask = on_torch([1.0, 0.0, 1.0]) > 0.5  # a constant: so Tape can trace it
+    f = tc.function(lambda x: tc.sum(x[mask]), compile="torch")
+    with pytest.raises(ValueError, match=r"compile='torch'.*the shape.*nonzero.*\. Leave out compile"):
+        f(on_torch([0.25, 1.0, 2.0]))
+
+
 def test_a_function_that_computes_nothing_is_not_compiled() -> None:
     with pytest.raises(ValueError, match="compile='torch' has nothing to compile"):
         tc.function(lambda x: x, compile="torch")(tc.ones(2, backend="torch"))

@@ -367,7 +367,7 @@ class Kind:
 
 
 _FLOATS = ["float32", "float64", *(["bfloat16"] if find_spec("ml_dtypes") is not None else [])]
-_BITS = ("compiled", "compiled gradient", "compiled in a tape")
+_BITS = ("compiled", "compiled gradient", "compiled in a tape", "compiled by others")
 """The checks that compare bits: they can be made in any precision."""
 
 
@@ -520,6 +520,13 @@ alike(derived(eager, ours), ours, tc.function(derived(traced, theirs)), theirs, 
 eager, ours = made()
 traced, theirs = made()
 alike(derived(eager, ours), ours, derived(tc.function(traced), theirs), theirs, "gradients through the compiled function")
+'''),
+    "compiled by others": Check('''
+from tape_fuzz.compilers import CallByCall
+for compiler in ("python", CallByCall(), CallByCall(fuses=False)):
+    eager, ours = made()
+    traced, theirs = made()
+    alike(derived(eager, ours), ours, tc.function(derived(traced, theirs), compile=compiler), theirs, f"compiled by {compiler}")
 '''),
     "exported": Check('''
 import inspect, os, re, tempfile

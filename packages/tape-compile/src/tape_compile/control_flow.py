@@ -7,14 +7,14 @@ by a vmap around: the instruction has the arrays underneath.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
 from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
-from tape_core.tracing import STAGE, lifted, note_uses, placed, spread, will_run_again
+from tape_core.tracing import STAGE, lift, move_to_level, note_uses, spread, will_run_again
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source
@@ -38,7 +38,17 @@ Layers = tuple[tuple[Any, Any], ...]
 
 
 class FlowTrace(Trace):
-    """A trace that records branches and loops as instructions: the one with which functions are traced."""
+    """A trace that records branches and loops as instructions: the one with which functions are traced.
+
+    Attributes:
+        options: passes that are left out, or asked for: the function's, which branches and loops have, too.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, bool], *, fallback: bool = False, parent: Trace | None = None
+    ) -> None:
+        super().__init__(name, fallback=fallback, parent=parent)
+        self.options = options
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
@@ -64,10 +74,10 @@ class SubTrace(FlowTrace):
         seeded: generators that are made.
     """
 
-    parent: Trace
+    parent: FlowTrace
 
-    def __init__(self, parent: Trace) -> None:
-        super().__init__(parent.name, fallback=parent.fallback, parent=parent)
+    def __init__(self, parent: FlowTrace) -> None:
+        super().__init__(parent.name, parent.options, fallback=parent.fallback, parent=parent)
         # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
         self.draws = False
@@ -206,6 +216,7 @@ class Part:
     Attributes:
         name: for the source.
         traced, program: the program before and after passes.
+        options: the passes that are left out, or asked for.
         source: the program as Python.
         captured: the values of the trace around that are its last inputs.
         variables: the Variables whose values are its last results.
@@ -220,7 +231,8 @@ class Part:
         self.variables = list(variables)
         self._places = {name: k for k, name in enumerate(trace.captured)}
         self._trace = trace
-        self.program, _ = passes.run(program, {})
+        self.options = trace.options
+        self.program, _ = passes.run(program, self.options)
         self.source = Source(self.program, name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
@@ -292,7 +304,7 @@ class Flow:
 
 
 def _layers(tensor: Tensor) -> Layers:
-    found, tensor = [], placed(tensor)
+    found, tensor = [], move_to_level(tensor)
     while type(array := tensor._array) is BatchedArray:
         found.append((array.backend, array.axis))
         tensor = array.value
@@ -310,7 +322,7 @@ def _base(tensor: Tensor) -> Tensor:
 
 
 def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
-    """A Tensor of an array, wrapped in these layers."""
+    """Return a Tensor of an array, wrapped in these layers."""
     tensor = wrap(array, backend)
     # The first layer is the outermost wrapper, that of the innermost vmap; so wrapping begins with the last.
     for above, axis in reversed(layers):
@@ -319,7 +331,7 @@ def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
 
 
 def _both(a: Layers, b: Layers) -> Layers:
-    """The layers of a Tensor that is batched wherever one of two is."""
+    """Return the layers of a Tensor that is batched wherever one of two is."""
     if len(a) < len(b):
         a, b = b, a
     # A Tensor with fewer layers lacks those of the innermost vmaps, which come first: the ends correspond.
@@ -329,19 +341,19 @@ def _both(a: Layers, b: Layers) -> Layers:
 
 
 def _widen(tensor: Tensor, layers: Layers) -> Tensor:
-    """A Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
+    """Return a Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
     if not layers:
         return tensor
     (backend, axis), below = layers[0], layers[1:]
-    array = lifted(tensor, backend)._array
+    array = lift(tensor, backend)._array
     value = array.value if axis is None or array.axis is not None else spread(array, axis.size)
     return wrap(BatchedArray(_widen(value, below), backend, axis), backend)
 
 
 def _traced(
-    trace: Trace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
+    trace: FlowTrace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
 ) -> tuple[SubTrace, Tensors] | None:
-    """A trace of a function of these arrays, with their backends and layers, and its results.
+    """Return a trace of a function of these arrays, with their backends and layers, and its results.
 
     None where the compiled function is given up, so that tracing goes on to no purpose.
     """
@@ -361,12 +373,12 @@ def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]
 
 
 def _backends(tensors: Tensors) -> list[Any]:
-    """The tracing backends of the arrays underneath."""
+    """Return the tracing backends of the arrays underneath."""
     return [tracing_backend(_base(t).backend.library) for t in tensors]
 
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
-    """The values of Tensors, their tracing backends, and their layers."""
+    """Return the values of Tensors, their tracing backends, and their layers."""
     note_uses(tensors)
     return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
 
@@ -374,7 +386,7 @@ def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
 # -- instructions
 
 
-def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
+def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
     """Add a branch to a trace; None where the compiled function is given up."""
     # Both branches must give equally batched results: they are traced again until they do.
     wide: list[Layers] = []
@@ -398,7 +410,7 @@ def trace_cond(trace: Trace, predicate: Tensor, branches: Sequence[Any], operand
     return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
 
 
-def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
+def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
     """Add a loop with a test to a trace; None where the compiled function is given up.
 
     Returns:
@@ -435,7 +447,7 @@ def trace_while(trace: Trace, test: Test, step: Step, carry: Tensors, keep: bool
 
 
 def trace_scan(
-    trace: Trace, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
+    trace: FlowTrace, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool, keep: bool
 ) -> tuple[Any, Any, Any] | None:
     """Add a loop over elements to a trace; None where the compiled function is given up.
 
@@ -473,9 +485,9 @@ def trace_scan(
 
 
 def _trace_step(
-    trace: Trace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
+    trace: FlowTrace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
 ) -> tuple[Part, Tensors, Tensors] | None:
-    """A loop's step as a part, the carry before the first step, and a step's results.
+    """Return a loop's step as a part, the carry before the first step, and a step's results.
 
     The carry has to be batched before a step if it is so after one: so it is widened until both agree.
     """
@@ -493,7 +505,7 @@ def _trace_step(
 
 
 def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:
-    """The function with these layers for its first results, at least."""
+    """Return the function with these layers for its first results, at least."""
 
     def run(values: Tensors) -> Tensors:
         outs = function(values)
@@ -504,7 +516,7 @@ def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Cal
 
 
 def _loop_results(
-    trace: Trace, flow: Flow, carry: Tensors, xs: Tensors, outs: Tensors, keep: bool
+    trace: FlowTrace, flow: Flow, carry: Tensors, xs: Tensors, outs: Tensors, keep: bool
 ) -> tuple[Tensors, Tensors, Tensors]:
     n, m = len(carry), len(outs)
     like = [*outs, *outs[:n]] if keep else outs
@@ -517,7 +529,7 @@ def _loop_results(
 
 
 def _kernels(tensors: Tensors, *names: str) -> list[Any]:
-    """Functions of the library of some arrays, by name; None for each where there are no arrays.
+    """Return functions of the library of some arrays, by name; None for each where there are no arrays.
 
     Raises:
         TracingError: the arrays are of several libraries.

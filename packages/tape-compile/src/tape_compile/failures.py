@@ -65,7 +65,7 @@ def _op_error(error: Exception, program: Program, instruction: Instruction) -> E
     from tape_core.extend import registry
 
     known = None if program.backend is None or instruction.effect else program.backend.user_error(error)
-    name = instruction.name.removesuffix("_keeping")  # that variant of the op keeps residuals for a tape
+    name = instruction.name.removesuffix("_with_residuals")  # that variant of the op keeps residuals for a tape
     if known is None or name not in registry:
         return None
     op = registry[name]

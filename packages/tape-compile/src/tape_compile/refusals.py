@@ -25,7 +25,7 @@ def may_refuse(instruction: Instruction, program: Program) -> bool:
         return True
     from tape_core.extend import registry  # imported late: ops register themselves when tape_core is loaded
 
-    op = registry.get(instruction.name.removesuffix("_keeping"))
+    op = registry.get(instruction.name.removesuffix("_with_residuals"))
     if op is None or not op.refuses or not instruction.inputs:
         return False
     # Elementwise ops refuse integers alone: a division by 0, a shift by a negative number.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tape_core as tc
+from support import code
 from tape_compile.passes import NOT_BEFORE_SPLIT, NOT_EXPORTED, PASSES, Stage, pass_, run
 from tape_compile.passes.registry import DEPRECATED
 from tape_compile.program import Program
@@ -111,6 +113,88 @@ def test_passes_that_tie_calls_together_do_not_run_before_a_function_and_its_der
     together = len(instructions("exact"))
     for stage in sorted(NOT_BEFORE_SPLIT):
         assert 0 < len(instructions(stage)) < together
+
+
+def trigonometry(text: str) -> int:
+    """The number of calls of sin and cos."""
+    return text.count("sin(") + text.count("cos(")
+
+
+def branch(x: tc.Tensor) -> tc.Tensor:
+    return tc.cond(tc.sum(x) > 0.0, lambda: tc.sin(x) + tc.sin(x), lambda: x)
+
+
+def loop(x: tc.Tensor) -> tc.Tensor:
+    return tc.while_loop(lambda x: tc.sum(x) < 9.0, lambda x: x + tc.sin(x) + tc.sin(x), x)
+
+
+def steps(x: tc.Tensor) -> tc.Tensor:
+    def step(c: tc.Tensor, e: tc.Tensor) -> tuple[tc.Tensor, None]:
+        return c + tc.sin(e) + tc.sin(e), None
+
+    return tc.scan(step, tc.sum(x), x)[0]
+
+
+def nested(x: tc.Tensor) -> tc.Tensor:
+    return tc.scan(lambda c, e: (branch(c + e), None), x, tc.stack([x, x]))[0]
+
+
+@pytest.mark.parametrize("f", [branch, loop, steps, nested])
+def test_a_pass_that_is_off_leaves_branches_and_loops_alone(f: Callable[[tc.Tensor], tc.Tensor]) -> None:
+    on, off = tc.function(f), tc.function(f, passes={"cse": False})
+    assert on(array()).numpy().tolist() == off(array()).numpy().tolist()
+    assert trigonometry(code(on)) < trigonometry(code(off))
+
+
+@pytest.mark.parametrize("f", [branch, loop, steps, nested])
+def test_a_pass_of_ones_own_sees_branches_and_loops_unless_it_is_off(f: Callable[[tc.Tensor], tc.Tensor]) -> None:
+    seen: list[str] = []
+
+    @pass_(stage="exact")
+    def note(program: Program) -> Program:
+        seen.extend(instruction.name for instruction in program.instructions)
+        return program
+
+    tc.function(f)(array())
+    assert "sin" in seen
+    del seen[:]
+    tc.function(f, passes={"note": False})(array())
+    assert seen == []
+
+
+@pytest.mark.parametrize("f", [branch, steps, nested])
+def test_a_pass_that_is_off_leaves_branches_and_loops_of_derivatives_alone(
+    f: Callable[[tc.Tensor], tc.Tensor],
+) -> None:
+    many = tc.asarray(np.ones(200), backend="numpy")  # so many steps are one record
+
+    def texts(**passes: bool) -> tuple[str, str]:
+        compiled = tc.function(f, passes=passes)
+        x = tc.Variable(many.numpy())
+        for _ in range(3):
+            with tc.GradientTape() as tape:
+                y = compiled(x)
+            tape.gradient(y, x)
+        slope = tc.function(tc.grad(lambda x: tc.sum(f(x))), passes=passes)
+        slope(many)
+        return code(compiled), code(slope)
+
+    for on, off in zip(texts(), texts(cse=False), strict=True):
+        assert trigonometry(on) < trigonometry(off)
+
+
+@pytest.mark.parametrize("f", [branch, loop, steps, nested])
+def test_a_pass_that_is_off_leaves_branches_and_loops_of_exported_files_alone(
+    f: Callable[[tc.Tensor], tc.Tensor], tmp_path: Path
+) -> None:
+    def calls(**passes: bool) -> int:
+        compiled = tc.function(f, passes=passes)
+        compiled(array())
+        compiled.export(tmp_path / "f.py")
+        # Without the comments, which show the lines of the function.
+        return trigonometry(ast.unparse(ast.parse((tmp_path / "f.py").read_text())))
+
+    assert calls() < calls(cse=False)
 
 
 def test_what_is_left_out_is_left_out_whatever_is_asked_for() -> None:

@@ -45,6 +45,8 @@ def gradients(
 
 def cotangents(case: Case, weights: Weights, outs: tuple[tc.Tensor, ...]) -> list[tc.Tensor | None]:
     """Return the gradient of the loss for each result of the op; None for results of integer dtype."""
+    # What is observed may be computed from the results, such as a projector from eigenvectors: the weights are those of
+    # what is observed, so the cotangents of the results are a gradient themselves.
     flowing = {k: o for k, o in enumerate(outs) if o.dtype.inexact}
     with tc.GradientTape() as tape:
         tape.watch(list(flowing.values()))
@@ -56,6 +58,8 @@ def cotangents(case: Case, weights: Weights, outs: tuple[tc.Tensor, ...]) -> lis
 def hessian_vector_products(case: Case, weights: Weights, directions: Directions) -> dict[int, tc.Tensor]:
     """Return, for each leaf, the gradient of the inner product of the loss's gradient with `directions`."""
     values = {leaf.k: leaf.value for leaf in case.leaves}
+    # The outer tape sees each op of the inner one's sweep (`gradients` opens a tape of its own): that is reverse over
+    # reverse mode.
     with tc.GradientTape() as tape:
         tape.watch(list(values.values()))
         slopes = gradients(case, weights, values)
@@ -69,6 +73,8 @@ def hessian_vector_products(case: Case, weights: Weights, directions: Directions
 def _gradient_of_loss(
     tape: tc.GradientTape, observed: tuple[tc.Tensor, ...], weights: Weights, sources: Replaced
 ) -> dict[int, tc.Tensor]:
+    # Weights are float64 or complex128, and a cotangent has the dtype of its result. A rule that drops an input, as
+    # that of a linear op does in a second derivative, leaves it unconnected: its derivative is zero.
     pairs = [(out, on_backend(w)) for out, w in zip(observed, weights, strict=True) if w is not None]
     targets, seeds = [out for out, _ in pairs], [tc.astype(w, out.dtype) for out, w in pairs]
     given = list(sources.values())
@@ -95,6 +101,8 @@ def inner_product(a: NDArray[Any], b: NDArray[Any]) -> float:
 def jvp(case: Case, directions: Directions) -> tuple[tuple[tc.Tensor, ...], tuple[tc.Tensor | None, ...]]:
     """Return the op's results, and their tangents in forward mode."""
     leaves = {k: case.values[k] for k in directions}
+    # All tangents at once: the JVP is linear in them, so one finite difference along all directions is what it is
+    # compared with.
     with tc.ForwardAccumulator(list(leaves.values()), [on_backend(d) for d in directions.values()]) as acc:
         outs = case.call()
     return outs, tuple(acc.jvp(list(outs)))

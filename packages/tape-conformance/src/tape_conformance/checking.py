@@ -69,6 +69,7 @@ class Group:
     def checks(self, target: Target) -> Iterator[Check]:
         """Yield the group's checks of one target."""
         for name, function in self._functions.items():
+            # As a default argument, since a closure would see the loop's last function.
             yield Check(name, lambda function=function: function(target))  # type: ignore[misc]
 
 
@@ -100,6 +101,7 @@ def expect_close(found: ArrayLike, expected: ArrayLike, what: str, rtol: float, 
     expect_equal(found.shape, expected.shape, f"the shape of {what}")
     # Infinities and NaN must be in the same places; assert_allclose sees to that.
     finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected
+    # Sizes as those of complex numbers, since abs(-128) in int8 is -128.
     scale = max(1.0, float(np.abs(finite.astype(complex)).max())) if finite.size else 1.0
     try:
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=(rtol if atol is None else atol) * scale)

@@ -15,6 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
+from importlib.util import find_spec
+
+from tape_core.backends import installed
 
 from tape_conformance.checking import Target
 
@@ -87,13 +90,10 @@ def _matches(id: str, pattern: str) -> bool:
 
 def _package(target: Target) -> str | None:
     """Return the package that the entry point of an installed backend names; None for a module or no plugin."""
-    from tape_core.backends import installed
-
     found = installed().get(target.plugin or "")
     if found is None:
         return None
     module = found.entry_points[0].module
-    from importlib.util import find_spec
-
+    # Only a package can have files beside its module; find_spec does not import it.
     spec = find_spec(module)
     return module if spec is not None and spec.submodule_search_locations is not None else None

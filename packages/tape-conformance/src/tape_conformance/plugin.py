@@ -61,14 +61,17 @@ class ReportWriter:
         """Record the outcome of a check: pytest reports set-up, call and tear-down, and a failure in any counts."""
         from tape_conformance.report import Result
 
+        # A property, since under pytest-xdist a report comes from another process, which sends its properties along.
         id = dict(report.user_properties).get("tape-check")
         if id is None or (report.when != "call" and report.passed):
             return
         outcome: Outcome = "passed"
         detail = ""
+        # pytest reports an expected failure as skipped, with this attribute; so it is asked for first.
         if hasattr(report, "wasxfail"):
             outcome, detail = "expected", report.wasxfail.removeprefix("reason: ")
         elif report.failed:
+            # A strict xfail that passes has a text in place of a traceback.
             crash = getattr(report.longrepr, "reprcrash", None)
             outcome, detail = "failed", str(report.longrepr) if crash is None else crash.message
         elif report.skipped:

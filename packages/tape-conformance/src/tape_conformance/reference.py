@@ -34,6 +34,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     """Return the reference functions by the name of the op."""
     found: dict[str, Callable[..., Any]] = {}
     for module in pkgutil.iter_modules(references.__path__):
+        # Each module that lies in the folder, so that a new chapter needs no list.
         more = import_module(f"{references.__name__}.{module.name}").REFERENCES
         if twice := found.keys() & more.keys():
             raise ValueError(f"ops with two references: {', '.join(sorted(twice))}")
@@ -52,6 +53,7 @@ def results(case: Case, replaced: Mapping[int, NDArray[Any]] = NO_ARRAYS) -> lis
             values = _to_numpy(values)
             given = [values] if case.op.sequence else values
             out = function(*given, *map(_to_numpy, _other_arguments(case)), **_keywords(case))
+    # `observed` computes with Tensors, so NumPy's results become some, on plain NumPy.
     outs = [o if isinstance(o, tc.Tensor) else _to_plain(o) for o in (out if isinstance(out, tuple | list) else (out,))]
     return [o.numpy() for o in case.observed(tuple(outs))]
 
@@ -96,6 +98,7 @@ def _to_numpy(value: object) -> Any:
         return value.numpy()
     if isinstance(value, list | tuple):
         return type(value)([_to_numpy(v) for v in value])
+    # NumPy's functions take NumPy's dtypes, which have the same names.
     if isinstance(value, tc.DType):
         return np.dtype(value.name)
     if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.ndarray):

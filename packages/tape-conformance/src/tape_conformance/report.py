@@ -116,6 +116,7 @@ class Report:
         lines += [f"| `{id}` | {mark} |" for id, mark in self.groups().items()]
         if notes := self._notes():
             lines += ["", "| check | why |", "|---|---|"]
+            # chr(92) is a backslash, which f-strings refuse inside braces before Python 3.12.
             lines += [f"| `{id}` | {' '.join(detail.split()).replace('|', chr(92) + '|')} |" for id, detail in notes]
         return "\n".join(lines) + "\n"
 
@@ -168,6 +169,7 @@ _STYLE = (
 
 def _mark(outcomes: Iterable[Outcome]) -> str:
     """Return the mark of the worst of several outcomes."""
+    # Of checks that were all skipped the cell is empty.
     present = set(outcomes)
     return next((_MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
 

@@ -116,6 +116,7 @@ class Case:
         for out in self.observed(self.call()):
             w = rng.uniform(-2, 2, out.shape)
             is_complex = out.dtype.kind == "complex floating"
+            # With a real weight the imaginary part of a complex result would be in no derivative.
             found.append(None if not out.dtype.inexact else w * (1 - 0.5j) if is_complex else w)
         return found
 
@@ -174,6 +175,8 @@ def _label_all(op: Op, samples: Sequence[Sample]) -> list[Case]:
     for sample in samples:
         base = label = _label(op, sample)
         n = 1
+        # Samples of equal shapes are told apart by a number, in the order in which they are drawn: ids are the same in
+        # each run, since `expectations.toml` names them.
         while label in found:
             n += 1
             label = f"{base}#{n}"

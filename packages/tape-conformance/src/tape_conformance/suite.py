@@ -50,6 +50,7 @@ def _is_for(compiler: str, backend: str) -> bool:
 def checks(spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: Iterable[str] = ()) -> list[Check]:
     """Return the checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
     patterns = list(only)
+    # Samples are drawn only for ops that a pattern may select; but `suite/complete` looks at all ids.
     chapters = [pattern.partition("/")[0] for pattern in patterns]
     everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
     target = target_of(spec, compiled_by)

@@ -23,6 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _param(check: Check, reason: str | None) -> object:
+    # Strict: a check that passes though it is expected to fail is a failure, so that the entry is removed.
     marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
     return pytest.param(check, id=check.id, marks=marks)
 

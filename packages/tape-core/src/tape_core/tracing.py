@@ -8,7 +8,7 @@ from tape_core.base.ambient import STAGE
 from tape_core.engine import call_paths
 from tape_core.engine.backward import flows_into, sweep
 from tape_core.engine.cuts import Cuts
-from tape_core.engine.levels import lifted, placed
+from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.op import describe
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot
@@ -34,10 +34,10 @@ __all__ = [
     "flows_into",
     "is_replaying",
     "kwargs",
-    "lifted",
+    "lift",
+    "move_to_level",
     "note_uses",
     "own_slots",
-    "placed",
     "slot",
     "spread",
     "substitute",

@@ -75,7 +75,7 @@ Tangent: TypeAlias = Any
 """The derivative of a value along a direction, in forward mode: an array of the value's shape, or None for zero."""
 
 Residuals: TypeAlias = Any
-"""What the kernel of an op with `keeping=` left for its rules: raw arrays, alone or in a tuple."""
+"""What the kernel of an op with `residual_kernel=` left for its rules: raw arrays, alone or in a tuple."""
 
 BatchInput: TypeAlias = Any
 """An input of a batch rule: a `BatchedArray`, a Python scalar, or None for an optional one that was left out."""

@@ -98,7 +98,7 @@ def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> N
         assert type(kernel) is not NotedKernel
         inside = [cell.cell_contents for cell in kernel.__closure__]
         assert not any(type(cell) is NotedKernel for cell in inside)
-        assert type(plans.keeping) is not NotedKernel
+        assert type(plans.residual_kernel) is not NotedKernel
 
 
 def test_an_exception_in_the_block_leaves_nothing_behind() -> None:

@@ -157,11 +157,11 @@ def test_a_kernel_keeps_for_its_rule_where_a_tape_watches_and_no_sweep_is_record
         y = xp.exp(x)
         return y, (y,)
 
-    def rule(xp: Any, g: Any, x: Any, kept: Any) -> Any:
-        calls.append(len(kept))
-        return g * (kept[0] if kept else xp.exp(x))
+    def rule(xp: Any, g: Any, x: Any, residuals: Any) -> Any:
+        calls.append(len(residuals))
+        return g * (residuals[0] if residuals else xp.exp(x))
 
-    @op(x=vjp(rule), keeping=keeping, kernel=lambda xp, x: xp.exp(x))
+    @op(x=vjp(rule), residual_kernel=keeping, kernel=lambda xp, x: xp.exp(x))
     def exp_for_test(x, /):  # type: ignore[no-untyped-def]
         """The exponential."""
 
@@ -184,7 +184,41 @@ def test_a_kernel_keeps_for_its_rule_where_a_tape_watches_and_no_sweep_is_record
     assert calls == ["keeping", 1, "keeping", 0]
 
 
+def test_the_former_names_of_residuals_work_with_a_warning() -> None:
+    def rule(xp: Any, g: Any, kept: Any) -> Any:
+        return g * kept[0]
+
+    with pytest.warns(DeprecationWarning, match="is called") as told:
+
+        @op(x=vjp(rule), keeping=lambda xp, x: (xp.exp(x), (xp.exp(x),)), kernel=lambda xp, x: xp.exp(x))
+        def former_exp_for_test(x, /):  # type: ignore[no-untyped-def]
+            """The exponential."""
+
+    assert ["'residual_kernel'" in str(w.message) or "'residuals'" in str(w.message) for w in told] == [True, True]
+    x = tc.asarray([0.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = former_exp_for_test(x)
+    assert tape.gradient(y, x).tolist() == [1.0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_parameter_may_be_called_as_residuals_are() -> None:
+    @op(
+        x=vjp(lambda xp, g, kept, residuals: g * (kept + residuals)),
+        kernel=lambda xp, x, *, kept=2.0, residuals=1.0: x * (kept + residuals),
+    )
+    def scaled_for_test(x, /, *, kept=2.0, residuals=1.0):  # type: ignore[no-untyped-def]
+        """A product."""
+
+    x = tc.asarray([1.0])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = scaled_for_test(x, kept=4.0)
+    assert tape.gradient(y, x).tolist() == [5.0]
+
+
 def test_common_and_kept_mean_nothing_where_there_is_none() -> None:
-    for name in ("common", "kept", "y_watched"):
+    for name in ("common", "residuals", "y_watched"):
         with pytest.raises(TypeError, match=f"asks for '{name}'"):
             declare_bad(op, "x, /", x=eval(f"vjp(lambda xp, g, {name}: g)", {"vjp": vjp}))

@@ -134,9 +134,9 @@ def test_a_backend_keeps_for_its_fused_rule(inputs: int) -> None:
         calls.append("keeping")
         return y, (y,)
 
-    def rule(xp: Any, g: Any, kept: Any) -> Any:
+    def rule(xp: Any, g: Any, residuals: Any) -> Any:
         calls.append("fused")
-        return g * kept[0]
+        return g * residuals[0]
 
     own = vjp(lambda xp, g, x, scale: g * xp.exp(x) * scale)
     if inputs == 1:
@@ -155,7 +155,7 @@ def test_a_backend_keeps_for_its_fused_rule(inputs: int) -> None:
 
         f = kept_exp_of_two
 
-    library = Library({f.__name__: {"x": fused(rule)}}, {f"{f.__name__}_keeping": keeping})
+    library = Library({f.__name__: {"x": fused(rule)}}, {f"{f.__name__}_with_residuals": keeping})
     x = library.array(0.0, 1.0)
     f(x, scale=2.0)
     with tc.GradientTape():
@@ -182,9 +182,29 @@ def test_what_a_fused_rule_may_not_be() -> None:
         """Itself."""
 
     library = Library({})
-    with pytest.raises(TypeError, match="asks for 'kept'"):
-        registry.override("fused_identity", library.backend, x=fused(lambda xp, g, kept: g))
+    with pytest.raises(TypeError, match="asks for 'residuals'"):
+        registry.override("fused_identity", library.backend, x=fused(lambda xp, g, residuals: g))
     with pytest.raises(TypeError, match="is fused: it must stand in for a rule of the op"):
         registry.override("fused_identity", library.backend, i=fused(lambda xp, g: g))
     registry.override("fused_identity", library.backend, x=fused(lambda xp, g, i: g * 1))
     assert derivatives(lambda x: fused_identity(x, x), library.array(3.0)) == ([1.0], [0.0])
+
+
+def test_a_backend_may_have_its_kernel_and_its_rule_with_the_former_names() -> None:
+    @op(x=vjp(lambda xp, g, x, scale: g * xp.exp(x) * scale), kernel=lambda xp, x, /, *, scale=1.0: xp.exp(x) * scale)
+    def former_exp(x: Any, /, *, scale: Any = 1.0) -> Any:
+        """The exponential."""
+
+    def kernel(x: Any, /, *, scale: float = 1.0) -> Any:
+        return np.exp(x) * scale, (3 * np.exp(x) * scale,)
+
+    rule = fused(lambda xp, g, kept: g * kept[0])
+    library = Library({"former_exp": {"x": rule}}, {"former_exp_keeping": kernel})
+    x = library.array(0.0)
+    with pytest.warns(DeprecationWarning, match="is called") as told, tc.GradientTape() as tape:
+        tape.watch(x)
+        y = former_exp(x)
+    assert tape.gradient(y, x).tolist() == [3.0]
+    texts = [str(warning.message) for warning in told]
+    for text, name in zip(texts, ("'former_exp_with_residuals'", "'residuals'"), strict=True):
+        assert f"called {name} now" in text

@@ -17,13 +17,13 @@ def around(label: str) -> Any:
     """An interceptor whose kernels note a label before they compute."""
 
     def interceptor(op: Any, backend: Any, kernels: Any) -> Any:
-        kernel, keeping = kernels
+        kernel, residual_kernel = kernels
 
         def noting(*args: Any, **kwargs: Any) -> Any:
             TOLD.append(f"{label} {op.name}")
             return kernel(*args, **kwargs)
 
-        return noting, keeping
+        return noting, residual_kernel
 
     return interceptor
 

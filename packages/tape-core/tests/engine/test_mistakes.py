@@ -275,7 +275,9 @@ def _tried(later=(), **options):
     ("options", "message"),
     [
         ({"kernels": {"tahn": numpy.tanh}}, "has a kernel for 'tahn', and there is no such op; did you mean 'tanh'?"),
-        ({"kernels": {"matmul_keping": numpy.matmul}}, "did you mean 'matmul_keeping'?"),
+        ({"kernels": {"matmul_with_residual": numpy.matmul}}, "did you mean 'matmul_with_residuals'?"),
+        ({"kernels": {"matmull_with_residuals": numpy.matmul}}, "did you mean 'matmul_with_residuals'?"),
+        ({"kernels": {"matmull_keeping": numpy.matmul}}, "did you mean 'matmul_with_residuals'?"),
         ({"rules": {"sinn": {"x": 1}}}, "has rules for 'sinn', and there is no such op; did you mean 'sin'?"),
         (
             {"rules": {"matmul": {"x1": 1, "x3": 1}}},
@@ -294,7 +296,8 @@ def test_misspelled_kernels_that_come_later_are_warned_of_once():
 
 
 def test_kernels_of_ops_that_may_be_declared_later_are_not_warned_of():
-    assert _tried(kernels={"tanh": numpy.tanh, "of_another_package": numpy.tanh, "ones_like": numpy.ones_like}) == []
+    names = ("tanh", "of_another_package", "another_with_residuals", "yet_another_keeping", "ones_like")
+    assert _tried(kernels={name: getattr(numpy, name, numpy.tanh) for name in names}) == []
 
 
 class _Device:

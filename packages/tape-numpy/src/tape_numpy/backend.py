@@ -272,6 +272,7 @@ def _have_one_layout(g: Raw, arguments: Arguments) -> bool:
 
 def _blocks(out: Raw, g: Raw, arguments: Arguments) -> Iterator[tuple[Raw, Raw, list[Raw]]]:
     """Yield the same block of each array, as flat views; numbers unchanged."""
+    # All are C-contiguous (`_have_one_layout`): of others reshape would copy, and what is written to a copy be lost.
     flat_out, flat_g = out.reshape(-1), g.reshape(-1)
     flat = [a if type(a) in _NUMBERS else a.reshape(-1) for a in arguments]
     for start in range(0, flat_g.size, PARTIAL_BLOCK):

@@ -50,8 +50,10 @@ class BFloat16Array(np.ndarray[Any, Any]):
     """
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        # For a Tensor, say, NumPy then asks the other operand, which has an `__array_ufunc__` of its own.
         if not all([isinstance(x, _OPERAND_TYPES) for x in inputs]):
             return NotImplemented
+        # `ufunc.at` writes into its first argument: a float32 copy is updated, and its values written back.
         if method == "at":
             target = inputs[0]
             call = _Widening()
@@ -92,6 +94,7 @@ class BFloat16Array(np.ndarray[Any, Any]):
         found = super().__getitem__(key)
         return found if type(found) is BFloat16Array else narrow(found, False)
 
+    # ndarray's own gives scalars of ml_dtypes, of which NumPy makes float32 beside a Python number.
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
 
@@ -135,6 +138,7 @@ for _name in (
 
 def _plain(array: Raw) -> Raw:
     """Return a view as an ordinary array, which computes as NumPy does."""
+    # Called on the base class: the method of BFloat16Array comes here itself.
     return np.ndarray.view(array, np.ndarray)
 
 
@@ -321,7 +325,7 @@ class InFloat32:
             return _astype(*args, **kwargs)
         if self.__name__ in _UPDATING:
             return narrow(call_in_float32(self.kernel, args, kwargs), args[0].dtype is DTYPE)
-        if not self.__name__.endswith("_keeping"):
+        if not self.__name__.endswith("_with_residuals"):
             return call_in_float32(self.kernel, args, kwargs)
         call = _Widening()
         out, residuals = self.kernel(

@@ -9,11 +9,12 @@ import numpy as np
 from tape_core.backends import check_top_k
 from tape_core.typing import IndexKey, Raw
 
-from tape_numpy.thresholds import PARTITION_MIN_LENGTH, SCATTER_BLOCK
+from tape_numpy.thresholds import PARTITION_MIN_LENGTH, PARTITION_MIN_RATIO, SCATTER_BLOCK
 
 
 def scatter(values: Raw, key: IndexKey, shape: tuple[int, ...]) -> Raw:
     out = np.zeros(shape, dtype=values.dtype)
+    # With `out[key] += values` NumPy would add only the last of several values for one element.
     if _may_repeat(key):
         _ufunc_at(np.add, out, values, key)
     else:
@@ -39,6 +40,7 @@ def placed(shape: tuple[int, ...], keys: list[IndexKey], *parts: Raw) -> Raw:
 def setitem(x: Raw, values: Raw, key: IndexKey) -> Raw:
     out = np.array(x)
     out[key] = values
+    # Tensors hold results of shape () as NumPy scalars; `[()]` makes one of an array of shape ().
     return out if out.shape else out[()]
 
 
@@ -70,6 +72,7 @@ def add_rows(x: Raw, indices: Raw, rows: Raw, *, in_place: bool = False) -> Raw:
 
 def _may_repeat(key: IndexKey) -> bool:
     """Return whether a key may name an element more than once: only integer arrays can."""
+    # A mask is an array, too, but has one place for each element.
     parts = key if isinstance(key, tuple) else (key,)
     return any([isinstance(part, np.ndarray) and part.dtype != bool for part in parts])
 
@@ -87,12 +90,15 @@ def _ufunc_at(ufunc: np.ufunc, out: Raw, values: Raw, key: IndexKey) -> None:
     if isinstance(key, np.ndarray):
         numbers: Raw = key
     elif len(key) == out.ndim and all([isinstance(part, np.ndarray) and part.dtype != bool for part in key]):
+        # np.ravel_multi_index refuses negative indices, so they are counted from the front before.
         numbers, lead = np.ravel_multi_index(_nonnegative(out, key), out.shape), out.ndim
     else:
         ufunc.at(out, key, values)
         return
     if lead == 1 and not _in_bounds(numbers, len(out)):
         out[key]  # raises an IndexError in terms of the array's own shape
+    # A row of `width` elements becomes as many flat indices. They are made block by block: all of them at once, int64
+    # each, would take more memory than the values.
     width = math.prod(out.shape[lead:])
     values = np.broadcast_to(values, (*numbers.shape, *out.shape[lead:])).reshape(numbers.size, width)
     numbers, flat, columns = numbers.reshape(-1, 1), out.reshape(-1), np.arange(width)
@@ -120,7 +126,7 @@ def top_k(x: Raw, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Raw,
     lines = np.moveaxis(x, axis, -1)
     n = lines.shape[-1]
     indices = None
-    if n > PARTITION_MIN_LENGTH and 0 < 4 * k < n:
+    if n > PARTITION_MIN_LENGTH and 0 < PARTITION_MIN_RATIO * k < n:
         indices = _partition_top_k(lines, k, largest)
     if indices is None:
         order = _order(lines, largest)
@@ -144,6 +150,7 @@ def _partition_top_k(lines: Raw, k: int, largest: bool) -> Raw | None:
     """
     n = lines.shape[-1]
     at = n - k if largest else k - 1  # the place of the k-th element in ascending order
+    # Not np.argpartition: of several elements that equal the k-th it takes any, and the op promises the first.
     bound = np.partition(lines, at, axis=-1)[..., at : at + 1]
     beyond = lines > bound if largest else lines < bound
     level = lines == bound

@@ -27,6 +27,7 @@ from tape_numpy.thresholds import (
     TRANSPOSE_MAX_CLASSES,
 )
 
+# The default axis of a ufunc's reduce is 0, that of the functions None: callers always pass it.
 # np.sum, np.max and np.min without their Python layers.
 _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce
@@ -37,6 +38,8 @@ FLOATS: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.float32), np.dtype(np.
 
 
 def _gather(params: Raw, indices: Raw) -> Raw:
+    # For a few rows `take` needs a quarter of the time of `params[indices]`, which first works out what kind of key it
+    # is.
     return params.take(indices, axis=0)
 
 
@@ -55,7 +58,8 @@ def _arange_along(n: int, ndim: int, axis: int) -> Raw:
 
 
 def _softmax(x: Raw, *, axis: int = -1) -> Raw:
-    normalize_axis_index(axis, np.ndim(x))  # an AxisError
+    # A reduction takes axis=-1 of what has no axes, without an error.
+    normalize_axis_index(axis, np.ndim(x))
     return _unchecked_softmax(x, axis)
 
 
@@ -66,7 +70,7 @@ def _unchecked_softmax(x: Raw, axis: int) -> Raw:
 
 
 def _log_softmax(x: Raw, *, axis: int = -1) -> Raw:
-    normalize_axis_index(axis, np.ndim(x))  # an AxisError
+    normalize_axis_index(axis, np.ndim(x))  # as in `_softmax`
     shifted = x - _maximum(x, axis=axis, keepdims=True)
     shifted -= np.log(_sum(np.exp(shifted), axis=axis, keepdims=True))
     return shifted
@@ -111,6 +115,7 @@ def _cross_entropy_vjp(cotangent: Raw, logits: Raw, labels: Raw, *, axis: int = 
     if axis not in (-1, logits.ndim - 1):
         d = _cross_entropy_vjp(cotangent, np.moveaxis(logits, axis, -1), labels)
         return np.moveaxis(d, -1, axis)
+    # The labels are those of the forward pass, which has checked them.
     if logits.ndim == 2 and logits.shape[-1] <= TRANSPOSE_MAX_CLASSES:
         d = logits.T.copy()
         d -= _maximum(d, axis=0)
@@ -145,6 +150,7 @@ def _key_of_labels(labels: Raw) -> tuple[Raw, ...]:
 def _broadcast_to(x: Raw, shape: tuple[int, ...]) -> Raw:
     # np.broadcast_to takes several microseconds in Python: more than filling a small array.
     if x.shape == ():
+        # A view of the one element, with strides of 0: as np.broadcast_to makes it, and as read-only.
         out = np.ndarray(shape, x.dtype, np.asarray(x), strides=(0,) * len(shape))
         out.flags.writeable = False
         return out
@@ -171,6 +177,7 @@ def _ones_like(x: Raw, **kwargs: Any) -> Raw:
 
 
 def _sum(x: Raw, *, axis: Axis = None, dtype: RawDType = None, keepdims: bool = False) -> Raw:
+    # A reduction takes 20 ns for each line before it adds anything, which is most of its time on short lines.
     # Along some axes as a product with ones, which BLAS computes several times as fast.
     if axis is not None and dtype is None and x.ndim >= 2 and x.dtype in FLOATS:
         if axis == 0 and x.ndim == 2:  # as for the gradient of a bias
@@ -239,6 +246,8 @@ def line_sums(x: Raw) -> Raw:
 @cache
 def line_sums_are_reproducible() -> bool:
     """Return whether `line_sums` keeps its promise with this BLAS: tried once, on random rows."""
+    # Which rows a kernel takes together depends on BLAS and processor, so parts of random length
+    # that begin at random rows are compared.
     rng = np.random.default_rng(0)
     for dtype in FLOATS:
         for n in (2, 3, 10, 25, 64, 127):
@@ -277,6 +286,8 @@ def _ones(n: int, dtype: RawDType) -> Raw:
 
 def diagonal_matmul(d: Raw, x: Raw) -> Raw:
     """Return `(np.eye(len(d)) * d) @ x`, to the last bit, with one pass over `x` if everything is finite."""
+    # A sum of squares is finite only if all elements are: one product in place of np.isfinite(x).all(), which makes a
+    # mask. If it overflows for finite elements, the matrix product below is right, too.
     line = x.ravel(order="K")
     if math.isfinite(line.dot(line)) and math.isfinite(d.dot(d)):
         out = np.multiply(d[:, None], x, order="C")
@@ -355,6 +366,8 @@ def _eigvals(x: Raw) -> Raw:
     return w.astype(np.result_type(w.dtype, np.complex64), copy=False)
 
 
+# Operators in place of ufuncs: on NumPy scalars, which Tensors of shape () hold, `x + y` takes a ninth of the time of
+# np.add(x, y); on arrays both take as long.
 KERNELS: dict[str, Kernel] = {
     "abs": operator.abs,
     "add": operator.add,
@@ -384,10 +397,13 @@ KERNELS: dict[str, Kernel] = {
     "min": _min,
     "eig": _eig,
     "eigvals": _eigvals,
+    # np.isin returns an array also for a scalar.
     "isin": lambda x1, x2, *, invert=False: np.isin(x1, x2, invert=invert)[()],
     "unique_all": np.unique_all,
     "unique_counts": np.unique_counts,
     "unique_inverse": np.unique_inverse,
+    # np.unique_values gives the values in the order of a hash table, from NumPy 2.3 on. The standard allows that, but
+    # other backends, and the other three functions, sort.
     "unique_values": lambda x: np.unique(x, equal_nan=False),
     "sort": _sort,
     "argsort": _argsort,

@@ -94,6 +94,8 @@ def _substitute(routines: Routines, a: Raw, x: Raw, lower: bool, unit: bool) -> 
     k = n // 2
     first, second = (slice(None, k), slice(k, None)) if lower else (slice(k, None), slice(None, k))
     _substitute(routines, a[first, first], x[first], lower, unit)
+    # f2py overwrites an array only if it lies in Fortran order and has the routine's dtype; else it silently works on a
+    # copy, and `x` would stay as it is. Rows of a C-contiguous array, transposed, do lie so.
     routines.gemm(-1.0, x[first].T, a[second, first].T, beta=1.0, c=x[second].T, overwrite_c=1)
     _substitute(routines, a[second, second], x[second], lower, unit)
 
@@ -102,7 +104,9 @@ def _solve_by_factors(routines: Routines, lu: Raw, x: Raw, transposed: bool) -> 
     """Solve `l @ u @ y == x`, or its transpose; the rows of `x` are permuted already. `x` may be overwritten."""
     if x.shape[1] <= GETRS_MAX_COLUMNS:
         # The identity as pivots: no rows are swapped.
+        # trans=1 is the transpose, also of complex matrices; 2 would be the conjugate one.
         return routines.getrs(lu, np.arange(len(lu), dtype=np.int32), x, trans=int(transposed))[0]
+    # The transpose of l @ u is u.T @ l.T: a lower triangle first, which has u's diagonal, then an upper one of ones.
     lu = lu.T if transposed else lu
     _substitute(routines, lu, x, True, not transposed)
     _substitute(routines, lu, x, False, transposed)
@@ -153,13 +157,14 @@ def kernels(xp: Namespace) -> dict[str, Kernel]:
         out[permutation] = x
         return out
 
-    def solve_keeping(x1: Raw, x2: Raw) -> tuple[Raw, tuple[Raw, ...]]:
+    def solve_with_residuals(x1: Raw, x2: Raw) -> tuple[Raw, tuple[Raw, ...]]:
         """Return the solution, and the LU factors as residuals for the rule of `solve`."""
         found = _find_routines(x1, x2)
         if found is None or x1.ndim != 2 or x2.ndim > 2 or x1.shape[0] != x1.shape[1] or len(x1) != len(x2):
             return np.linalg.solve(x1, x2), ()
         routines, (x1, x2) = found
         lu, pivots, info = routines.getrf(x1)
+        # getrf goes on after a zero pivot, and reports it; getrs would divide by it.
         if info > 0:
             raise np.linalg.LinAlgError("Singular matrix")
         permutation = _permutation(pivots, len(lu))
@@ -196,8 +201,8 @@ def kernels(xp: Namespace) -> dict[str, Kernel]:
         "solve_triangular": solve_triangular,
         "lu_factor": lu_factor,
         "lu_solve": lu_solve,
-        "solve": lambda x1, x2: solve_keeping(x1, x2)[0],
-        "solve_keeping": solve_keeping,
+        "solve": lambda x1, x2: solve_with_residuals(x1, x2)[0],
+        "solve_with_residuals": solve_with_residuals,
         "pinv": _pinv,
         "matrix_rank": _matrix_rank,
     }

@@ -30,6 +30,7 @@ def _in_blocks(name: str, xp: Namespace) -> Kernel:
         first = next((v for v in values if type(v) is np.ndarray), None)
         if first is None or first.size <= SPECIAL_BLOCK:
             return default(xp, *values, **parameters)
+        # Arrays that are broadcast have no common flat blocks.
         if any([type(v) is np.ndarray and v.shape != first.shape for v in values]):
             return default(xp, *values, **parameters)
         flat = [v.reshape(-1) if type(v) is np.ndarray else v for v in values]

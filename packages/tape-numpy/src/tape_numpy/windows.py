@@ -30,6 +30,7 @@ def _sliding_windows(x: Raw, window: Ints, *, axis: Axis = None, stride: Ints = 
         shape[a] = m
         strides[a] *= s
     inside = [x.strides[a] * d for a, d in zip(axes, seen.dilation, strict=True)]
+    # Windows overlap in memory: who wrote to one would write to its neighbours.
     return as_strided(x, (*shape, *seen.window), (*strides, *inside), writeable=False)
 
 
@@ -76,6 +77,7 @@ class _Pooling:
         greatest = x[keys[0]]
         for key in keys[1:]:
             greatest = np.maximum(greatest, x[key])
+        # np.maximum passes NaN on, but NaN equals nothing, so a window with one would have no maximum.
         has_nan = bool(np.isnan(greatest).any())
         unpadded: Raw = None  # a mask of what is no padding: with integers, padding may equal the maximum
         if x is not self.x:

@@ -43,10 +43,10 @@ def _as_4d(x: torch.Tensor) -> Any:
     return x[(None,) * (4 - x.ndim)]
 
 
-def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
+def _attend_with_residuals(arrays: Sequence[Any], *, is_causal: bool = False, scale: float | None = None) -> Any:
     """Return the result and the residuals: PyTorch's autograd graph, or those of the default kernel."""
     if not _has_fused_kernel(arrays):
-        return default_kernel("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+        return default_kernel("attend_with_residuals", arrays, is_causal=is_causal, scale=scale)
     # The kernel's backward pass needs random state and logsumexp, in a layout that each kernel chooses for itself. So
     # torch.autograd keeps them: the graph of this one call is the residual.
     leaves = [_as_4d(x).detach().requires_grad_() for x in arrays[:3]]
@@ -54,7 +54,7 @@ def _attend_keeping(arrays: Sequence[Any], *, is_causal: bool = False, scale: fl
         out = _attention(*leaves, is_causal=is_causal, scale=scale)
     if "ScaledDotProduct" not in type(out.grad_fn).__name__:
         # PyTorch composed it of matrix products: its graph keeps the weights, and Tape's own kernel is no worse.
-        return default_kernel("attend_keeping", arrays, is_causal=is_causal, scale=scale)
+        return default_kernel("attend_with_residuals", arrays, is_causal=is_causal, scale=scale)
     return out.detach().reshape(arrays[0].shape), (leaves, out)
 
 
@@ -72,13 +72,13 @@ def _attend_rule(
     arrays: Sequence[torch.Tensor],
     arrays_watched: Sequence[bool],
     out: torch.Tensor,
-    kept: Residuals,
+    residuals: Residuals,
     is_causal: bool,
     scale: float | None,
 ) -> Any:
-    if len(kept) != 2:
-        return declared_rule("attend", "arrays")(xp, g, arrays, out, kept, is_causal, scale)
-    leaves, attached = kept
+    if len(residuals) != 2:
+        return declared_rule("attend", "arrays")(xp, g, arrays, out, residuals, is_causal, scale)
+    leaves, attached = residuals
     wanted = [leaf for leaf, watched in zip(leaves, arrays_watched, strict=True) if watched]
     # The graph is kept, since a persistent tape may be asked again; it is freed with the tape's record.
     found = iter(torch.autograd.grad(attached, wanted, g.reshape(attached.shape), retain_graph=True))
@@ -87,6 +87,6 @@ def _attend_rule(
     ]
 
 
-KERNELS: dict[str, Callable[..., Any]] = {"attend": _attend, "attend_keeping": _attend_keeping}
+KERNELS: dict[str, Callable[..., Any]] = {"attend": _attend, "attend_with_residuals": _attend_with_residuals}
 
 RULES: dict[str, dict[str, Any]] = {"attend": {"arrays": fused(_attend_rule)}}

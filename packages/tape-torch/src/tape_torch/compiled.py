@@ -68,12 +68,14 @@ class _ByInductor:
         key = tuple([tensor.stride() for tensor in tensors])  # shapes and dtypes are those of the trace
         found = self._compiled.get(key)
         if found is None:
+            # Another thread may have compiled it while this one waited.
             with self._lock.now:
                 found = self._compiled[key] = self._compiled.get(key) or self._compile(tensors)
         return found
 
     def _compile(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor
+        from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
         from torch.fx.experimental.proxy_tensor import make_fx
 
         try:
@@ -84,10 +86,19 @@ class _ByInductor:
                 "function: compile='torch' is for kernels that run in the same way for all values; PyTorch's tracer "
                 f"stops at one: {str(error).partition('. ')[0]}. Leave out compile for this function"
             ) from error
-        made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
+        try:
+            made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            # A constant mask can be traced, but Inductor knows no values, not even of constants.
+            raise ValueError(
+                "function: compile='torch' is for kernels whose results have the same shapes for all values; the shape "
+                f"of a result of {error.func} depends on values, as with a boolean mask as index. Leave out compile "
+                "for this function"
+            ) from error
         return made
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        # A run empties the list of its arguments, so that the caller does not keep them alive.
         given = tuple(arrays)
         arrays.clear()
         return tuple(self._compiled_for(given)(*given))

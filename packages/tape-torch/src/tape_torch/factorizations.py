@@ -38,7 +38,7 @@ def lu_factor(x: torch.Tensor) -> Any:
     return lu, permutation_of(pivots, lu)
 
 
-def solve_keeping(x1: torch.Tensor, x2: torch.Tensor) -> Any:
+def solve_with_residuals(x1: torch.Tensor, x2: torch.Tensor) -> Any:
     fits = x1.dtype is x2.dtype and x1.dtype in _FLOATS and x1.ndim == 2 and 1 <= x2.ndim <= 2 and x1.numel() > 0
     if not fits or x1.shape[0] != x1.shape[1] or x2.shape[0] != x1.shape[0]:
         return linalg.KERNELS["solve"](x1, x2), ()
@@ -49,6 +49,6 @@ def solve_keeping(x1: torch.Tensor, x2: torch.Tensor) -> Any:
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "lu_factor": lu_factor,
-    "solve_keeping": solve_keeping,
+    "solve_with_residuals": solve_with_residuals,
     "solve_triangular": solve_triangular,
 }

@@ -86,6 +86,7 @@ _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
     "gelu": _gelu_vjp,
     "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
     "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
+    # The derivative of log_sigmoid at x is sigmoid(-x), which is that of softplus at -x.
     "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR),
     "mish": lambda xp, g, x: _mish_backward(g, x),
 }
@@ -126,7 +127,7 @@ def _logsumexp_vjp(
 _NO_IGNORED_LABEL = -(1 << 62)  # PyTorch's ignore_index, a label without a loss: one that nobody has
 
 
-def _cross_entropy_keeping(
+def _cross_entropy_with_residuals(
     logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1
 ) -> tuple[Any, tuple[Any, ...]]:
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
@@ -166,14 +167,14 @@ def _minus_one_hot(d: torch.Tensor, g: torch.Tensor, labels: torch.Tensor, axis:
 
 
 def _cross_entropy_rule(
-    xp: Namespace, g: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, kept: Residuals, axis: int
+    xp: Namespace, g: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, residuals: Residuals, axis: int
 ) -> Any:
-    if not kept:
+    if not residuals:
         return xp.cross_entropy_vjp(g, logits, labels, axis=axis)
-    if len(kept) == 2 and kept[1].ndim == 0:
-        d = _nll_loss_backward(g, kept[0], labels, None, 0, _NO_IGNORED_LABEL, kept[1])
-        return torch._log_softmax_backward_data(d, kept[0], 1, logits.dtype)
-    weights = kept[0].exp() if len(kept) == 1 else torch.sub(logits, kept[0]).add_(kept[1]).exp_()
+    if len(residuals) == 2 and residuals[1].ndim == 0:
+        d = _nll_loss_backward(g, residuals[0], labels, None, 0, _NO_IGNORED_LABEL, residuals[1])
+        return torch._log_softmax_backward_data(d, residuals[0], 1, logits.dtype)
+    weights = residuals[0].exp() if len(residuals) == 1 else torch.sub(logits, residuals[0]).add_(residuals[1]).exp_()
     return _minus_one_hot(weights, g, labels, axis)
 
 
@@ -184,6 +185,7 @@ def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: to
 
 
 def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | None = None, axis: int = -1) -> Any:
+    # Tape's default float dtype, not PyTorch's.
     if dtype is None:
         dtype = getattr(torch, get_default_dtype().name)
     classes = torch.arange(num_classes, device=labels.device)
@@ -206,8 +208,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "logsumexp": _logsumexp,
-    "cross_entropy": lambda logits, labels, *, axis=-1: _cross_entropy_keeping(logits, labels, axis=axis)[0],
-    "cross_entropy_keeping": _cross_entropy_keeping,
+    "cross_entropy": lambda logits, labels, *, axis=-1: _cross_entropy_with_residuals(logits, labels, axis=axis)[0],
+    "cross_entropy_with_residuals": _cross_entropy_with_residuals,
     "cross_entropy_vjp": _cross_entropy_vjp,
     "one_hot": _one_hot,
     "drop": _drop,

@@ -37,10 +37,10 @@ class _Layer(NamedTuple):
         x: torch.Tensor,
         scale: torch.Tensor | None,
         offset: torch.Tensor | None,
-        kept: Residuals,
+        residuals: Residuals,
         watched: list[bool],
     ) -> Any:
-        return _native_layer_norm_backward(g, x, self.shape, *kept, scale, offset, watched)
+        return _native_layer_norm_backward(g, x, self.shape, *residuals, scale, offset, watched)
 
 
 class _Batch(NamedTuple):
@@ -60,6 +60,7 @@ class _Batch(NamedTuple):
             x, _flatten(scale), _flatten(offset), running[0], running[1], True, 1.0, epsilon
         )
         n = x.numel() // x.shape[1]
+        # PyTorch's running variance is the unbiased one, the op's is divided by n.
         variance = (running[1] * ((n - 1) / n)).to(x.dtype)
         return out.movedim(1, self.axis), running[0].to(x.dtype), variance, (mean, r)
 
@@ -69,13 +70,13 @@ class _Batch(NamedTuple):
         x: torch.Tensor,
         scale: torch.Tensor | None,
         offset: torch.Tensor | None,
-        kept: Residuals,
+        residuals: Residuals,
         watched: list[bool],
     ) -> Any:
         x, g = x.movedim(self.axis, 1), g.movedim(self.axis, 1)
         # With training=True the kernel takes the moments that it is given, and needs no running ones.
         d_x, d_scale, d_offset = _native_batch_norm_backward(
-            g, x, _flatten(scale), None, None, *kept, True, self.epsilon, watched
+            g, x, _flatten(scale), None, None, *residuals, True, self.epsilon, watched
         )
         d_x = d_x.movedim(1, self.axis) if watched[0] else None
         return d_x, _reshape_like(d_scale, scale), _reshape_like(d_offset, offset)
@@ -98,11 +99,11 @@ class _Group(NamedTuple):
         x: torch.Tensor,
         scale: torch.Tensor | None,
         offset: torch.Tensor | None,
-        kept: Residuals,
+        residuals: Residuals,
         watched: list[bool],
     ) -> Any:
         d_x, d_scale, d_offset = _native_group_norm_backward(
-            g.contiguous(), x.contiguous(), *kept, _flatten(scale), *self.sizes, watched
+            g.contiguous(), x.contiguous(), *residuals, _flatten(scale), *self.sizes, watched
         )
         return d_x, _reshape_like(d_scale, scale), _reshape_like(d_offset, offset)
 
@@ -166,7 +167,7 @@ def _matching_norm(
     return None
 
 
-def _normalize_keeping(
+def _normalize_with_residuals(
     x: torch.Tensor,
     scale: torch.Tensor | None = None,
     offset: torch.Tensor | None = None,
@@ -177,8 +178,8 @@ def _normalize_keeping(
     kind = _matching_norm(x, scale, offset, axis, epsilon)
     if kind is None:
         return default_kernel("normalize", x, scale, offset, axis=axis, epsilon=epsilon), ()
-    out, mean, variance, kept = kind.forward(x, scale, offset, epsilon)
-    return (out, mean, variance), (kind, *kept)
+    out, mean, variance, residuals = kind.forward(x, scale, offset, epsilon)
+    return (out, mean, variance), (kind, *residuals)
 
 
 def _normalize_vjp(
@@ -190,13 +191,13 @@ def _normalize_vjp(
     x_watched: bool,
     scale_watched: bool,
     offset_watched: bool,
-    kept: Residuals,
+    residuals: Residuals,
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
     """Return the cotangents of all three inputs, in one pass over the elements."""
-    if kept and g[0] is not None and g[1] is None and g[2] is None:
-        kind, *moments = kept
+    if residuals and g[0] is not None and g[1] is None and g[2] is None:
+        kind, *moments = residuals
         return kind.backward(g[0], x, scale, offset, moments, [x_watched, scale_watched, offset_watched])
     return (
         declared_rule("normalize", "x")(xp, g, x, scale, x, (), axis, epsilon) if x_watched else None,
@@ -206,10 +207,10 @@ def _normalize_vjp(
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
-    "normalize": lambda x, scale=None, offset=None, *, axis, epsilon: _normalize_keeping(
+    "normalize": lambda x, scale=None, offset=None, *, axis, epsilon: _normalize_with_residuals(
         x, scale, offset, axis=axis, epsilon=epsilon
     )[0],
-    "normalize_keeping": _normalize_keeping,
+    "normalize_with_residuals": _normalize_with_residuals,
 }
 
 RULES: dict[str, dict[str, Any]] = {

@@ -134,7 +134,7 @@ def _max_pooling(
     return _Pooling(x, seen, layout)
 
 
-def _max_pool_keeping(
+def _max_pool_with_residuals(
     x: torch.Tensor,
     window: Ints,
     *,
@@ -153,14 +153,14 @@ def _max_pool_rule(
     xp: Namespace,
     g: torch.Tensor,
     x: torch.Tensor,
-    kept: Residuals,
+    residuals: Residuals,
     window: Ints,
     stride: Ints,
     padding: Padding,
     layout: Layout,
 ) -> Any:
-    if kept:
-        return kept[0].spread(g, x, kept[1])
+    if residuals:
+        return residuals[0].spread(g, x, residuals[1])
     return xp.max_pool_vjp(g, x, window, stride=stride, padding=padding, layout=layout)
 
 
@@ -192,6 +192,7 @@ def _max_pool_jvp(
     if pooling is None:
         return default_kernel("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)
     _, places = pooling.greatest(x)
+    # The tangent of a maximum is that of the element that it is, which `places` numbers within a channel.
     found = pooling.enter(tangent, 0.0).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
     return pooling.leave(found)
 
@@ -268,12 +269,13 @@ def _sliding_windows(
         shape[a] = m
         strides[a] *= s
     inside = [x.stride(a) * d for a, d in zip(axes, seen.dilation, strict=True)]
+    # A view with two axes for each windowed one: from window to window, and inside a window. Nothing is copied.
     return x.as_strided((*shape, *seen.window), (*strides, *inside))
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
-    "max_pool": lambda x, window, **parameters: _max_pool_keeping(x, window, **parameters)[0],
-    "max_pool_keeping": _max_pool_keeping,
+    "max_pool": lambda x, window, **parameters: _max_pool_with_residuals(x, window, **parameters)[0],
+    "max_pool_with_residuals": _max_pool_with_residuals,
     "max_pool_vjp": _max_pool_vjp,
     "max_pool_jvp": _max_pool_jvp,
     "avg_pool": _avg_pool,

@@ -20,7 +20,7 @@ from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
 from tape_compile.program import Program, Raw
-from tape_compile.results import restored_leaf, static_result
+from tape_compile.results import freeze_leaf, restore_leaf
 from tape_compile.tracer.trace import Trace
 
 # In the place of a program's backend where there are several: callers ask it whether it `is_strict`.
@@ -95,7 +95,7 @@ class Compiled:
                 self.outs.append((SLICES, leaf.values.backend.library, leaf.dense_shape))
                 arrays += [leaf.values._array, leaf.indices._array]
             else:
-                self.outs.append((STATIC, static_result(leaf)))
+                self.outs.append((STATIC, freeze_leaf(leaf)))
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
@@ -158,7 +158,7 @@ class Compiled:
         return run
 
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
-        """The source of a file with this function."""
+        """Return the source of a file that defines this function."""
         from tape_compile.export.export import exported
         from tape_compile.export.linker import ExportError
 
@@ -259,7 +259,7 @@ class Compiled:
         del before
 
     def result(self, found: tuple[Raw, ...]) -> Any:
-        """The function's result, made of raw arrays."""
+        """Return the function's result, made of raw arrays."""
         if self.returns_only_tensors:
             tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
             return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
@@ -274,7 +274,7 @@ class Compiled:
                 made.append(IndexedSlices(values, indices, out[2]))
                 at += 2
             else:
-                made.append(restored_leaf(out[1]))
+                made.append(restore_leaf(out[1]))
         return pytree.unflatten(self.structure, made)
 
 
@@ -293,7 +293,7 @@ def check_no_alias(name: str, leaves: list[Any], changed: Iterable[int], what: s
 
 
 def _branches(program: Program) -> set[str]:
-    """The names of branches and loops, also inside loops, that decide by values in each call."""
+    """Return the names of branches and loops, also inside loops, that decide by values in each call."""
     found: set[str] = set()
     if not any([getattr(fn, "parts", None) for fn in program.functions]):
         return found
@@ -304,5 +304,5 @@ def _branches(program: Program) -> set[str]:
 
 
 def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:
-    """The stages that are not for code that a compiler gets."""
+    """Return the stages of passes that are left to a compiler which fuses by itself."""
     return passes.NOT_FOR_LIBRARY_COMPILERS if compiler is not None and compiler.fuses else frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -18,7 +18,7 @@ from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
-from tape_compile.results import check_result, static_result
+from tape_compile.results import check_result, freeze_leaf
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import partition
@@ -90,8 +90,8 @@ class JointTrace(FlowTrace):
         draws: whether it draws random numbers.
     """
 
-    def __init__(self, name: str, tape: GradientTape) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, options: Mapping[str, bool], tape: GradientTape) -> None:
+        super().__init__(name, options)
         self.outer_tensors: list[Tensor] = []
         self.draws = False
         self._tape = tape
@@ -228,7 +228,7 @@ class Joint:
         self.derivatives: dict[Pattern, Derivative] = {}
         with unrecorded():
             self.outer_tensors = reachable_tensors(owner.function.python, static)
-        trace = JointTrace(owner.name, tape)
+        trace = JointTrace(owner.name, owner.options, tape)
         try:
             with tracing(trace):
                 own, inputs, result = self._trace_forward(trace, tape, signature, watched)
@@ -305,7 +305,7 @@ class Joint:
             if isinstance(leaf, IndexedSlices):
                 trace.refuse("returns IndexedSlices")
             if not isinstance(leaf, Tensor) or isinstance(leaf, Variable):
-                self.outs.append((STATIC, static_result(leaf), 0))
+                self.outs.append((STATIC, freeze_leaf(leaf), 0))
                 continue
             slot, library = leaf._slots.get(own._key), leaf.backend.library
             if slot is None:

@@ -16,7 +16,7 @@ from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.samples import on_backend
-from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS
+from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS, SAME_RTOL, SINGLE_RTOL
 
 GROUP = check = Group("contract")
 
@@ -27,6 +27,7 @@ _VALUES = np.asarray([[0.0, 1.5, -2.0], [3.0, 0.25, 7.0]])
 
 def _dtypes(target: Target) -> list[tc.DType]:
     """Return the dtypes of the standard that the library has."""
+    # The standard has neither of the two; bfloat16 has a check of its own.
     names = [name for name in DTYPES if getattr(target.backend.namespace, name, None) is not None]
     return [DTYPES[name] for name in names if name not in ("float16", "bfloat16")]
 
@@ -63,6 +64,7 @@ def plugin_light(target: Target) -> None:
         raise Skipped("not an installed plugin")
     module = installed()[target.plugin or ""].entry_points[0].module
     libraries = sorted({t.partition(":")[0].partition(".")[0] for t in target.backend.array_types})
+    # In another process, since this one has loaded the backend.
     code = f"import sys, tape_core, {module}; print([m for m in {libraries!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     expect(found.returncode == 0, found.stderr)
@@ -79,7 +81,8 @@ def plugin_types(target: Target) -> None:
         stated = (info(target.plugin or "").array_types, target.backend.array_types)
         expect(set(stated[1]) <= set(stated[0]), "tape_backend_info and the backend state different array_types")
         expect(backend_of_type(type(raw)) is target.backend, f"{type(raw)} is not known as an array of the backend")
-        expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", 1e-6)
+        expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", SINGLE_RTOL)
+    # A subclass of a stated type will do: bfloat16 arrays on NumPy are one of ndarray, for example.
     names = [t.partition(":")[2].rpartition(".")[2] for t in target.backend.array_types]
     expect(any(cls.__name__ in names for cls in type(raw).__mro__), f".array is a {type(raw)}, not one of {names}")
 
@@ -102,6 +105,7 @@ def _created(dtype: tc.DType) -> dict[str, tuple[Any, Any]]:
         "zeros": (tc.zeros((2, 3), dtype=dtype), np.zeros((2, 3), d)),
         "ones": (tc.ones(4, dtype=dtype), np.ones(4, d)),
         "full": (tc.full((2,), 1, dtype=dtype), np.full((2,), 1, d)),
+        # The elements of `empty` may be anything, so it is checked without any.
         "empty": (tc.zeros_like(tc.empty((0, 2), dtype=dtype)), np.zeros((0, 2), d)),
         "zeros_like": (tc.zeros_like(like, dtype=dtype), np.zeros((2, 3), d)),
         "ones_like": (tc.ones_like(like, dtype=dtype), np.ones((2, 3), d)),
@@ -126,7 +130,7 @@ def creation_values(target: Target) -> None:
     for dtype in _dtypes(target):
         for name, (found, expected) in _created(dtype).items():
             what = f"{name}, dtype={dtype}"
-            expect_close(found.numpy(), expected, what, 1e-6)
+            expect_close(found.numpy(), expected, what, SINGLE_RTOL)
             expect(found.dtype is dtype, f"{what} has dtype {found.dtype}")
             expect(found.backend is target.backend, f"{what} is on backend {found.backend.name!r}")
             _expect_on_device(found, target, what)
@@ -153,7 +157,7 @@ def creation_default_dtypes(target: Target) -> None:
 
 @check("creation/copies")
 def creation_copies(target: Target) -> None:
-    """With `copy=True` an array shares no memory with its source, and the result of numpy() shares none with it."""
+    """An array made with `copy=True` shares no memory with its source, nor the result of numpy() with its array."""
     own = np.array([1.0, 2.0])
     x = tc.asarray(own, copy=True, backend=target.backend)
     own[0] = 9.0
@@ -175,7 +179,7 @@ def creation_random(target: Target) -> None:
     for draw in draws:
         with tc.use_backend(plain):
             expected = draw().numpy()
-        expect_close(draw().numpy(), expected, "a random number", 1e-12)
+        expect_close(draw().numpy(), expected, "a random number", SAME_RTOL)
     # The backend's own kernels against those that are made of integer arithmetic.
     library, generic = target.backend.library, RandomKernels(plain)
     key, counter, n = (2**64 - 5, 7), 2**40, 1001
@@ -277,6 +281,7 @@ def dtype_bfloat16(target: Target) -> None:
         expect(found == expected, f"bfloat16 * {dtype} is {found}, expected {expected}")
     for result in (x + 1.0, 2.0 * x, x**2, 1 - x, x / 3, x * 1):
         expect(result.dtype is tc.bfloat16, f"an operator of bfloat16 and a Python scalar gives {result.dtype}")
+    # Added up in bfloat16 it would be 256: 257 needs nine bits, and 256 + 1 rounds to 256.
     expect_equal(tc.sum(tc.ones(1000, dtype="bfloat16")).item(), 1000.0, "the sum of 1,000 ones")
     functions: dict[str, Callable[[Any], Any]] = {
         "x * 2.5 + 1": lambda x: x * 2.5 + 1,
@@ -316,6 +321,7 @@ def device_listed(target: Target) -> None:
     devices = target.backend.devices()
     expect(bool(devices), "devices() is empty")
     expect(all(isinstance(d, str) for d in devices), f"devices() are not all text: {devices}")
+    # A device may have a number that its short name leaves out: `cuda` is `cuda:0`.
     default = target.backend.default_device
     expect(any(d == default or d.startswith(f"{default}:") for d in devices), f"{default!r} is not among {devices}")
 
@@ -335,7 +341,7 @@ def device_placement(target: Target) -> None:
         expect_equal(y.device, device, "the device of to_device")
         gradient = tape.gradient(y, source)
         expect_equal(gradient.device, source.device, "the device of the gradient through to_device")
-        expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", 1e-6)
+        expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", SINGLE_RTOL)
 
 
 @check("device/absent")
@@ -438,7 +444,7 @@ def backward_quiet(target: Target) -> None:
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("error")
         found = tape.gradient(y, x).numpy()
-    expect_close(found, [np.inf, 0.5], "the gradient of sqrt at 0", 1e-6)
+    expect_close(found, [np.inf, 0.5], "the gradient of sqrt at 0", SINGLE_RTOL)
 
 
 @check("backward/exclusive")
@@ -447,9 +453,11 @@ def backward_exclusive(target: Target) -> None:
 
     The sweep overwrites a cotangent that is exclusive; with a wrong answer gradients are silently wrong.
     """
+    # Told of one reference, which is `held`, it must find the one of the list.
     held = target.backend.asarray(np.ones(4))
     also = [held]
     expect(not target.backend.is_exclusive(held, 1), "an array that a list holds is said to be exclusive")
+    # A view has an object of its own, which nobody else refers to, but the memory of another array.
     view = target.backend.xp.reshape(held, (2, 2))
     expect(not target.backend.is_exclusive(view, 1), "a view is said to be exclusive")
     del also
@@ -462,15 +470,16 @@ def backward_scale(target: Target) -> None:
     if backend.array_class is None:
         raise Skipped("the backend reuses no memory")
     values = np.linspace(-1, 1, LARGE_ENOUGH_FOR_BLOCKS)
+    # Blocks are flat parts, also of arrays with more axes.
     for shape in ((LARGE_ENOUGH_FOR_BLOCKS,), (100, LARGE_ENOUGH_FOR_BLOCKS // 100)):
         g, x = (backend.asarray(values.reshape(shape) * s) for s in (1.0, 2.0))
         expected = values * np.cos(2 * values)
         scaled = backend.scale(g, lambda xp, x: xp.cos(x), (x,), False)
-        expect_close(backend.numpy(scaled).reshape(-1), expected, "scale", 1e-12)
+        expect_close(backend.numpy(scaled).reshape(-1), expected, "scale", SAME_RTOL)
         expect_close(backend.numpy(g).reshape(-1), values, "the cotangent after scale", 0)
         total = backend.asarray(values.reshape(shape), copy=True)
         backend.add_scaled(total, g, lambda xp, x: xp.cos(x), (x,))
-        expect_close(backend.numpy(total).reshape(-1), values + expected, "add_scaled", 1e-12)
+        expect_close(backend.numpy(total).reshape(-1), values + expected, "add_scaled", SAME_RTOL)
         same = backend.scale(g, lambda xp, x: xp.cos(x), (x,), True)
         expect(same is g, "scale with in_place made another array")
-        expect_close(backend.numpy(g).reshape(-1), expected, "scale in place", 1e-12)
+        expect_close(backend.numpy(g).reshape(-1), expected, "scale in place", SAME_RTOL)

@@ -49,6 +49,7 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
                 yield _check(f"{op.name}/vjp/{leaf.name}/{at}", check_vjp, case, leaf, target)
             yield _check(f"{op.name}/jvp/{at}", check_jvp, case)
             yield _check(f"{op.name}/second/{at}", check_second, case)
+            # The elements of a sequence are one input, kept as a whole or not at all.
             if not op.sequence:
                 yield _check(f"{op.name}/memory/{at}", check_memory, case)
         for name in target.compilers:
@@ -110,6 +111,8 @@ def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:
     expect_equal(gradient.device, leaf.value.device, "the gradient's device")
     expect(gradient.backend is target.backend, f"the gradient is on backend {gradient.backend.name!r}")
     along = {leaf.k: case.directions(3)[leaf.k]}
+    # Along one random direction, for two calls whatever the number of elements: an error of the gradient is orthogonal
+    # to it with probability 0.
     expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
     found = calculus.inner_product(gradient.numpy(), along[leaf.k])
     expect_close(found, expected, "the derivative along a random direction", FIRST_DERIVATIVE_RTOL)
@@ -129,6 +132,8 @@ def check_jvp(case: Case) -> None:
     expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
     expect_close(found, expected, "the JVP", FIRST_DERIVATIVE_RTOL)
     gradients = calculus.gradients(case, weights)
+    # Both sides are computed by the op's rules and not by differences, so this holds to rounding: it finds errors that
+    # a finite difference is too coarse for.
     backward = sum(calculus.inner_product(gradients[k].numpy(), direction) for k, direction in along.items())
     expect_close(found, backward, "the dot-product test, <g, J t> against <J* g, t>,", DOT_PRODUCT_RTOL)
 
@@ -211,10 +216,13 @@ def check_mutation(case: Case) -> None:
 
 def check_memory(case: Case) -> None:
     """A record keeps alive the inputs that its rules name as parameters, and no others."""
+    # Copies that only this function refers to; a sample's own arrays live as long as the sample. Those of shape () may
+    # be scalars, which cannot be referenced weakly.
     fresh = {leaf.k: on_backend(leaf.value.numpy() + 0) for leaf in case.leaves if leaf.value.shape}
     if not fresh:
         raise Skipped("no array to observe")
     rules = {k: case.op.compiled[k] for k in fresh}
+    # Such a rule may name other values than the op's own, whose names are looked at here.
     own = tc.get_backend().rules.get(case.op.name)
     if own:
         raise Skipped("the backend has rules of its own for this op")
@@ -228,6 +236,7 @@ def check_memory(case: Case) -> None:
             alive[k] = weakref.ref(value._array)
         except TypeError:
             raise Skipped("the library's arrays cannot be referenced weakly") from None
+    # A view keeps the array alive whose memory it is, whatever a record does.
     views = any(_share_memory(out, value) for out in outs for value in fresh.values())
     del outs, fresh, value
     if views:
@@ -247,6 +256,7 @@ def check_special(op: Op, case: Case) -> None:
     at = [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor) and v.dtype.kind == "real floating"]
     if not at or case.is_complex:
         raise Skipped("no real floating-point input")
+    # Every combination of special values: 12 of them, or 144 pairs.
     grids = dict(zip(at, np.meshgrid(*[grid] * len(at), indexing="ij"), strict=True))
     others = {
         k: np.ones(grids[at[0]].shape, v.numpy().dtype)
@@ -261,6 +271,8 @@ def check_special(op: Op, case: Case) -> None:
     if not op.differentiable:
         return
     leaves = {k: given[k] for k in at if case.rule_of(k) not in (tc.extend.NONDIFF, tc.extend.TODO)}
+    # Finite differences tell nothing at infinities, so the expected gradient is that of the op's rules on plain NumPy:
+    # what is checked is the backend, its kernels in the rules and its sweep.
     found = _gradients_for_ones(case, given, leaves)
     own = reference.gradients(case, {**grids, **others}, list(leaves))
     # atol=0 is right for 1e-300, but too strict where a derivative near 0 is a difference of moderate numbers.
@@ -346,6 +358,7 @@ def _strided(x: tc.Tensor) -> tc.Tensor:
 def _read_only(x: tc.Tensor) -> tc.Tensor:
     """Copy a Tensor to read-only memory, if the library has such."""
     raw = x.backend.asarray(x.array, copy=True)
+    # Only NumPy arrays have such a flag; others are just copied.
     if isinstance(raw, np.ndarray):
         raw.flags.writeable = False
     return wrap(raw, x.backend)

@@ -38,6 +38,7 @@ def _leaves_for_jacobians(op: Op, samples: Cases) -> dict[str, list[Leaf]]:
 def transform_checks(op: Op, samples: Cases) -> Iterator[Check]:
     """Yield the checks of one op."""
     chosen = _leaves_for_jacobians(op, samples)
+    # The defaults of the lambdas keep the case of their turn; a closure would see the last one.
     for case in samples.accepted:
         if _arrays(case):
             yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
@@ -95,6 +96,8 @@ def _expect_second_derivatives(case: Case) -> None:
     checkpointed = _in_checkpoint(case)
     leaves = {leaf.k: leaf.value for leaf in case.leaves}
     with tc.ForwardAccumulator(list(leaves.values()), [on_backend(along[k]) for k in leaves]) as accumulator:
+        # The tape inside, the accumulator around it: tangents flow through the sweep, in which the checkpoint runs the
+        # op again.
         slopes = calculus.gradients(checkpointed, weights, leaves)
     for k, tangent in accumulator.jvp(slopes, unconnected_gradients="zero").items():
         what = f"the JVP of the gradient of a checkpoint, for input {k}"
@@ -105,6 +108,7 @@ class _CheckpointCase(Case):
     """A case whose op is called in a checkpoint."""
 
     def call(self, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:
+        # super() without arguments looks at the first argument of its own function, so not in the lambda.
         call = super().call
         checkpointed = tc.checkpoint(lambda *xs: call(dict(zip(replaced, xs, strict=True))))
         found: tuple[Any, ...] = checkpointed(*replaced.values())
@@ -112,6 +116,7 @@ class _CheckpointCase(Case):
 
 
 def _in_checkpoint(case: Case) -> Case:
+    # Without `leaves`, which the new case makes itself.
     return _CheckpointCase(**{f.name: getattr(case, f.name) for f in fields(case) if f.init})
 
 
@@ -131,6 +136,7 @@ def _expect_gradients(
     def call(*xs: tc.Tensor) -> tuple[tc.Tensor, ...]:
         return _observe(case, dict(zip(chosen, xs, strict=True)))
 
+    # The tape inside of vmap records one example; below, the tape outside records what vmap calls.
     _expect_each(tc.vmap(gradient)(*stacked), slopes, chosen, f"{label}the gradient inside vmap")
     with tc.GradientTape() as tape:
         tape.watch(stacked)
@@ -176,6 +182,7 @@ def check_sparsity(case: Case) -> None:
             tape.watch(x)
             again = _observe(case, {leaf.k: x})
         for k, same in enumerate(again):
+            # Integer results have no Jacobian.
             if not same.dtype.inexact:
                 continue
             # The pattern may have more entries than the Jacobian at this point, but none may be missing.

@@ -12,6 +12,8 @@ from tape_conformance.references import Array, Axis, DType
 
 
 def _gelu(x: Array, *, approximate: bool = False) -> Any:
+    # The approximation of Hendrycks and Gimpel (arXiv:1606.08415) has a hyperbolic tangent: x * (1 + tanh(u / 2)) / 2.
+    # And expit(u) is (1 + tanh(u / 2)) / 2.
     if approximate:
         return x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
     return x * special.ndtr(x)

@@ -18,6 +18,7 @@ def _update_by(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         numbers = np.arange(x.size).reshape(x.shape)[key]  # the flat index of each element that the key selects
         values = np.broadcast_to(values, np.shape(numbers))
         out = x.copy().reshape(-1)
+        # In the order of the values: where an element is named twice, `setitem` keeps the last.
         for number, value in zip(np.ravel(numbers), values.ravel(), strict=True):
             out[number] = combine(out[number], value)
         return out.reshape(x.shape)
@@ -50,12 +51,14 @@ def _top_k(x: Array, k: int, /, *, axis: int = -1, largest: bool = True) -> tupl
     indices = np.empty((*lines.shape[:-1], k), dtype=np.int64)
     for at in np.ndindex(*lines.shape[:-1]):
         line = [float(v) for v in lines[at]]
+        # sorted() is stable, so that of equal elements the first come first, as the op promises.
         indices[at] = sorted(range(len(line)), key=lambda i: -line[i] if largest else line[i])[:k]
     indices = np.moveaxis(indices, -1, axis)
     return np.take_along_axis(np.asarray(x), indices, axis=axis), indices
 
 
 def _isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
+    # tolist() makes new floats: `in` compares identities first, and would find a NaN that is the same object.
     members = np.ravel(x2).tolist()
     found = [(element in members) is not invert for element in np.ravel(x1).tolist()]
     return np.asarray(found, dtype=bool).reshape(np.shape(x1))

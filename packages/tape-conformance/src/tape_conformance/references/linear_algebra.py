@@ -16,6 +16,7 @@ def _for_each_matrix(function: Callable[..., Any], *matrices: Array) -> Any:
     batch = np.broadcast_shapes(*[x.shape[:-2] for x in matrices])
     matrices = tuple(np.broadcast_to(x, batch + x.shape[-2:]) for x in matrices)
     results = [function(*[x[k] for x in matrices]) for k in np.ndindex(batch)]
+    # A stack of no matrices: the shape is that of the result for identity matrices.
     if not results:
         shape = function(*[np.eye(*x.shape[-2:]) for x in matrices]).shape
         return np.zeros(batch + shape)
@@ -32,6 +33,7 @@ def _with_columns(function: Callable[..., Any], a: Array, b: Array) -> Any:
 def _solve_triangular(a: Array, b: Array, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     def solve(a: Array, b: Array) -> Any:
         a = np.tril(a) if lower else np.triu(a)
+        # What lies on the diagonal is not read, and is 1 instead.
         if unit_diagonal:
             a = a - np.diag(np.diag(a)) + np.eye(len(a))
         return np.linalg.solve(a, b)
@@ -56,6 +58,8 @@ def _lu_factor(x: Array) -> tuple[Any, Any]:
 
 def _lu_solve(lu: Array, permutation: Array, b: Array, *, transposed: bool = False) -> Any:
     n = lu.shape[-1]
+    # Multiplied out and solved anew, so that nothing depends on how a solver uses factors. Row i of the product is row
+    # permutation[i] of the matrix.
     product = (np.tril(lu, -1) + np.eye(n)) @ np.triu(lu)
     a = np.take_along_axis(product, np.argsort(permutation, axis=-1)[..., None], axis=-2)
     return _with_columns(np.linalg.solve, a.mT if transposed else a, b)
@@ -70,6 +74,7 @@ def _expm_derivative(x: Array, direction: Array) -> Any:
 
 def _csr(data: Array, indices: Array, indptr: Array, columns: int) -> Any:
     a = np.zeros((len(indptr) - 1, columns), data.dtype)
+    # Added, not assigned: CSR allows several numbers for one place.
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             a[i, indices[k]] += data[k]

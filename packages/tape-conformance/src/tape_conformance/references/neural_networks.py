@@ -25,6 +25,7 @@ def _pad_widths(
         if padding == "valid":
             pair = (0, 0)
         elif padding == "same":
+            # As TensorFlow does, with any stride: an odd zero goes to the end.
             outputs = math.ceil(n / stride[i])
             total = max(0, (outputs - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - n)
             pair = (total // 2, total - total // 2)
@@ -44,6 +45,7 @@ def _terms(
     pads: Sequence[tuple[int, int]],
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Yield the terms of a convolution as index tuples: into x, into the kernel, and into the result."""
+    # `at` is outside of x where the kernel lies over the padding, whose zeros add nothing.
     for p in product(*map(range, outputs)):
         for k in product(*map(range, kernel)):
             at = tuple(a * s + b * d - lo for a, b, s, d, (lo, _) in zip(p, k, stride, dilation, pads, strict=True))
@@ -118,6 +120,7 @@ def conv_transpose(
     n = len(kernel)
     stride, dilation, rest = _per_axis(stride, n), _per_axis(dilation, n), _per_axis(output_padding, n)
     if padding == "same":
+        # A result that `conv` with this stride and padding makes `outputs` of, though not the only one.
         sizes = [m * s for m, s in zip(outputs, stride, strict=True)]
         pads = _pad_widths(padding, sizes, kernel, stride, dilation)
     else:
@@ -181,6 +184,7 @@ def sliding_windows(x: Array, window: PerAxis, *, axis: Axis = None, stride: Per
 def add_windows(
     parts: Array, shape: tuple[int, ...], *, axis: Axis = None, stride: PerAxis = 1, dilation: PerAxis = 1
 ) -> Any:
+    # The windows of an array of flat indices tell where each element of `parts` goes.
     numbers = np.arange(math.prod(shape)).reshape(shape)
     window = parts.shape[len(shape) :]
     places = sliding_windows(numbers, window, axis=axis, stride=stride, dilation=dilation)
@@ -204,6 +208,7 @@ def _pools(x: Array, window: PerAxis, stride: PerAxis | None, padding: Padding, 
     outputs = _output_sizes(sizes, window, stride, ones, pads)
     slices = {}
     for p in product(*map(range, outputs)):
+        # Windows are cut at the edges: padding is never the maximum, and is in a mean only as zeros that are counted.
         starts = [a * s - lo for a, s, (lo, _) in zip(p, stride, pads, strict=True)]
         slices[p] = tuple(slice(max(0, i), min(n, i + k)) for i, k, n in zip(starts, window, sizes, strict=True))
     return x, (*x.shape[:2], *outputs), slices, math.prod(window)
@@ -237,6 +242,7 @@ def _argmax_of_windows(
     out = np.zeros(shape, np.int64)
     for p, key in seen.items():
         inside = _flatten_window(x[(..., *key)])
+        # np.argmax takes the first of equal elements, and a NaN for the greatest.
         at = inside.argmax(axis=-1)[..., None]
         out[(..., *p)] = np.take_along_axis(numbers[(..., *key)].reshape(inside.shape), at, axis=-1)[..., 0]
     return x, out
@@ -300,6 +306,7 @@ def normalize(
 ) -> tuple[Any, Any, Any]:
     mean, variance = x.mean(axis=axis), x.var(axis=axis)
     out = (x - x.mean(axis=axis, keepdims=True)) / np.sqrt(x.var(axis=axis, keepdims=True) + epsilon)
+    # var() divides by n, not n - 1: the biased variance, as batch norms use it in training.
     return out * (1 if scale is None else scale) + (0 if offset is None else offset), mean, variance
 
 
@@ -324,6 +331,7 @@ def attend(arrays: Sequence[Array], *, is_causal: bool = False, scale: float | N
     # Without the usual shift by the maximum: the samples are small.
     weights = np.where(allowed, np.exp(scores), 0)
     total = weights.sum(axis=-1)
+    # A query that may attend to no key gets zeros, not 0 / 0.
     shares = weights / np.where(total == 0, 1, total)[..., None]
     return np.einsum("...ij,...jo->...io", shares, value)
 
@@ -341,8 +349,10 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "conv_weight_vjp": conv_weight_vjp,
     "convolve": np.convolve,
     "drop": drop,
+    # np.where computes both branches: the minimum keeps exp from overflowing where it is not used.
     "elu": lambda x, alpha=1.0: np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)),
     "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    # Below -3 written out, since -inf * 0 is NaN.
     "hard_silu": lambda x: np.where(x <= -3, 0, x * np.clip(x / 6 + 0.5, 0, 1)),
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, slope * x),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
@@ -354,6 +364,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "pad": pad,
     "relu6": lambda x: np.clip(x, 0, 6),
     "rms_norm": rms_norm,
+    # The two numbers are those of Klambauer et al., "Self-normalizing neural networks" (2017).
     "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(np.minimum(x, 0)) - 1)),
     "sliding_windows": sliding_windows,
 }

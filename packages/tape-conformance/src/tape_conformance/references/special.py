@@ -23,6 +23,7 @@ def _logcumsumexp(x: Array, *, axis: int | None = None, include_initial: bool = 
 def _linear_recurrence(a: Array, b: Array) -> Any:
     out = np.array(b)
     for k in range(1, b.shape[-1]):
+        # y[k] = a[k] y[k - 1] + b[k], with y[0] = b[0].
         out[..., k] += a[..., k] * out[..., k - 1]
     return out
 
@@ -67,12 +68,15 @@ def _gammainc_derivative(a: Array, x: Array, order: int = 1) -> Any:
     a, x = np.broadcast_arrays(a, x)
     inside = (a >= 0) & (a < 1e3) & (x > 0) & (x < 1e2)
     p, z = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
+    # P(a, x) = exp(-x) sum of x**(a + k) / gamma(a + k + 1), DLMF 8.2.7 and 8.7.1.
     total = np.zeros(a.shape)
     for k in range(SERIES_TERMS_GAMMA):
         term = np.exp((p + k) * np.log(z) - z - special.gammaln(p + k + 1))
         total = total + term * _relative_derivative(
             order, np.log(z) - special.psi(p + k + 1), -special.polygamma(1, p + k + 1)
         )
+    # Where the series does not reach, P is 0 or 1, with a derivative of 0; but at a = x, large, P(a, x) is nearly the
+    # normal distribution function of (x - a) / sqrt(a).
     zero = (a >= 0) & (x >= 0) & ~((a == 0) & (x == 0)) & ~((a == np.inf) & (x == np.inf))
     normal = (a > 1e200) & (a == x) & (x < np.inf)  # the normal density at 0 times the change of the mean
     far = np.where(normal, -1 / np.sqrt(2 * np.pi * np.where(normal, a, 1.0)), 0.0)
@@ -84,6 +88,7 @@ def _betainc_derivative(a: Array, b: Array, x: Array, orders: tuple[int, int] = 
     parameters = (a > 0) & (b > 0) & (a < np.inf) & (b < np.inf)
     inside = parameters & (a < 1e3) & (b < 1e3) & (x > 0) & (x < 1)
     p, q, z = np.where(inside, a, 1.0), np.where(inside, b, 1.0), np.where(inside, x, 0.5)
+    # I_x(a, b) = sum of gamma(a + b + k) / (gamma(a + k + 1) gamma(b)) x**(a + k) (1 - x)**b, DLMF 8.17.8.
     total = np.zeros(a.shape)
     for k in range(SERIES_TERMS_BETA):
         both = p + q + k
@@ -98,6 +103,8 @@ def _betainc_derivative(a: Array, b: Array, x: Array, orders: tuple[int, int] = 
             (2, 0): by_a**2 + second - special.polygamma(1, p + k + 1),
         }[orders]
         total = total + np.exp(log - special.gammaln(q)) * change
+    # For large a = b, I_x is nearly the normal distribution function with mean a / (a + b) and variance 1 / (8 a). For
+    # large b, I_x(a, b) tends to P(a, b x).
     far = np.where(parameters & (x >= 0) & (x <= 1), 0.0, np.nan)
     if orders == (1, 0):
         normal = parameters & (a > 1e200) & (a == b) & (x == 0.5)
@@ -112,6 +119,8 @@ def _stdtr_derivative(df: Array, t: Array, order: int = 1) -> Any:
     inside = (df >= 1e-6) & (df < 1e3) & (np.abs(t) < 1e2) & (t != 0)
     n, size = np.where(inside, df, 1.0), np.where(inside, np.abs(t), 1.0)
     s = size * size
+    # The distribution function is 1/2 + I_y(1/2, df/2) / 2 with y = t**2 / (df + t**2), DLMF 8.17.8 again; for negative
+    # t the sign changes (the last line).
     total = np.zeros(df.shape)
     for k in range(SERIES_TERMS_STUDENT):
         h = 0.5 * n + k + 0.5

@@ -15,6 +15,7 @@ def _sort(x: Array, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 
 def _argsort(x: Array, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    # Of -x, not reversed: equal elements must keep their order.
     return np.argsort(-x if descending else x, axis=axis, stable=True)
 
 
@@ -54,6 +55,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "unique_all": np.unique_all,
     "unique_counts": np.unique_counts,
     "unique_inverse": np.unique_inverse,
+    # np.unique_values does not sort, from NumPy 2.3 on.
     "unique_values": lambda x: np.unique(x, equal_nan=False),
     "zeros_beside": lambda x, shape, *, dtype: np.zeros(shape, dtype),
 }

@@ -5,25 +5,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tape_core.base.lookup import OPS
-from tape_core.base.mistakes import meant
+from tape_core.base.mistakes import meant, most_like, suggest
 from tape_core.base.user_code import warn_user
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
 
+_CUTOFF = 0.8  # of the similarity that difflib finds, from 0 to 1; below, a name may be an op's of another package
+_RESIDUALS = "_with_residuals"  # the kernel `x_with_residuals` of an op x returns residuals for its derivative, too
+_FORMER = "_keeping"  # the deprecated suffix of the same kernels, which an op renames when it is bound to the backend
+
+
 def unknown_names(backend: Backend) -> dict[str, str]:
     """Return a message for each name in a backend's kernels and rules that no op has."""
-    # `x_keeping` is a kernel of op x that returns residuals for its derivative as well. A name that the library has is
-    # accepted, too: such a kernel takes the place of the library's function in rules and default kernels.
-    known = {*OPS, *[f"{name}_keeping" for name in OPS]}
-    kernels = [name for name in backend.kernels if name not in known and not hasattr(backend.namespace, name)]
+    # A name that the library has is accepted, too: such a kernel takes the place of the library's function in rules and
+    # default kernels.
+    known = {f"{name}{suffix}" for name in OPS for suffix in ("", _RESIDUALS, _FORMER)}
+    # A list, since another thread may bind an op meanwhile and rename its kernel.
+    kernels = [name for name in list(backend.kernels) if name not in known and not hasattr(backend.namespace, name)]
+    found = [(name, f"a kernel for {name!r}", _kernel_like(name)) for name in kernels]
+    rules = [name for name in backend.rules if name not in OPS]
+    found += [(name, f"rules for {name!r}", most_like(name, OPS, cutoff=_CUTOFF)) for name in rules]
     return {
-        name: f"backend {backend.name!r} has {what} for {name!r}, and there is no such op"
-        + meant(name, known, cutoff=0.8)
-        for what, names in (("a kernel", kernels), ("rules", [name for name in backend.rules if name not in OPS]))
-        for name in names
+        name: f"backend {backend.name!r} has {what}, and there is no such op{suggest(close)}"
+        for name, what, close in found
     }
+
+
+def _kernel_like(name: str) -> str | None:
+    """Return the name of a kernel of an op that a name is like, or None."""
+    # The suffix is long: two names that share it are alike whatever the ops are called. So the ops are compared alone.
+    stem = name.removesuffix(_RESIDUALS).removesuffix(_FORMER)
+    if stem != name:
+        close = most_like(stem, OPS, cutoff=_CUTOFF)
+        return None if close is None else close + _RESIDUALS
+    of_op = [f"{op}{_RESIDUALS}" for op in OPS if name.startswith(f"{op}_")]
+    return most_like(name, [*OPS, *of_op], cutoff=_CUTOFF)
 
 
 def refuse_names(backend: Backend) -> None:

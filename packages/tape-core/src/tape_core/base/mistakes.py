@@ -13,13 +13,23 @@ def meant(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     >>> meant("tahn", ["tan", "tanh"]), meant("tahn", ["matmul"])
     ("; did you mean 'tanh'?", '')
     """
+    return suggest(most_like(str(name), known, cutoff=cutoff))
+
+
+def most_like(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like another one, or None if none is like it."""
     from difflib import get_close_matches
 
-    name, known = str(name), sorted(known)
+    known = sorted(known)
     # Two letters exchanged are the most frequent slip, and difflib ranks "tan" above "tanh" for "tahn".
     swapped = [other for other in known if sorted(other) == sorted(name)]
     close = swapped or get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return close[0] if close else None
+
+
+def suggest(close: str | None) -> str:
+    """Return what messages add about an unknown name where a known one is like it; nothing for None."""
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 def check_callable(what: str, name: str, f: object) -> None:

@@ -292,8 +292,8 @@ class NotedKernel:
 
 def _noting(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
     """Return kernels that tell the debugging tapes of their context of each call."""
-    kernel, keeping = kernels
-    noted = None if keeping is None else NotedKernel(op, backend, keeping, keeps=True)
+    kernel, residual_kernel = kernels
+    noted = None if residual_kernel is None else NotedKernel(op, backend, residual_kernel, keeps=True)
     return NotedKernel(op, backend, kernel, keeps=False), noted
 
 

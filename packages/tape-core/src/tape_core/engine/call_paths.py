@@ -141,7 +141,7 @@ def single_call(op: Op) -> Callable[..., Any]:
             kernel, plans = op.bind(backend)
         s = x._slots
         # A record with residuals has another layout, which the general path makes.
-        if s and plans.keeping is not None:
+        if s and plans.residual_kernel is not None:
             return general(x, *params, **kwargs)
         try:
             out = kernel(a, *params, **kwargs)
@@ -403,17 +403,17 @@ def general_call(op: Op) -> Callable[..., Any]:
             kernel, plans = bindings[backend]
         except KeyError:
             kernel, plans = op.bind(backend)
-        kept: Any = ()
-        keeping = plans.keeping
+        residuals: Any = ()
+        residual_kernel = plans.residual_kernel
         try:
-            if keeping is not None and any([s and tape._key in s for s in slots_of for tape in active]):
+            if residual_kernel is not None and any([s and tape._key in s for s in slots_of for tape in active]):
                 given = (arrays,) if sequence else arrays
-                out, kept = keeping(*given, *params, **kwargs)
+                out, residuals = residual_kernel(*given, *params, **kwargs)
             else:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values, params, kwargs)
-        return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, kept)
+        return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, residuals)
 
     return call
 
@@ -448,7 +448,7 @@ def wrap_and_record(
     out: Raw,
     params: tuple[Any, ...],
     kwargs: dict[str, Any],
-    kept: tuple[Any, ...] = (),
+    residuals: tuple[Any, ...] = (),
 ) -> Any:
     """Return the results of a kernel as Tensors, recorded by the recorders that know an operand."""
     several = type(out) is tuple or type(out) is list
@@ -487,7 +487,7 @@ def wrap_and_record(
             tape._before_op(op, backend, out, at)
         slots[key] = base = len(tape._records)
         make_record = plan.make_whole_record if tape._forward else plan.make_record
-        on_op(make_record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, kept))
+        on_op(make_record(plan, arrays, slots_of, at, out, parts or slots, params, kwargs, residuals))
         # Several results: each has a slot of its own, whose record hands its cotangent to the op's.
         for k, part in enumerate(parts):
             part[key] = len(tape._records)

@@ -33,8 +33,9 @@ from tape_core.base import lookup
 from tape_core.base.dtypes import RANKS, default_beside, default_for
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import meant
+from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
-from tape_core.engine.levels import BatchedArray, MisplacedError, is_in_place, lifted, placed
+from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
@@ -62,16 +63,16 @@ def intercept_all(interceptor: Interceptor) -> None:
     """Have all kernels called through `interceptor`, around those of `Op.intercept`, until `release_all`."""
     if interceptor not in _interceptors:
         _interceptors.append(interceptor)
-    _bind_again()
+    _rebind_all()
 
 
 def release_all(interceptor: Interceptor) -> None:
     """End what `intercept_all` began."""
     _interceptors[:] = [other for other in _interceptors if other is not interceptor]
-    _bind_again()
+    _rebind_all()
 
 
-def _bind_again() -> None:
+def _rebind_all() -> None:
     for op, backend in BOUND:
         op.wrap_kernels(backend)
 
@@ -96,7 +97,7 @@ class Options:
     result: Callable[..., Any] | None = None
     materialize: bool = True
     common: Callable[..., Any] | None = None
-    keeping: Kernel | None = None
+    residual_kernel: Kernel | None = None
     batch: BatchRule | None = None
     multilinear: bool = False
     sparsity: SparsityRule | None = None
@@ -121,7 +122,7 @@ class Op(Options):
         self.elementwise = form == "elementwise"
         self.rules = dict(rules)
         self.parameters = Parameters(
-            name, self.signature, list(rules), self.sequence, self.common, self.keeping is not None
+            name, self.signature, list(rules), self.sequence, self.common, self.residual_kernel is not None
         )
         self.inputs = self.parameters.inputs
         self.compiled = compile_rules(name, form, self.parameters, rules)
@@ -169,13 +170,17 @@ class Op(Options):
         return bool(self.compiled)
 
     def _call_path(self) -> Callable[..., Any]:
-        plain = not (self.has_parameters or self.sequence or self.sparse or self.masks or self.result or self.keeping)
+        plain = not (
+            self.has_parameters or self.sequence or self.sparse or self.masks or self.result or self.residual_kernel
+        )
         if plain and (len(self.inputs) == 2 or (len(self.inputs) == 1 and (self.elementwise or not self.compiled))):
             self.may_keep = False  # the shortest paths ask for no such kernel
             if not self.compiled:
                 return constant_call(self)
             return unary_call(self) if len(self.inputs) == 1 else binary_call(self)
-        if len(self.inputs) == 1 and not (self.sequence or self.sparse or self.masks or self.optional or self.keeping):
+        if len(self.inputs) == 1 and not (
+            self.sequence or self.sparse or self.masks or self.optional or self.residual_kernel
+        ):
             return single_call(self)
         return general_call(self)
 
@@ -191,14 +196,16 @@ class Op(Options):
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
-        keeping = getattr(backend.xp, f"{self.name}_keeping") if self.leaves_residuals_on(backend) else None
-        found = self.bound(backend, kernel, Plans(self, rules, keeping, backend))
+        residual_kernel = (
+            getattr(backend.xp, f"{self.name}_with_residuals") if self.leaves_residuals_on(backend) else None
+        )
+        found = self.bound(backend, kernel, Plans(self, rules, residual_kernel, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
     def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
-        kernels = kernel, plans.keeping
+        kernels = kernel, plans.residual_kernel
         for interceptor in self._interceptors.get(backend, ()):
             kernels = interceptor(self, backend, kernels)
         # Kept apart, so that the interceptors of all ops can be put around them and be taken away again.
@@ -228,18 +235,25 @@ class Op(Options):
         kernels = plans.own_kernels
         for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
-        plans.keeping = kernels[1]
+        plans.residual_kernel = kernels[1]
         self.bindings[backend] = kernels[0], plans
 
     def leaves_residuals_on(self, backend: Backend) -> bool:
         """Return whether a kernel leaves residuals for rules: the op's own, or one that the backend brings."""
-        own = self.keeping is not None or (f"{self.name}_keeping" in backend.kernels and self.may_keep)
+        kernels, new, old = backend.kernels, f"{self.name}_with_residuals", f"{self.name}_keeping"
+        former = None if old in lookup.OPS else kernels.get(old)
+        if former is not None:
+            warn_user(f"backend {backend.name!r} has a kernel {old!r}, which is called {new!r} now", DeprecationWarning)
+            # Other threads may bind the op, too: one of both names is there at any time.
+            kernels.setdefault(new, former)
+            kernels.pop(old, None)
+        own = self.residual_kernel is not None or (new in kernels and self.may_keep)
         return own and backend.keeps
 
     def compiled_for(self, backend: Backend, replaced: Mapping[str, RuleSpec]) -> dict[int, Rule]:
         """Return the rules on a backend that replaces some."""
         parameters = copy.copy(self.parameters)
-        parameters.keeping = self.leaves_residuals_on(backend)
+        parameters.leaves_residuals = self.leaves_residuals_on(backend)
         return compile_rules(self.name, self.form, parameters, {**self.rules, **replaced}, self.rules)
 
     # -- what the hot path asks when operands are not plain Tensors of one backend
@@ -271,8 +285,8 @@ class Op(Options):
         # The uppermost: what is on a backend that it wraps is a constant to it, and is lifted.
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
-            if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
-                values = tuple([placed(v) if type(v) is Tensor else v for v in values])
+            if not all([type(v._array) is not BatchedArray or is_on_level(v._array) for v in tensors]):
+                values = tuple([move_to_level(v) if type(v) is Tensor else v for v in values])
                 backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
             for k, value in enumerate(values):
                 if isinstance(value, Tensor) and value.backend.library is not backend.library:
@@ -281,7 +295,7 @@ class Op(Options):
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
                     )
             values = tuple(
-                [lifted(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
+                [lift(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
             )
         return values
 
@@ -308,7 +322,7 @@ class Op(Options):
         If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
         """
         if isinstance(error, MisplacedError):
-            return self._in_place(values, args, kwargs or {})
+            return self._call_on_level(values, args, kwargs or {})
         # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
         # kernel.
         try:
@@ -348,21 +362,21 @@ class Op(Options):
         kind, text = known
         raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
-    def _in_place(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
-        given = [placed(v) if isinstance(v, Tensor) else v for v in values]
+        given = [move_to_level(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
-        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
+        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(move_to_level, places)]
         backend = max([t.backend for t in tensors], key=_height)
 
         def moved(parameter: Any) -> Any:
             if type(parameter) is BatchedArray:
-                return lifted(wrap(parameter, parameter.backend), backend)._array
+                return lift(wrap(parameter, parameter.backend), backend)._array
             if type(parameter) in (tuple, list):
                 return type(parameter)([moved(part) for part in parameter])
             return parameter
 
-        given = [lifted(v, backend) if isinstance(v, Tensor) else v for v in given]
+        given = [lift(v, backend) if isinstance(v, Tensor) else v for v in given]
         args, kwargs = [moved(p) for p in args], {name: moved(p) for name, p in kwargs.items()}
         if self.takes_dtype:  # it is in the backend's terms by now
             place = self.parameters.places.get("dtype")
@@ -433,11 +447,13 @@ def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[An
 class Plans(dict[int, "Plan | None"]):
     """The plans of an op on a backend, by the set of watched inputs as bits; made when first needed."""
 
-    def __init__(self, op: Op, rules: dict[int, Rule], keeping: Callable[..., Any] | None, backend: Backend) -> None:
+    def __init__(
+        self, op: Op, rules: dict[int, Rule], residual_kernel: Callable[..., Any] | None, backend: Backend
+    ) -> None:
         self.op = op
         self.backend = backend
         self.rules = rules
-        self.keeping = keeping
+        self.residual_kernel = residual_kernel
         """The kernel that runs if an input is watched, and leaves residuals for rules."""
         self.own_kernels: Kernels
         """The kernels with the interceptors of this op alone; set when they are bound."""
@@ -496,8 +512,8 @@ class Registry(Mapping[str, Op]):
             raise ValueError(f"op {op.name!r} is registered already, as {self._ops[op.name]!r}")
         if op.kernel is not None:
             DEFAULT_KERNELS[op.name] = op.kernel
-        if op.keeping is not None:
-            DEFAULT_KERNELS[f"{op.name}_keeping"] = op.keeping
+        if op.residual_kernel is not None:
+            DEFAULT_KERNELS[f"{op.name}_with_residuals"] = op.residual_kernel
         if op.extension is not None:
             EXTENSIONS[op.name] = op.extension
         self._ops[op.name] = op
@@ -603,10 +619,11 @@ def op(
     result: Callable[..., Any] | None = None,
     materialize: bool = True,
     common: Callable[..., Any] | None = None,
-    keeping: Callable[..., Any] | None = None,
+    residual_kernel: Callable[..., Any] | None = None,
     batch: BatchRule | None = None,
     multilinear: bool = False,
     sparsity: SparsityRule | None = None,
+    keeping: Callable[..., Any] | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -615,8 +632,9 @@ def op(
     tuple of cotangents; for results that nothing used they are zeros, or with `materialize=False` None.
 
     `common`, a function of `xp`, `g` and what it names, computes what several rules need; they name it `common`, and it
-    runs once for all of them. `keeping` is a kernel that runs where an input is watched: it gives the result, and a
-    tuple of arrays that rules get as `kept`. That is empty where the backward pass is itself recorded.
+    runs once for all of them. `residual_kernel` is a kernel that runs where an input is watched: it gives the result,
+    and a tuple of arrays that rules get as `residuals`. That is empty where the backward pass is itself recorded.
+    `keeping` is the former name of `residual_kernel`, deprecated.
 
     A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
 
@@ -624,4 +642,8 @@ def op(
     batch rule nor what it is made of tells them apart: a function of an `IndexSets` for each input that gives that of
     the result (`tape_core.sparsity`).
     """
-    return _declare("op", **locals())  # the options, and the rules by that name
+    options = locals()  # the options, and the rules by that name
+    if options.pop("keeping") is not None:
+        warn_user("op: the option 'keeping' is called 'residual_kernel' now", DeprecationWarning)
+        options["residual_kernel"] = residual_kernel or keeping
+    return _declare("op", **options)

@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def lifted(self) -> list[Callable[[Record, Lift], tuple[Any, ...]]]:
-        """For each rule, a function of a record and a `Lift` that returns the rule's arguments."""
+        """A function for each rule: of a record and a `Lift`, it returns the rule's arguments."""
         if self._lifted is None:
             self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
         return self._lifted
@@ -292,9 +292,9 @@ def _record_source(op: Op, plan: Plan, *, everything: bool = False) -> str:
     fields += ["out" if plan.keep_out or everything else "None", "slots"]
     if op.has_parameters:
         fields += ["params", "kwargs"]
-    if any(rule.keeps_kept for rule in plan.rules):
-        fields += ["kept"]
-    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, kept=()):"
+    if any(rule.keeps_residuals for rule in plan.rules):
+        fields += ["residuals"]
+    header = "def record(plan, arrays, slots_of, at, out, slots, params, kwargs, residuals=()):"
     return f"{header}\n    return ({', '.join(fields)},)"
 
 

@@ -13,7 +13,7 @@ place                                 field
 `out_at(n)` (2 + 3 n)                 the raw result, or a list of several; None where no rule names it
 `out_slots_at(n)`                     the slots of the result, or a list of those of several
 `params_at(n)`, `kwargs_at(n)`        the positional and the keyword parameters; absent for an op of two inputs
-last                                  the residuals of a kernel declared with `keeping=`; absent for all others
+last                                  the residuals of a kernel declared with `residual_kernel=`; absent for all others
 ====================================  ===========================================================================
 
 The op of a sequence of arrays has n = 1: its three fields for the input are tuples with an entry for each array, and

@@ -11,7 +11,7 @@ what it names is kept until the backward pass:
 `x1_watched`          whether its cotangent may be wanted; of an input that is a sequence: for each array
 `axis`, `keepdims`    a parameter of the op
 `common`              what `op(common=...)` computes for several rules
-`kept`                what the kernel of `op(keeping=...)` left for them
+`residuals`           what the kernel of `op(residual_kernel=...)` left for them
 ====================  =========================================================
 
 A rule does not conjugate: it maps `g` by the plain transpose of the derivative, as JAX's do. A sweep conjugates
@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, Literal, NamedTuple
 
+from tape_core.base.user_code import warn_user
 from tape_core.engine.record import (
     SPECS,
     array_at,
@@ -115,8 +116,8 @@ class Rule:
         "input",
         "k",
         "keeps",
-        "keeps_kept",
         "keeps_out",
+        "keeps_residuals",
         "kind",
         "lifted",
         "recorded",
@@ -132,7 +133,7 @@ class Rule:
         self.input = parameters.inputs[k]
         self.keeps: frozenset[int] = frozenset()
         self.keeps_out = False
-        self.keeps_kept = False
+        self.keeps_residuals = False
         self.shared: Shared | None = None
         # What runs in place of a fused rule where the sweep is recorded.
         self.recorded: Rule | None = None
@@ -159,7 +160,7 @@ class Rule:
         expected = ["xp", "g"] if takes_g else ["xp"]
         if names[: len(expected)] != expected:
             raise TypeError(f"{self.where} must take {', '.join(expected)} first; it takes {', '.join(names)}")
-        names = names[len(expected) :]
+        names = parameters.replace_kept(names[len(expected) :], self.where)
         flowing = [n for n in parameters.inputs if rules[n] is not NONDIFF]
         if isinstance(spec, transpose) and (kept := [n for n in names if n in flowing or n == "out"]):
             raise TypeError(f"{self.where} is a transpose and cannot depend on {', '.join(kept)}; use vjp(...)")
@@ -167,7 +168,7 @@ class Rule:
         if "common" in names and common is not None:
             if not takes_g:
                 raise TypeError(f"{self.where} asks for 'common' and must be vjp(...)")
-            before = parameter_names(common)[2:]
+            before = parameters.replace_kept(parameter_names(common)[2:], self.where)
             self.shared = Shared(common, len(before), fn, names.index("common"))
             # A rule that runs alone computes `common` itself; a plan whose rules share it computes it once. So the
             # arguments of `common` come first, and then those of the rule.
@@ -177,7 +178,9 @@ class Rule:
         self.lifted = tuple(parameters.expression(name, self.where, lifted=True) for name in names)
         self.keeps = frozenset(parameters.inputs.index(n) for n in names if n in parameters.inputs)
         self.keeps_out = "out" in names
-        self.keeps_kept = "kept" in names
+        self.keeps_residuals = (
+            "residuals" in names and parameters.leaves_residuals and "residuals" not in parameters.own
+        )
         self.kind = VJP if takes_g else PARTIAL
         if isinstance(spec, fused):
             if own is None or own[self.input] is NONDIFF:
@@ -186,7 +189,7 @@ class Rule:
             # Whether the sweep will be recorded is not known when the record is made: it keeps what either rule names.
             self.keeps |= self.recorded.keeps
             self.keeps_out |= self.recorded.keeps_out
-            self.keeps_kept |= self.recorded.keeps_kept
+            self.keeps_residuals |= self.recorded.keeps_residuals
 
 
 class Shared:
@@ -234,11 +237,11 @@ class Parameters:
         inputs: Sequence[str],
         sequence: bool,
         common: Callable[..., Any] | None = None,
-        keeping: bool = False,
+        leaves_residuals: bool = False,
     ) -> None:
         names = list(signature.parameters)
         self.common = common
-        self.keeping = keeping  # whether rules may name `kept`
+        self.leaves_residuals = leaves_residuals  # whether rules may name `residuals`
         if unknown := [name for name in inputs if name not in names]:
             raise TypeError(f"op {op!r} has no input {unknown[0]!r}; its signature is {op}{signature}")
         if not inputs:
@@ -254,8 +257,20 @@ class Parameters:
             p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY and p.name not in inputs
         ]
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.name not in inputs}
+        self.own = {*self.inputs, *self.defaults}
         # A record has the positional parameters in a tuple of their own, without the inputs: places are counted there.
         self.places = {name: positional.index(name) - len(inputs) for name in self.defaults if name in positional}
+
+    def replace_kept(self, names: Sequence[str], where: str) -> list[str]:
+        """Return names of a rule's parameters with `residuals` in place of `kept`, its former name, and warn of it.
+
+        Rules get their arguments by position, so the function itself may keep the name. An op with an input or a
+        parameter `kept` means that one.
+        """
+        if not self.leaves_residuals or "kept" not in names or "kept" in self.own:
+            return list(names)
+        warn_user(f"{where} asks for 'kept', which is called 'residuals' now", DeprecationWarning)
+        return ["residuals" if name == "kept" else name for name in names]
 
     def expression(self, name: str, where: str, *, lifted: bool = False) -> str:
         """Return a Python expression over a record `rec` for a parameter `name` of a rule, for generated code.
@@ -283,7 +298,7 @@ class Parameters:
             at, place = params_at(len(self.inputs)), self.places.get(name)
             by_name = f"rec[{kwargs_at(len(self.inputs))}].get({name!r}, defaults[{name!r}])"
             return by_name if place is None else f"(rec[{at}][{place}] if len(rec[{at}]) > {place} else {by_name})"
-        if name == "kept" and self.keeping:
+        if name == "residuals" and self.leaves_residuals:
             at = residuals_at(len(self.inputs), bool(self.defaults))
             return f"lift(rec[{at}], ())" if lifted else f"rec[{at}]"  # constants: none, where a sweep is recorded
         known = [*self.inputs, "out", *(f"{i}_spec" for i in self.inputs), *self.defaults]

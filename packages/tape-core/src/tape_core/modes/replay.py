@@ -150,7 +150,7 @@ def recompute_in_traces(run: F) -> F:
 
 def _replayable(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
     """Return kernels that keep their results, or return kept ones, in a session of their context."""
-    kernel, keeping = kernels
+    kernel, residual_kernel = kernels
     name = op.name
 
     def asking(*args: Any, **kwargs: Any) -> Any:
@@ -160,18 +160,18 @@ def _replayable(op: Op, backend: Backend, kernels: Kernels) -> Kernels:
             return kernel(*args, **kwargs)
         return _compute_or_replay(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))[0]
 
-    def asking_keeping(*args: Any, **kwargs: Any) -> Any:
+    def asking_with_residuals(*args: Any, **kwargs: Any) -> Any:
         session = REPLAY.get()
         if session is None:
-            return keeping(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
+            return residual_kernel(*args, **kwargs)  # type: ignore[misc]  # it is bound where there is one
         return _compute_or_replay(session, backend, (name, _specs(args)), lambda: both(*args, **kwargs))
 
     # Which of the two kernels an op calls depends on what is watched, and that differs between the two runs: so each
     # keeps the residuals with the result.
     def both(*args: Any, **kwargs: Any) -> Any:
-        return (kernel(*args, **kwargs), ()) if keeping is None else keeping(*args, **kwargs)
+        return (kernel(*args, **kwargs), ()) if residual_kernel is None else residual_kernel(*args, **kwargs)
 
-    return asking, None if keeping is None else asking_keeping
+    return asking, None if residual_kernel is None else asking_with_residuals
 
 
 # Shapes and dtypes stand for the arguments: enough to notice another path, and no value is compared.

@@ -81,6 +81,8 @@ def _reduction(instruction: Instruction, specs: Specs, group: Group | None) -> R
         return None
     if group is not None and (shape != group.shape or x in group.lines or x in group.spread):
         return None
+    # All elements: the order of NumPy's summation must be known, to add up blocks. A maximum of all is none of the
+    # roles.
     axis, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
     if axis is None:
         made = group is not None and x in group.made
@@ -88,6 +90,7 @@ def _reduction(instruction: Instruction, specs: Specs, group: Group | None) -> R
     n = len(shape)
     if axis not in (-1, n - 1, (-1,), (n - 1,)) or n < 2 or shape[-1] == 1 or specs[x].kind is not np.ndarray:
         return None
+    # The kernel sums short lines by BLAS (`kernels.line_sums`), whose bits may depend on where a block begins.
     return "line" if instruction.fn is not _SUM or not has_line_sums(shape) or line_sums_are_reproducible() else None
 
 
@@ -140,7 +143,7 @@ class Blocks:
         self.tiling.cut(sum([dtype.itemsize for dtype in given + made + self.buffers]))
         self.reduced = [k in group.reduced for k in group.inputs]
         self.seen = [
-            None if s.shape in ((), group.shape) else self.tiling.seen(group.seen[k])
+            None if s.shape in ((), group.shape) else self.tiling.joined_shape(group.seen[k])
             for k, s in zip(group.inputs, self.inputs, strict=True)
         ]
         self.outs = [(specs[k], k in group.sums) for k in group.outputs]
@@ -167,7 +170,7 @@ class Blocks:
                 given.append(array[(0,) * array.ndim])  # one number everywhere: no block of it is read
             else:
                 return self._one_by_one(list(arrays))  # sums go along memory, so blocks of it would have other bits
-        given += [tiling.repeated(given[n]) for n in self.repeated]
+        given += [tiling.repeat_line(given[n]) for n in self.repeated]
         cuts, shape = tiling.cuts, self.group.shape
         whole = [
             np.empty(len(cuts) if is_sum else spec.shape, spec.dtype) if target is None else target
@@ -177,6 +180,8 @@ class Blocks:
             array if is_sum else array.reshape(lengths if spec.shape == shape else (*lengths[:-1], 1))
             for array, (spec, is_sum) in zip(whole, self.outs, strict=True)
         ]
+        # NumPy lets go of the GIL inside a ufunc, so threads do run at once. Each gets two blocks at least, and the
+        # calling thread takes the first share, hence the pool has one thread less.
         shares = min(_threads(), max(1, len(cuts) // 2))
         if shares == 1:
             self._run(given, results, 0, len(cuts))
@@ -219,6 +224,7 @@ class Blocks:
 @cache
 def _sums_are_pairwise() -> bool:
     """Return whether this NumPy sums in the order that `tiles.py` relies on, which no documentation promises."""
+    # Of no round length, so that the halves differ; and without its last element in 100 rows, summed as a whole.
     x = np.random.default_rng(0).normal(size=70001)
     for dtype in _FLOATS:
         values = (x * 3).astype(dtype)
@@ -241,6 +247,7 @@ def _threads() -> int:
         if not given.isdigit() or int(given) < 1:
             raise ValueError(f"TAPE_NUM_THREADS must be a positive number, got {given!r}")
         return int(given)
+    # What taskset or a container's cpuset leaves to this process; os.cpu_count() is all that the machine has.
     available = getattr(os, "sched_getaffinity", None)
     return len(available(0)) if available else os.cpu_count() or 1
 
@@ -252,4 +259,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="tape")
 
 
+# A forked child has the pool, but not its threads: work given to it would never be done.
 forget_in_children(_pool.cache_clear)

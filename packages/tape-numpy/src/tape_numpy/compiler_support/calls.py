@@ -12,6 +12,8 @@ from tape_compile.extend import Argument, Instruction, Raw, Ref, Spec, Specs
 from tape_numpy.compiler_support.lowering import DOT
 from tape_numpy.kernels import FLOATS, KERNELS, diagonal_matmul, extrema_take_numbers
 
+# Traces hold operators, since kernels and rules are written with them. These take no `out=`; the ufuncs that they call
+# do.
 _UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
     operator.neg: np.negative, operator.abs: np.abs, operator.lt: np.less, operator.le: np.less_equal,
@@ -19,11 +21,11 @@ _UFUNCS: dict[Any, Any] = {
     operator.and_: np.bitwise_and, operator.or_: np.bitwise_or, operator.xor: np.bitwise_xor,
     operator.invert: np.invert,
 }  # fmt: skip
-_WITH_NUMBERS = frozenset(
+_TAKE_NUMBERS = frozenset(
     {operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.le, operator.gt, operator.ge}
 )
 _RELU, _ASTYPE, _SUM = (KERNELS[name] for name in ("relu", "astype", "sum"))
-_OTHERS = frozenset({np.where, _ASTYPE, _RELU, operator.pow})
+_OTHER_ELEMENTWISE = frozenset({np.where, _ASTYPE, _RELU, operator.pow})
 _CONTAINERS = (tuple, list, slice)
 
 
@@ -38,7 +40,7 @@ def gives_new(instruction: Instruction, specs: Specs) -> bool:
 
 
 def axes_in_rows(fn: object) -> int | None:
-    """Up to how many axes results of a function have that lie row by row, however the arguments do."""
+    """Return the number of axes up to which a function's results lie row by row, however its arguments do."""
     # Matrix products do, but for stacks of stacks of matrices, which NumPy may order otherwise.
     return 3 if fn is operator.matmul or fn is diagonal_matmul else None
 
@@ -64,7 +66,7 @@ def scalar(instruction: Instruction, specs: Specs) -> tuple[Callable[..., Raw], 
     With it comes the spec of the array; None for other calls.
     """
     try:
-        if instruction.fn not in _WITH_NUMBERS or instruction.kwargs or len(instruction.args) != 2:
+        if instruction.fn not in _TAKE_NUMBERS or instruction.kwargs or len(instruction.args) != 2:
             return None
     except TypeError:
         return None
@@ -93,11 +95,12 @@ def step_of(instruction: Instruction) -> Step | None:
     """The call that does what an instruction does, into an array that is there; None where none does."""
     try:
         fn = _UFUNCS.get(instruction.fn, instruction.fn)
-        if not isinstance(fn, np.ufunc) and fn not in _OTHERS:
+        if not isinstance(fn, np.ufunc) and fn not in _OTHER_ELEMENTWISE:
             return None
     except TypeError:  # a function without a hash
         return None
     args = list(instruction.args)
+    # Values inside of a sequence or a slice would not be found: who writes a Step looks at its arguments one by one.
     for arg in args:
         if type(arg) in _CONTAINERS:
             return None
@@ -111,6 +114,7 @@ def step_of(instruction: Instruction) -> Step | None:
         return Step("ufunc", np.maximum, [args[0], 0])
     if fn is operator.pow and type(args[1]) in (int, float) and args[1] == 2:
         return Step("ufunc", np.square, args[:1])  # as the operator of arrays does
+    # A signature is that of a generalised ufunc, such as np.vecdot, which is not elementwise.
     if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.nin == len(args) and fn.signature is None:
         return Step("ufunc", fn, args)
     return None

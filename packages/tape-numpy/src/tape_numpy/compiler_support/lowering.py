@@ -16,10 +16,10 @@ from tape_numpy.kernels import FLOATS, INT64, KERNELS
 from tape_numpy.thresholds import CACHED_ONES_MAX_LENGTH, TRANSPOSE_MAX_CLASSES
 
 DOT = Method("dot")
-_T = operator.attrgetter("T")
+_TRANSPOSE = operator.attrgetter("T")
 _COPY, _RESHAPE, _ASTYPE = Method("copy"), Method("reshape"), Method("astype")
 _SUM, _MAX = KERNELS["sum"], KERNELS["max"]
-_max = np.maximum.reduce
+_MAX_REDUCE = np.maximum.reduce
 
 Axis = int | tuple[int, ...] | None
 
@@ -39,6 +39,8 @@ def _is_float_array(x: Argument, r: Rewriter) -> TypeGuard[Ref]:
 def relu(r: Rewriter, x: Argument) -> bool:
     if not _is_float_array(x, r):
         return False
+    # An array of zeros of shape (), not the number 0: NumPy would make one in each call, and compares two arrays by
+    # vector instructions.
     dtype = r.spec(x).dtype
     return r.become("maximum", np.maximum, x, r.constant(("zero", dtype), lambda: np.zeros((), dtype)))
 
@@ -74,9 +76,9 @@ def small_cast(r: Rewriter, x: Argument, dtype: Argument) -> bool:
 @lower(KERNELS["mean"])
 def mean(r: Rewriter, x: Argument, *, axis: Axis = None, keepdims: bool = False) -> bool:
     if axis is not None:
-        if not _has_lines(x, r, axis):
+        if not _reduces_last_axis(x, r, axis):
             return False
-        total = r.call("sum", _SUM, x, axis=-1, keepdims=keepdims, spec=_line(r, x, keepdims))
+        total = r.call("sum", _SUM, x, axis=-1, keepdims=keepdims, spec=_reduced_spec(r, x, keepdims))
         return r.become("divide", operator.truediv, total, r.spec(x).shape[-1])
     if keepdims or not _is_float_array(x, r):
         return False
@@ -87,7 +89,7 @@ def mean(r: Rewriter, x: Argument, *, axis: Axis = None, keepdims: bool = False)
     return r.become("divide", operator.truediv, total, spec.size)
 
 
-def _has_lines(x: Argument, r: Rewriter, axis: Argument) -> TypeGuard[Ref]:
+def _reduces_last_axis(x: Argument, r: Rewriter, axis: Argument) -> TypeGuard[Ref]:
     """Return whether the last axis of a large array is reduced: such calls can be fused."""
     if not _is_float_array(x, r) or r.spec(x).size < thresholds.LOWER_LINES_MIN_ELEMENTS:
         return False
@@ -95,12 +97,12 @@ def _has_lines(x: Argument, r: Rewriter, axis: Argument) -> TypeGuard[Ref]:
     return last > 0 and axis in (-1, last, (-1,), (last,))
 
 
-def _line(r: Rewriter, x: Ref, keepdims: bool) -> Spec:
+def _reduced_spec(r: Rewriter, x: Ref, keepdims: bool) -> Spec:
     spec = r.spec(x)
     return Spec(np.ndarray, (*spec.shape[:-1], *[1] * keepdims), spec.dtype)
 
 
-def _shifted(r: Rewriter, x: Ref, top: Ref) -> tuple[Ref, Ref]:
+def _shift_and_exp(r: Rewriter, x: Ref, top: Ref) -> tuple[Ref, Ref]:
     """The difference, and its exponential."""
     spec = r.spec(x)
     shifted = r.call("subtract", operator.sub, x, top, spec=spec)
@@ -109,33 +111,35 @@ def _shifted(r: Rewriter, x: Ref, top: Ref) -> tuple[Ref, Ref]:
 
 @lower(KERNELS["softmax"])
 def softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
-    if not _has_lines(x, r, axis):
+    if not _reduces_last_axis(x, r, axis):
         return False
-    line = _line(r, x, True)
-    _, exp = _shifted(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    line = _reduced_spec(r, x, True)
+    _, exp = _shift_and_exp(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
     return r.become("divide", operator.truediv, exp, r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line))
 
 
 @lower(KERNELS["log_softmax"])
 def log_softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
-    if not _has_lines(x, r, axis):
+    if not _reduces_last_axis(x, r, axis):
         return False
-    line = _line(r, x, True)
-    shifted, exp = _shifted(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    line = _reduced_spec(r, x, True)
+    shifted, exp = _shift_and_exp(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
     total = r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line)
     return r.become("subtract", operator.sub, shifted, r.call("log", np.log, total, spec=line))
 
 
-def _shifted_exp(r: Rewriter, logits: Ref) -> tuple[Ref, Ref, Ref]:
+def _transposed_softmax_parts(r: Rewriter, logits: Ref) -> tuple[Ref, Ref, Ref]:
     """Class by class: logits less their largest, the exponentials of that, and their sums."""
+    # The loss and its gradient call the same first steps: CSE makes them one, so that the exponentials are computed
+    # once.
     spec = r.spec(logits)
     n, classes = spec.shape
-    turned = Spec(np.ndarray, (classes, n), spec.dtype)
+    transposed = Spec(np.ndarray, (classes, n), spec.dtype)
     line = Spec(np.ndarray, (n,), spec.dtype)
-    rows = r.call("copy", _COPY, r.call("T", _T, logits, spec=turned), spec=turned)
-    shifted = r.call("subtract", operator.sub, rows, r.call("max", _max, rows, 0, spec=line), spec=turned)
-    exp = r.call("exp", np.exp, shifted, spec=turned)
-    return shifted, exp, r.call("sum", DOT, _ones(r, turned), exp, spec=line)
+    rows = r.call("copy", _COPY, r.call("T", _TRANSPOSE, logits, spec=transposed), spec=transposed)
+    shifted = r.call("subtract", operator.sub, rows, r.call("max", _MAX_REDUCE, rows, 0, spec=line), spec=transposed)
+    exp = r.call("exp", np.exp, shifted, spec=transposed)
+    return shifted, exp, r.call("sum", DOT, _ones(r, transposed), exp, spec=line)
 
 
 @lower(operator.matmul)
@@ -144,6 +148,8 @@ def diagonal_product(r: Rewriter, a: Argument, b: Argument) -> bool:
     maker = r.makers.get(a.id) if type(a) is Ref else None
     if type(a) is not Ref or type(b) is not Ref or maker is None or maker.fn is not operator.mul:
         return False
+    # A Jacobian begins with an identity as its cotangents. Each elementwise layer multiplies its rows by a diagonal,
+    # and the next product by a matrix would be one with all those zeros.
     spec, given = r.spec(a), r.spec(b)
     if len(spec.shape) != 2 or len(given.shape) != 2 or not _is_float_array(a, r) or given.dtype != spec.dtype:
         return False
@@ -184,7 +190,7 @@ def cross_entropy(r: Rewriter, logits: Argument, labels: Argument, *, axis: int 
     line = Spec(np.ndarray, (n,), r.spec(logits).dtype)
     if labels.id not in r.constants:  # constant ones were checked while tracing
         labels = r.call("checked", kernels.labels_in_range, labels, classes, spec=r.spec(labels))
-    shifted, _, total = _shifted_exp(r, logits)
+    shifted, _, total = _transposed_softmax_parts(r, logits)
     at_labels = r.call("at_labels", operator.getitem, shifted, (labels, _row_numbers(r, logits)), spec=line)
     return r.become("subtract", operator.sub, r.call("log", np.log, total, spec=line), at_labels)
 
@@ -195,7 +201,7 @@ def cross_entropy_vjp(r: Rewriter, cotangent: Argument, logits: Argument, labels
         return False
     if r.spec(cotangent) != Spec(np.ndarray, r.spec(labels).shape, r.spec(logits).dtype):
         return False
-    _, exp, total = _shifted_exp(r, logits)
+    _, exp, total = _transposed_softmax_parts(r, logits)
     return r.become(
         "cross_entropy_vjp", kernels.cross_entropy_slope, cotangent, exp, total, labels, _row_numbers(r, logits)
     )

@@ -19,6 +19,7 @@ from tape_numpy.thresholds import (
     BLOCK_CACHES,
     BLOCK_MAX_ELEMENTS,
     BLOCK_MIN_ELEMENTS,
+    BLOCK_MULTIPLE,
     JOIN_MAX_LENGTH,
     JOINED_LINES_MAX_LENGTH,
     L2_BYTES,
@@ -41,7 +42,7 @@ class Tiling:
 
     Attributes:
         lengths: of the axes.
-        repeats: how many lines are taken as one where a short one is broadcast to them; see `repeated`.
+        lines_joined: how many lines are taken as one where a short one is broadcast to them; see `repeat_line`.
         axis: the one that is cut; the axes after it are whole.
         cuts: the blocks.
         tree: the order of their sums, where there is one axis.
@@ -54,6 +55,8 @@ class Tiling:
     tree: Tree = None
 
     def __init__(self, shape: tuple[int, ...], smaller: list[tuple[int, ...]], *, in_lines: bool) -> None:
+        # Neighbouring axes along which the same operands are broadcast become one: then most calls have one or two
+        # axes, and NumPy loops over few long lines.
         padded = [(1,) * (len(shape) - len(s)) + s for s in smaller]
         self._axes: list[list[int]] = []
         kind: Any = None
@@ -68,10 +71,11 @@ class Tiling:
         if in_lines and len(self._axes) == 1:
             self._axes.insert(0, [])  # there is one line
         self._ndim = len(shape)
-        self.lengths = self.seen(shape)
+        self.lengths = self.joined_shape(shape)
         self._in_lines = in_lines
+        # As many lines as make the long line at most JOINED_LINES_MAX_LENGTH, and divide their number.
         lines, n = (1, 1, *self.lengths)[-2:]
-        self.repeats = (
+        self.lines_joined = (
             max([t for t in range(1, JOINED_LINES_MAX_LENGTH // n + 1) if lines % t == 0], default=1)
             if n <= JOIN_MAX_LENGTH
             else 1
@@ -86,22 +90,22 @@ class Tiling:
             found, self.tree = bounds(self.lengths[0], longest)
             self.cuts = [((), i, j) for i, j in found]
         else:
-            self.cuts = self._rows(longest)
+            self.cuts = self._cut_rows(longest)
         self.longest = max([j - i for _, i, j in self.cuts]) * self.inner
 
-    def is_repeated(self, seen: tuple[int, ...]) -> bool:
+    def needs_repeating(self, seen: tuple[int, ...]) -> bool:
         """Return whether an array of these lengths is a short line that is broadcast to lines that are taken as one."""
-        return self.repeats > 1 and seen[-2:] == (1, self.lengths[-1])
+        return self.lines_joined > 1 and seen[-2:] == (1, self.lengths[-1])
 
-    def repeated(self, array: Raw) -> Raw:
-        """Such an array with its line as often as lines are taken as one: NumPy is slow along short ones."""
+    def repeat_line(self, array: Raw) -> Raw:
+        """Repeat the line of such an array, as often as lines are taken as one: NumPy is slow along short ones."""
         *before, _, n = array.shape
-        return np.broadcast_to(array, (*before, self.repeats, n)).reshape(*before, 1, self.repeats * n)
+        return np.broadcast_to(array, (*before, self.lines_joined, n)).reshape(*before, 1, self.lines_joined * n)
 
     @property
-    def wide(self) -> str:
+    def long_line_shape(self) -> str:
         """The shape of a block with several lines taken as one, as source in terms of i and j."""
-        t, (*after, n) = self.repeats, self.lengths[self.axis + 1 :]
+        t, (*after, n) = self.lines_joined, self.lengths[self.axis + 1 :]
         if not after:
             return f"(j - i) // {t}, {t * n}"
         return ", ".join(map(str, ["j - i", *after[:-1], after[-1] // t, t * n]))
@@ -111,14 +115,15 @@ class Tiling:
         """The number of elements for each place on the axis that is cut."""
         return math.prod(self.lengths[self.axis + 1 :])
 
-    def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def joined_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The lengths of an array of this shape along the joined axes."""
         padded = (1,) * (self._ndim - len(shape)) + shape
         return tuple([math.prod([padded[axis] for axis in axes]) for axes in self._axes])
 
-    def _rows(self, longest: int) -> list[Cut]:
+    def _cut_rows(self, longest: int) -> list[Cut]:
+        # Blocks of equal length but for rounding: a short one at the end would take as many calls as the others.
         length = self.lengths[self.axis]
-        unit = self.repeats if self.axis == len(self.lengths) - 2 else 1
+        unit = self.lines_joined if self.axis == len(self.lengths) - 2 else 1
         step = max(1, longest // (self.inner * unit))
         parts = -(-length // (step * unit))
         edges = [length // unit * k // parts * unit for k in range(parts + 1)]
@@ -132,7 +137,9 @@ def _block_length(nbytes: int, size: int) -> int:
     Large arrays have a few blocks for each of several threads.
     """
     longest = min(BLOCK_MAX_ELEMENTS, max(BLOCK_MAX_ELEMENTS // 2, size // 4))
-    return max(BLOCK_MIN_ELEMENTS, min(longest, BLOCK_CACHES * _l2_size() // max(1, nbytes) // 1024 * 1024))
+    return max(
+        BLOCK_MIN_ELEMENTS, min(longest, BLOCK_CACHES * _l2_size() // max(1, nbytes) // BLOCK_MULTIPLE * BLOCK_MULTIPLE)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -144,6 +151,7 @@ def bounds(size: int, longest: int) -> tuple[list[tuple[int, int]], Tree]:
         if n <= longest:
             cuts.append((start, start + n))
             return len(cuts) - 1
+        # As NumPy's pairwise summation does (numpy/_core/src/umath/loops_utils.h.src): n2 = n / 2; n2 -= n2 % 8.
         half = n // 2
         half -= half % 8
         return tree(start, half), tree(start + half, n - half)
@@ -161,6 +169,7 @@ def total(tree: Tree, parts: Raw) -> Raw:
 def _l2_size() -> int:
     """Bytes of the second-level cache of one core."""
     try:
+        # Linux alone; index2 is the second level, since index0 and index1 are the first one's data and instructions.
         with open("/sys/devices/system/cpu/cpu0/cache/index2/size", encoding="ascii") as file:
             text = file.read().strip()
         return int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]]

@@ -114,10 +114,10 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "solve", draw(2, 2), draw(3))
 
 
-def _solve_common(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec, kept: Residuals) -> Cotangent:
+def _solve_common(xp: Namespace, g: Cotangent, x1: Array, x2_spec: Spec, residuals: Residuals) -> Cotangent:
     # Both rules need the solution of the transposed system; factors from the forward pass save a factorization.
     g = g[..., None] if len(x2_spec.shape) == 1 else g
-    return xp.lu_solve(*kept, g, transposed=True) if kept else xp.solve(x1.mT, g)
+    return xp.lu_solve(*residuals, g, transposed=True) if residuals else xp.solve(x1.mT, g)
 
 
 def _solve_x1(xp: Namespace, g: Cotangent, common: Array, x1_spec: Spec, x2_spec: Spec, out: Array) -> Cotangent:
@@ -150,7 +150,8 @@ def _solve_sparsity(x1: IndexSets, x2: IndexSets) -> IndexSets:
     x1=vjp(_solve_x1),
     x2=vjp(_solve_x2),
     common=_solve_common,
-    keeping=lambda xp, x1, x2: (xp.solve(x1, x2), ()),  # a backend's own kernel may leave the result of `lu_factor`
+    # A backend's own kernel may leave the result of `lu_factor`.
+    residual_kernel=lambda xp, x1, x2: (xp.solve(x1, x2), ()),
     extension="linalg",
     samples=_solve_samples,
     batch=_solve_batch,

@@ -84,7 +84,7 @@ def _attend_vjp(
     g: Cotangent,
     arrays: Sequence[Array],
     out: Array,
-    kept: Residuals,
+    residuals: Residuals,
     is_causal: bool,
     scale: float | None,
 ) -> list[Any]:
@@ -93,8 +93,8 @@ def _attend_vjp(
     factor = _scale(scale, query)
     scores = _scores(xp, query, key, mask, is_causal, factor)
     # The kernel leaves no residuals where another tape records the sweep; then the sums are computed again.
-    if kept or scores.shape[-1] == 0:
-        total = kept[0] if kept else xp.sum(scores, axis=-1, keepdims=True)
+    if residuals or scores.shape[-1] == 0:
+        total = residuals[0] if residuals else xp.sum(scores, axis=-1, keepdims=True)
     else:
         total = xp.logsumexp(scores, axis=-1, keepdims=True)
     # Where all scores of a query are -inf, so is their total. With inf in its place, the weights are 0 and not NaN.
@@ -134,7 +134,7 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     arrays=vjp(_attend_vjp),
     sequence=True,
     kernel=lambda xp, arrays, **parameters: _attend_with_residuals(xp, arrays, **parameters)[0],
-    keeping=_attend_with_residuals,
+    residual_kernel=_attend_with_residuals,
     samples=_attend_samples,
     batch=batching.stacks(2),
 )

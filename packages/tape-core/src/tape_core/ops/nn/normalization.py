@@ -57,10 +57,10 @@ def _normalize_with_residuals(
     return (out, xp.squeeze(mean, axis=axis), xp.squeeze(variance, axis=axis)), (mean, variance)
 
 
-def _mean_and_variance(xp: Namespace, x: Array, kept: Residuals, axis: tuple[int, ...]) -> tuple[Array, Array]:
+def _mean_and_variance(xp: Namespace, x: Array, residuals: Residuals, axis: tuple[int, ...]) -> tuple[Array, Array]:
     """The mean and the variance: the residuals, or computed again where a recorded sweep has none."""
-    if kept:
-        return kept[0], kept[1]
+    if residuals:
+        return residuals[0], residuals[1]
     mean = xp.mean(x, axis=axis, keepdims=True)
     centred = x - mean
     return mean, xp.mean(centred * centred, axis=axis, keepdims=True)
@@ -72,11 +72,11 @@ def _normalize_x(
     x: Array,
     scale: Array,
     x_spec: Spec,
-    kept: Residuals,
+    residuals: Residuals,
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Cotangent:
-    mean, variance = _mean_and_variance(xp, x, kept, axis)
+    mean, variance = _mean_and_variance(xp, x, residuals, axis)
     g_mean, g_variance = (None if d is None else restore_axes(xp, d, x_spec.shape, axis, False) for d in g[1:])
     n = count(x_spec.shape, axis)
     # Ioffe and Szegedy, Batch Normalization, 2015, section 3, and in addition the cotangents of the mean and of the
@@ -99,13 +99,13 @@ def _normalize_scale(
     x: Array,
     x_spec: Spec,
     scale_spec: Spec,
-    kept: Residuals,
+    residuals: Residuals,
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Cotangent:
     if g[0] is None:
         return _zero_cotangent(xp, g, scale_spec)
-    mean, variance = _mean_and_variance(xp, x, kept, axis)
+    mean, variance = _mean_and_variance(xp, x, residuals, axis)
     return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
 
 
@@ -135,7 +135,7 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
     scale=vjp(_normalize_scale),
     offset=vjp(_normalize_offset),
     kernel=lambda xp, *arrays, **parameters: _normalize_with_residuals(xp, *arrays, **parameters)[0],
-    keeping=_normalize_with_residuals,
+    residual_kernel=_normalize_with_residuals,
     materialize=False,
     samples=_normalize_samples,
     batch=batching.with_shared,
