@@ -18,7 +18,7 @@ FLOORS = (
     "base",
     "staging",
     "backends",
-    "engine random",
+    "engine random distributions",
     "modes",
     "ops",
     "transforms",

@@ -33,7 +33,7 @@ ROOMS = {
 """What is in the picture, and what its boxes say."""
 
 
-FILES = {"typing": "base", "_version": "base", "staging": "base", "random": "engine"}
+FILES = {"typing": "base", "_version": "base", "staging": "base", "random": "engine", "distributions": "engine"}
 """Files of tape_core that belong to a folder, though their names are public."""
 
 

@@ -406,6 +406,9 @@ def _directive(entry: Entry) -> str:
     elif isinstance(value, type):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
         lines = [f".. {kind}:: {first}", "   :members:"]
+        # The methods of a base class that has no page of its own.
+        if any([base.__name__ == "Distributions" for base in value.__bases__]):
+            lines.append("   :inherited-members:")
     else:
         lines = [f".. autofunction:: {first}"]
     if others:

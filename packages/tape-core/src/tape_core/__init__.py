@@ -517,6 +517,7 @@ _publish(globals())
 _TOOLS.update(
     {
         "Journal": "tape_core.debugging.journal:Journal",
+        "batch": "tape_core.modes.vmap:batch",
         "batch_jacobian": "tape_core.modes.jacobians:batch_jacobian",
         "draw": "tape_core.debugging.drawing.drawing:draw",
         "explain": "tape_core.debugging.explain:explain",

@@ -586,19 +586,18 @@ class Distributions:
 
 def _gamma_sample(a: Tensor, x: Tensor) -> Tensor:
     """Return gamma variables `x` that were drawn with the parameter `a`, as a function of it."""
-    # Late: these modules are above this one, whose generators draw the samples of ops.
-    from tape_core.ops.special.by_scipy import quantile_partial
-    from tape_core.ops.special.incomplete import gamma_density
-    from tape_core.transforms.custom import custom_gradient
 
     def sample(a: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         def grad(g: Tensor) -> Tensor:
             again = differentiable(a)  # not `x`: a second derivative needs its derivative by `a`
-            slope: Tensor = quantile_partial(ops, ops.gammainc_derivative(a, again), gamma_density(ops, a, again))
-            return g * slope
+            # F(a, x) stays as it is: dx / da = -(dF / da) / (dF / dx).
+            density = ops.exp(ops.xlogy(a - 1, again) - again - ops.gammaln(a))
+            end = density == 0
+            return g * ops.where(end, 0, -ops.gammainc_derivative(a, again) / ops.where(end, 1, density))
 
         return ops.where(a == a, x, a), grad
 
+    custom_gradient: Any = ops.custom_gradient  # a function, not an op: it returns no Tensor
     differentiable: Callable[[Tensor], Tensor] = custom_gradient(sample)
     return differentiable(a)
 

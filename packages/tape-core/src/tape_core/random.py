@@ -18,11 +18,11 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
 from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
 from tape_core.distributions import Distributions
 from tape_core.engine.recording import report_draw
 from tape_core.engine.tensor import wrap
-from tape_core.modes.vmap import batch
 from tape_core.staging import current
 from tape_core.typing import BackendLike, Raw
 
@@ -169,7 +169,7 @@ class Generator(Distributions):
             report_draw(self)
             found = wrap(draw.run(self, chosen.backend, chosen.device), chosen.backend)
         for axis in draw.axes:  # the outermost first: each takes the first dimension that is left
-            found = batch(found, axis)
+            found = tool("batch")(found, axis)
         return found
 
 

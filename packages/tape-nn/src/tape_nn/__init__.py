@@ -18,7 +18,7 @@ from tape_nn import fitting, initializers, losses, metrics, schedules
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
-from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
+from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, load_run, predict, save_run
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -109,11 +109,13 @@ __all__ = [
     "fitting",
     "global_norm",
     "initializers",
+    "load_run",
     "load_tensors",
     "losses",
     "metrics",
     "mixed_precision",
     "predict",
+    "save_run",
     "save_tensors",
     "schedules",
 ]

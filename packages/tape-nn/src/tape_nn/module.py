@@ -12,6 +12,8 @@ from tape_core.staging import current, guard
 from tape_core.support import assign_together, wrap
 from tape_core.typing import ArrayLike
 
+from tape_nn.generators import named_generators, state_tensor, states_in
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -95,6 +97,8 @@ class Module:
     def state_dict(self) -> dict[str, Tensor]:
         """Return the values of all Variables by name, as Tensors that later training does not change.
 
+        The state of each random generator that calls draw from, such as `rng` of :class:`Dropout`, is an entry too.
+
         >>> import tape_core as tc
         >>> import tape_nn as nn
         >>> a, b = nn.Dense(2), nn.Dense(2)
@@ -108,26 +112,28 @@ class Module:
             ValueError: a layer has not made its Variables yet, or two have one name.
         """
         # No copies: an assignment to a Variable replaces its array, and never writes to it.
-        return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
+        values = {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
+        return values | {name: state_tensor(generator) for name, generator in named_generators(self).items()}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
         """Assign to all Variables, by name. Everything is checked before anything is changed.
 
         Args:
             state: Tensors of any backend, or arrays; each Variable keeps its backend and device.
-            strict: whether every Variable must be in `state`, and every name in `state` be a Variable's.
+            strict: whether every Variable must be in `state`, and every name in `state` be known. The states of random
+                generators may be missing, as in files of older versions: these generators go on as they are.
 
         Raises:
             ValueError: a name is missing or unexpected, or a shape or dtype is not the Variable's: all of it is listed.
                 Also where a layer has not made its Variables yet.
         """
-        variables = _state(self, "load_state_dict")
-        problems = []
+        variables, generators = _state(self, "load_state_dict"), named_generators(self)
+        states, problems = states_in(state, self)
         # All differences are collected, and raised as one error: a person mends them in one go.
         if strict:
             if missing := [repr(name) for name in variables if name not in state]:
                 problems.append("missing: " + ", ".join(missing))
-            if unexpected := [repr(name) for name in state if name not in variables]:
+            if unexpected := [repr(name) for name in state if name not in variables and name not in generators]:
                 problems.append("unexpected: " + ", ".join(unexpected))
         new = []
         for name, variable in variables.items():
@@ -149,6 +155,8 @@ class Module:
         # Conversions may fail: all of them come before the first assignment.
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)
+        for generator, own in states:
+            generator.set_state(own)
 
     def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write :meth:`state_dict` to a safetensors file, see :func:`save_tensors`.

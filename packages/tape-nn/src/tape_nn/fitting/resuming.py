@@ -18,6 +18,7 @@ from tape_core.random import global_rng
 
 from tape_nn.checkpoints import Path, load_tensors, remove_drafts, save_tensors
 from tape_nn.fitting.run import Run
+from tape_nn.generators import all_generators
 from tape_nn.metrics import Mean
 from tape_nn.module import Module
 from tape_nn.thresholds import COUNT_LIMIT
@@ -56,7 +57,7 @@ class RunFile:
         }
         tensors: dict[str, Tensor] = {}
         # Python's json writes and reads NaN, of which a history may be full, and floats to the last bit.
-        text = json.dumps(_pack(state, "", tensors))
+        text = json.dumps(pack(state, "", tensors))
         save_tensors(self.path, tensors, {_METADATA_KEY: text})
 
     def read(self) -> SavedRun | None:
@@ -74,7 +75,7 @@ class RunFile:
         if _METADATA_KEY not in metadata:
             raise ValueError(f"checkpoint: {self.path!r} was not written by fit; name another file")
         try:
-            state = _unpack(json.loads(metadata[_METADATA_KEY]), tensors)
+            state = unpack(json.loads(metadata[_METADATA_KEY]), tensors)
             version = state["version"]
             # Only then: a later version may have other parts, and "damaged" would be the wrong message.
             if version == FORMAT_VERSION:
@@ -276,16 +277,11 @@ def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
 
 
 def _generators(model: Module) -> list[tuple[str, tc.Generator]]:
-    # A generator that several modules share is saved once, under its first path.
-    found = {id(global_rng()): ("", global_rng())}
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, tc.Generator):
-                found.setdefault(id(value), (f"{path}.{name}" if path else name, value))
-    return list(found.values())
+    own = [(path, generator) for path, generator, _ in all_generators(model) if generator is not global_rng()]
+    return [("", global_rng()), *own]
 
 
-def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
+def pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
     """Convert a state to values that JSON has. Tensors are replaced by their paths, and put into `tensors`.
 
     Raises:
@@ -299,9 +295,9 @@ def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
             if not isinstance(key, str):
                 raise TypeError(f"checkpoint: {path} has the key {key!r}; keys of a state must be strings")
         # Wrapped in "dict", so that {"tensor": path} cannot be confused with a dictionary of the user's.
-        return {"dict": {key: _pack(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
+        return {"dict": {key: pack(v, f"{path}/{key}" if path else key, tensors) for key, v in value.items()}}
     if isinstance(value, list | tuple):
-        return [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+        return [pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
     if value is None or isinstance(value, str | int | float):
         return value
     raise TypeError(
@@ -310,12 +306,12 @@ def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
     )
 
 
-def _unpack(value: object, tensors: Mapping[str, Tensor]) -> Any:
-    """Invert :func:`_pack`."""
+def unpack(value: object, tensors: Mapping[str, Tensor]) -> Any:
+    """Invert :func:`pack`."""
     if isinstance(value, list):
-        return [_unpack(v, tensors) for v in value]
+        return [unpack(v, tensors) for v in value]
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
         return tensors[value["tensor"]]
-    return {key: _unpack(v, tensors) for key, v in value["dict"].items()}
+    return {key: unpack(v, tensors) for key, v in value["dict"].items()}

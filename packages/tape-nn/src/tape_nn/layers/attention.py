@@ -47,6 +47,8 @@ class MultiHeadAttention(Layer):
     _input_ndim = 3
     _input_form = "(examples, steps, features)"
 
+    draws_from_rng = True
+
     def __init__(
         self,
         num_heads: int,

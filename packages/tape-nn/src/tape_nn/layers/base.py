@@ -43,6 +43,8 @@ class Layer(Module):
     """
 
     rng: tc.Generator | None = None
+    draws_from_rng = False
+    """True for layers whose calls draw from `rng`, as those of dropout do: then its state is part of the Module's."""
     compute_dtype: tc.DType | None = None
     """The dtype that input and Variables are cast to, see :func:`tape_nn.mixed_precision`; None for no cast."""
     _input_form = "(..., features)"  # for error messages

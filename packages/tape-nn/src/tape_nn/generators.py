@@ -1,0 +1,69 @@
+"""The states of the random generators that a Module holds, as entries of its state_dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import tape_core as tc
+from tape_core import Tensor
+from tape_core.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from tape_nn.module import Module
+
+_WORD: Final = 1 << 64
+
+
+def all_generators(module: Module) -> Iterator[tuple[str, tc.Generator, bool]]:
+    """Yield path, generator, and whether calls draw from it: of each that is an attribute, under its first path."""
+    # One that several Modules share is in the state if one of them draws from it in calls.
+    found: dict[int, tuple[str, tc.Generator, bool]] = {}
+    for path, owner in module.named_modules():
+        for name, value in vars(owner).items():
+            if isinstance(value, tc.Generator):
+                # A layer that does not say otherwise has `rng` for the first values of its Variables alone.
+                draws = name != "rng" or getattr(owner, "draws_from_rng", True)
+                first, _, before = found.get(id(value), (f"{path}.{name}" if path else name, value, False))
+                found[id(value)] = first, value, before or draws
+    yield from found.values()
+
+
+def named_generators(module: Module) -> dict[str, tc.Generator]:
+    """Return the generators that calls of a Module draw from, by their paths."""
+    return {path: generator for path, generator, draws in all_generators(module) if draws}
+
+
+def state_tensor(generator: tc.Generator) -> Tensor:
+    """Return the state of a generator as an int64 Tensor, which every file of tensors can hold."""
+    return tc.asarray([n - _WORD if n >= _WORD >> 1 else n for n in generator.get_state()], dtype=tc.int64)
+
+
+def state_of(name: str, value: ArrayLike) -> tuple[int, int, int]:
+    """Return the state in an entry of a state_dict.
+
+    Raises:
+        ValueError: it is no state of a generator.
+    """
+    tensor = value if isinstance(value, Tensor) else tc.asarray(value)
+    if tensor.shape != (3,) or tensor.dtype is not tc.int64:
+        raise ValueError(
+            f"{name!r} has dtype {tensor.dtype} and shape {tensor.shape}; the state of a random generator has int64 and "
+            "(3,)"
+        )
+    a, b, c = [number % _WORD for number in tensor.tolist()]
+    return a, b, c
+
+
+def states_in(
+    state: Mapping[str, ArrayLike], module: Module
+) -> tuple[list[tuple[tc.Generator, tuple[int, int, int]]], list[str]]:
+    """Return the generators with a state among the entries of a state_dict, with these states; and what is wrong."""
+    found, problems = [], []
+    for name, generator in named_generators(module).items():
+        if name in state:
+            try:
+                found.append((generator, state_of(name, state[name])))
+            except ValueError as error:
+                problems.append(str(error))
+    return found, problems
