@@ -279,3 +279,24 @@ def test_an_ensemble_of_layers_with_dropout() -> None:
     found = f(weights).numpy() != 0
     assert found.shape == (3, 8, 4)
     assert not np.array_equal(found[0], found[1])
+
+
+def test_states_of_own_generators_are_not_read_or_set_while_compiling() -> None:
+    rng = tc.default_rng(0)
+    for f in (lambda x: (rng.get_state(), x)[1], lambda x: (rng.set_state((1, 2, 3)), x)[1]):
+        with pytest.raises(TypeError, match="in a compiled function: call it outside"):
+            tc.function(f)(tc.ones(2))
+    assert rng.get_state() == tc.default_rng(0).get_state()
+
+
+def test_a_compiled_function_sets_the_state_of_the_global_generator() -> None:
+    state = tc.default_rng(5).get_state()
+
+    @tc.function
+    def f() -> Any:
+        tc.random.set_state(state)
+        return tc.random.global_rng().uniform((3,))
+
+    assert f().tolist() == f().tolist() == tc.default_rng(5).uniform((3,)).tolist()
+    with pytest.raises(ValueError, match="not a state that get_state gave"):
+        tc.function(lambda x: (tc.random.set_state((1, 2)), x)[1])(tc.ones(2))

@@ -105,6 +105,11 @@ OPS: list[Op] = [
     Op("{v}.assign(tc.flip({v}))\n{out} = {v} * {v}", ("pure",), 4), Op("{out} = {v} * {v} + {f} * 0.1\n{v}.assign({out})", ("pure",), 3),
     # -- random numbers
     Op("tc.random.global_rng().normal({f}.shape) + {f0}", ("seeded",)), Op("tc.random.global_rng().uniform({f}.shape) * {f0}", ("seeded",)),
+    Op("tc.vmap(lambda a: tc.dropout(a, 0.5) * {n}, randomness='different')({f})", ("seeded",)),
+    Op("tc.vmap(lambda a: tc.random.global_rng().laplace(loc=a, scale=0.5), randomness='same')({f})", ("seeded",)),
+    Op("tc.random.global_rng().split()[1].normal({f}.shape) + {f0}", ("seeded",)),
+    Op("tc.random.global_rng().gamma(tc.abs({f}) + 1.5)", ("seeded", "smooth", "continuous")),
+    Op("tc.random.global_rng().shuffle({f}) * {f0}", ("seeded",)),
     # -- tapes and transformations inside
     Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {e}\n{out} = t.gradient(y, {f0})", weight=2),
     Op("with tc.GradientTape() as t, tc.GradientTape() as u:\n    t.watch({f})\n    u.watch({f0})\n    y = tc.tanh({f0}) ** 3\n    g = u.gradient(y, {f0})\n"

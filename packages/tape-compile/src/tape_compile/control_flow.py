@@ -161,7 +161,7 @@ class SubTrace(FlowTrace):
         self.draws = True
         self.parent.on_draw(generator)
         # Of the first draw only: later states are in the midst of this trace's own draws.
-        self._rewound.setdefault(id(generator), (generator, generator.get_state()))
+        self._rewound.setdefault(id(generator), (generator, generator._state))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -169,14 +169,14 @@ class SubTrace(FlowTrace):
         from tape_core import random
 
         seeded = random.global_rng()
-        state = seeded.get_state()
+        state = seeded._state
         try:
             with setting(STAGE, self):
                 yield
         finally:
             for generator, before in self._rewound.values():
-                generator.set_state(before)
-            seeded.set_state(state)
+                generator._state = before
+            seeded._state = state
 
     @property
     def assigned(self) -> list[Variable]:

@@ -106,7 +106,7 @@ class Effects:
         token = _StateToken()
 
         def note_random_state() -> tuple[()]:
-            token.state = random.global_rng().get_state()
+            token.state = random.global_rng()._state
             return ()
 
         self.effect("note_random_state", note_random_state, (), selection.select().backend)
@@ -115,8 +115,14 @@ class Effects:
     def set_random_state(self, state: Sequence[int] | _StateToken) -> None:
         """Set the global generator to a state, or to that of a token, in each run."""
 
+        if isinstance(state, _StateToken):
+            token = state
+        else:
+            token = _StateToken()
+            token.state = random.checked_state(state)
+
         def set_state() -> tuple[()]:
-            random.global_rng().set_state(state.state if isinstance(state, _StateToken) else state)
+            random.global_rng()._state = token.state
             return ()
 
         self.effect("set_random_state", set_state, (), selection.select().backend)
@@ -125,7 +131,7 @@ class Effects:
         """Write the state of the global generator at a loop's step into `states`, in each run."""
 
         def note_state_of_step(k: Raw) -> tuple[()]:
-            states[int(k)] = random.global_rng().get_state()
+            states[int(k)] = random.global_rng()._state
             return ()
 
         self.effect("note_state_of_step", note_state_of_step, (step._array,), step.backend)
@@ -138,11 +144,11 @@ class Effects:
         def set_state_of_step(k: Raw | None) -> tuple[()]:
             generator = random.global_rng()
             if k is None:  # the second call, after the step
-                generator.set_state(before.pop())
+                generator._state = before.pop()
             else:
-                before.append(generator.get_state())
+                before.append(generator._state)
                 if (state := states.get(int(k))) is not None:
-                    generator.set_state(state)
+                    generator._state = state
             return ()
 
         self.effect("set_state_of_step", set_state_of_step, (step._array,), step.backend)
@@ -165,7 +171,7 @@ class _StateToken:
     """A place for the state of the global generator at one point of a run; each run writes it anew."""
 
     __slots__ = ("state",)
-    state: Sequence[int]
+    state: State
 
 
 class OpaqueCall:

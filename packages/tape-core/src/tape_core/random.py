@@ -23,7 +23,7 @@ from tape_core.base.mistakes import integer
 from tape_core.distributions import Distributions
 from tape_core.engine.recording import report_draw
 from tape_core.engine.tensor import wrap
-from tape_core.staging import current
+from tape_core.staging import TracingError, current
 from tape_core.typing import BackendLike, Raw
 
 __all__ = [
@@ -119,7 +119,11 @@ class Generator(Distributions):
         >>> rng.set_state(state)
         >>> bool(tc.all(rng.uniform((2,)) == a))
         True
+
+        Raises:
+            TracingError: a function is being compiled: each call of it would have another state.
         """
+        _refuse_in_trace("get_state")
         return self._state
 
     def set_state(self, state: Sequence[int]) -> None:
@@ -127,8 +131,10 @@ class Generator(Distributions):
 
         Raises:
             ValueError: it is not such a state. Nothing is changed.
+            TracingError: a function is being compiled.
         """
-        self._state = _checked_state(state)
+        _refuse_in_trace("set_state")
+        self._state = checked_state(state)
 
     def split(self, n: int = 2) -> tuple[Generator, ...]:
         """Make `n` new generators, whose numbers are independent of each other's and of this one's.
@@ -180,7 +186,15 @@ def _state_of(*seed: int | None) -> State:
     return int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little"), 0
 
 
-def _checked_state(state: Sequence[int]) -> State:
+def _refuse_in_trace(method: str) -> None:
+    if current() is not None:
+        raise TracingError(
+            f"Generator.{method} in a compiled function: call it outside; for the global generator there are "
+            f"tape_core.random.get_state and set_state"
+        )
+
+
+def checked_state(state: Sequence[int]) -> State:
     """Return a state with plain integers.
 
     Raises:
@@ -233,7 +247,7 @@ def get_state() -> State:
     """The state of the global generator, see :meth:`Generator.get_state`."""
     if (stage := current()) is not None:
         return stage.random_state()  # type: ignore[no-any-return]  # a token, which set_state takes in that function
-    return global_rng().get_state()
+    return global_rng()._state
 
 
 def set_state(state: Sequence[int]) -> None:
@@ -252,7 +266,7 @@ def set_state(state: Sequence[int]) -> None:
     if (stage := current()) is not None:
         stage.set_random_state(state)
         return
-    global_rng().set_state(state)
+    global_rng()._state = checked_state(state)
 
 
 @contextmanager

@@ -48,8 +48,8 @@ def state_of(name: str, value: ArrayLike) -> tuple[int, int, int]:
     tensor = value if isinstance(value, Tensor) else tc.asarray(value)
     if tensor.shape != (3,) or tensor.dtype is not tc.int64:
         raise ValueError(
-            f"{name!r} has dtype {tensor.dtype} and shape {tensor.shape}; the state of a random generator has int64 and "
-            "(3,)"
+            f"{name!r} has dtype {tensor.dtype} and shape {tensor.shape}; the state of a random generator is int64 of "
+            "shape (3,)"
         )
     a, b, c = [number % _WORD for number in tensor.tolist()]
     return a, b, c

@@ -17,6 +17,7 @@ from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, Compiler
 from tape_core.backends.kernels import COMPARISONS, DEFAULT_KERNELS, OPERATORS, SIGNS, WHOLE, Kernels
 from tape_core.backends.names import unknown_names
 from tape_core.backends.protocol import Backend
+from tape_core.backends.random_kernels import RandomKernels
 from tape_core.backends.selection import Selection, select, use_backend
 from tape_core.backends.windows import (
     Axes,
@@ -56,6 +57,7 @@ __all__ = [
     "Kernels",
     "Layout",
     "Padding",
+    "RandomKernels",
     "Selection",
     "Windows",
     "backend_of_type",
