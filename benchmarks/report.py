@@ -7,7 +7,7 @@ from typing import Any
 import targets
 from allocator import SYSTEM
 from peers import COMPILED, LABELS
-from targets import Results
+from targets import COMPARED, Results
 
 TAPES = ("numpy", "numpy_out", "tape", "tape_compiled", "autograd", "mygrad")
 COMPILERS = ("numpy", "tape_compiled", "torch_compile", "jax", "jax_jit", "tensorflow", "tf_function", "tf_xla")
@@ -164,11 +164,11 @@ def allocator_table(allocator: dict[str, dict[str, Any]]) -> str:
 def comparison_table(results: Results) -> str:
     """What comparison.py measured; its ratios are among the targets."""
     rows = []
-    for part in ("derivatives", "compiled", "training"):
+    for part in COMPARED:
         for name, found in results.get(part, {}).items():
             minima = ", ".join(f"{column} {number(t * 1e3)}" for column, t in found["minima"].items())
             rows.append([f"{name}: {found['what']}", minima])
-    return table(["derivatives, compiled functions, training", "ms: minima"], rows)
+    return table(["derivatives, compiled functions, training, random numbers", "ms: minima"], rows)
 
 
 def heading(results: Results) -> list[str]:
@@ -257,7 +257,7 @@ def markdown(results: Results, pictures: dict[str, str]) -> str:
             if any(of in w["times"] for w in workloads.values()):
                 parts.append(ratios_table(results, of, wanted, others))
     parts += ["## Other targets", others_table(results)]
-    if any(results.get(part) for part in ("derivatives", "compiled", "training")):
+    if any(results.get(part) for part in COMPARED):
         parts.append(comparison_table(results))
     for title, part, make in (
         ("## All threads", "threads", lambda found: threads_table(results)),

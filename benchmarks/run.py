@@ -21,6 +21,7 @@ import allocator
 import comparison
 import compiled
 import derivatives
+import draws
 import environments
 import growth
 import measure
@@ -41,7 +42,7 @@ if allocator.is_glibc():
 
 ROOT = Path(__file__).resolve().parent
 PARTS = (
-    "times", "threads", "growth", "derivatives", "compiled", "training", "memory", "imports", "allocator",
+    "times", "threads", "growth", "derivatives", "compiled", "training", "draws", "memory", "imports", "allocator",
 )  # fmt: skip
 COMPARING = 2  # processes for the parts that compare, one after the other
 
@@ -251,6 +252,7 @@ def main() -> int:
             "derivatives": lambda: compare_in_processes(derivatives.COMPARISONS, peers, seconds / 2),
             "compiled": lambda: compare_in_processes(compiled.COMPARISONS, peers, seconds / 2),
             "training": lambda: compare_in_processes(training.COMPARISONS, peers, seconds / 2),
+            "draws": lambda: compare_in_processes(draws.COMPARISONS, peers, seconds / 2),
             "memory": lambda: peak_memory(pythons, names, peers),
             "imports": lambda: imports(pythons, peers, rounds + 1),
             "allocator": lambda: allocator.experiment(peers, max(1, rounds - 1), seconds=0.3),

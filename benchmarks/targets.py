@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+COMPARED = ("derivatives", "compiled", "training", "draws")
+"""The parts whose columns are timed in turns, by comparison.py."""
+
 Results = dict[str, Any]
 
 # The time of compiled Tape divided by others'.
@@ -113,7 +116,7 @@ def other_verdicts(results: Results, labels: dict[str, str]) -> Iterator[Verdict
     if "tape_compiled" in default and "numpy" in default:
         what = "wide, each in a process as it is: Tape, compiled ÷ NumPy by hand"
         yield Verdict(what, default["tape_compiled"]["minimum"] / default["numpy"]["minimum"], AS_IT_IS)
-    for part in ("derivatives", "compiled", "training"):
+    for part in COMPARED:
         for name, compared in results.get(part, {}).items():
             for r in compared["ratios"]:
                 between = "above" if compared.get("calls") else "÷"

@@ -300,3 +300,41 @@ def test_a_compiled_function_sets_the_state_of_the_global_generator() -> None:
     assert f().tolist() == f().tolist() == tc.default_rng(5).uniform((3,)).tolist()
     with pytest.raises(ValueError, match="not a state that get_state gave"):
         tc.function(lambda x: (tc.random.set_state((1, 2)), x)[1])(tc.ones(2))
+
+
+def test_a_compiled_function_splits_the_global_generator_of_each_call() -> None:
+    def f(x: Any) -> Any:
+        return tc.random.global_rng().split()[1].normal((2,)) + x
+
+    def branching(x: Any) -> Any:
+        return tc.cond(tc.sum(x) > 0, f, lambda x: x, x) + tc.random.global_rng().uniform()
+
+    for g in (f, branching):
+        compiled = tc.function(g)
+        for seed in range(3):
+            found = []
+            for each in (g, compiled):
+                tc.set_seed(seed)
+                found.append([each(tc.full((2,), sign)).tolist() for sign in (1.0, -1.0)])
+            assert found[0] == found[1]
+
+
+def test_splitting_is_repeated_by_checkpoints_and_loops() -> None:
+    def step(x: Any, _: Any = None) -> Any:
+        y = tc.sin(x) * tc.random.global_rng().split()[0].uniform()
+        return y, y
+
+    for f in (tc.checkpoint(lambda x: step(x)[0]), lambda x: tc.scan(step, x, tc.arange(20))[0]):
+        x = tc.asarray(0.7, dtype="float64")
+        tc.set_seed(1)
+        slope = tc.grad(f)(x).item()
+        tc.set_seed(1)
+        above = f(x + 1e-6).item()
+        tc.set_seed(1)
+        assert slope == pytest.approx((above - f_of(f, x - 1e-6)) / 2e-6, rel=1e-5, abs=1e-12)
+
+
+def f_of(f: Any, x: Any) -> float:
+    tc.set_seed(1)
+    found: float = f(x).item()
+    return found

@@ -91,8 +91,10 @@ class Effects:
         traced = tracing_backend(library)
         return wrap(self.effect("random_bits", random_bits, (), traced), traced)
 
-    def seed(self, generator: Generator, make: Callable[[], State]) -> None:
+    def seed(self, generator: Generator, make: Callable[[], State], parent: Generator | None = None) -> None:
         """Let a generator that the traced function makes start from the state that `make` returns in each run."""
+        if parent is not None:
+            self.on_draw(parent)
 
         def seed_generator() -> tuple[()]:
             generator._state = make()

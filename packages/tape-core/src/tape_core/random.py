@@ -91,12 +91,18 @@ class Generator(Distributions):
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._begin(lambda: _state_of(seed))
 
-    def _begin(self, make: Callable[[], State]) -> None:
-        """Start from the state that `make` returns; a generator made in a compiled function does so in each run."""
+    def _begin(self, make: Callable[[], State], parent: Generator | None = None) -> None:
+        """Start from the state that `make` returns; a generator made in a compiled function does so in each run.
+
+        Args:
+            parent: the generator that `make` takes numbers from.
+        """
         if (stage := current()) is not None:
-            stage.seed(self, make)
-        else:
-            self._state = make()
+            stage.seed(self, make, parent)
+            return
+        if parent is not None:
+            report_draw(parent)
+        self._state = make()
 
     def _take(self, blocks: int) -> State:
         """Return the state, and go on by so many blocks."""
@@ -146,13 +152,12 @@ class Generator(Distributions):
         >>> for_weights.integers(0, 100, 3).tolist(), for_dropout.integers(0, 100, 3).tolist()
         ([99, 14, 52], [22, 6, 37])
         """
-        n = integer("split", "n", n, 0)
-        made = []
-        for _ in range(n):
-            child = Generator.__new__(Generator)
-            child._begin(lambda: _state_of(*self._take(1)))
-            made.append(child)
-        return tuple(made)
+        # Looked up in each run of a compiled function, since `set_seed` may have replaced the global generator.
+        parent = global_rng if self is _global else lambda: self
+        made = tuple([Generator.__new__(Generator) for _ in range(integer("split", "n", n, 0))])
+        for child in made:
+            child._begin(lambda: _state_of(*parent()._take(1)), self)
+        return made
 
     spawn = split  # NumPy's name
 
