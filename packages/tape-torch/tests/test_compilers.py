@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,17 @@ def test_no_kernel_becomes_a_constant_of_the_first_call(
     compiled(*[on_torch(value) for value in arguments])
     others = [0.5 * on_torch(value) + 0.1 for value in arguments]
     np.testing.assert_allclose(compiled(*others).numpy(), f(*others).numpy(), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_a_failure_of_pytorchs_compiler_says_whose_it_is_and_what_to_do() -> None:
+    torch.compiler.reset()
+    f = tc.function(lambda x: x * 1j + x, compile="torch")
+    x = tc.zeros((0,), dtype="float64", backend="torch", device="cpu")
+    try:
+        assert f(x).shape == (0,)  # where PyTorch compiles it
+    except RuntimeError as error:
+        assert re.search(r"inside PyTorch's compiler.*Leave out compile", str(error))  # noqa: PT017
 
 
 def test_a_function_that_computes_nothing_is_not_compiled() -> None:

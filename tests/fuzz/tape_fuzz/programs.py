@@ -199,6 +199,7 @@ class _Run:
         self.ops = ops
         self.program = program
         self.names: dict[str, Any] = {}
+        tc.set_seed(0)  # the values decide what is drawn next: hypothesis must find the same when it draws again
         exec(program.text, self.names)
         self.values: dict[str, Any] = {f"x{k}": x for k, x in enumerate(self.names["inputs"](1))}
         _, variables = self.names["made"]()
@@ -516,7 +517,7 @@ with tc.use_backend("torch"):
             expected = run(f, inputs(call))
             try:
                 found = arrays(compiled(*inputs(call)))
-            except (ValueError, IndexError) as error:
+            except (ValueError, IndexError, RuntimeError) as error:
                 if expected is not None and "compile=" not in str(error):
                     raise
                 break  # it is not for what the program does

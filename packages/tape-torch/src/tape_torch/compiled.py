@@ -76,6 +76,7 @@ class _ByInductor:
 
     def _compile(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor
+        from torch._inductor.exc import InductorError
         from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
         graph = trace_graph(self._run, tensors)
@@ -84,6 +85,11 @@ class _ByInductor:
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             # A constant mask can be traced, but Inductor knows no values, not even of constants.
             raise _refusal(error) from error
+        except InductorError as error:
+            raise RuntimeError(
+                "function: compile='torch' failed inside PyTorch's compiler, which raised "
+                f"{str(error).partition(chr(10))[0]}. Leave out compile for this function"
+            ) from error
         return made
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
