@@ -90,7 +90,7 @@ def check_compiled_by(name: str, case: Case) -> None:
 def _expect_as_eager(
     name: str, eager: Callable[..., list[tc.Tensor]], example: dict[int, tc.Tensor], what: str
 ) -> None:
-    # The first call traces, the second one runs what the compiler has made of the trace. The third one has other values:
+    # The first call traces, the second one runs what the compiler has made of the trace, the third one on other values:
     # what the compiler took for a constant would be seen.
     exact = compilers.load(name).exact
     compiled = function(compile=name)(eager)
