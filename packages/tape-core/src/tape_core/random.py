@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import operator
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -18,6 +17,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
 from tape_core.base.ambient import OPEN_AXES, STAGE
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.base.forking import Lock
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
 from tape_core.distributions import Distributions
@@ -47,7 +47,7 @@ State: TypeAlias = tuple[int, int, int]
 _MERSENNE_TWISTER_LENGTH: Final = 625  # integers in the states of older versions' generators
 
 _global: Generator | None = None
-_advancing = threading.Lock()  # two threads that draw from one generator must not get the same numbers
+_advancing = Lock()  # two threads that draw from one generator must not get the same numbers
 
 
 class Draw(NamedTuple):
@@ -106,7 +106,7 @@ class Generator(Distributions):
 
     def _take(self, blocks: int) -> State:
         """Return the state, and go on by so many blocks."""
-        with _advancing:
+        with _advancing.held():  # wherever an interrupt comes, no other thread waits for it
             key0, key1, counter = self._state
             self._state = key0, key1, counter + blocks
         return key0, key1, counter
