@@ -14,7 +14,7 @@ SHARDS = {
     "flows": (FLOWS, 3, 100),
     "batches": (BATCHES, 3, 75),
     "wrappers": (WRAPPERS, 4, 75),
-    "forward": (FORWARD, 3, 50),
+    "forward": (FORWARD, 3, 100),
     "backward": (BACKWARD, 3, 50),
     "twice": (TWICE, 3, 30),
     "long": (LONG, 2, 4),
