@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import tape_core as tc
 from numpy.typing import NDArray
-from tape_compile.extend import Function, Program, Source, Spec, passes, thresholds
+from tape_compile.extend import Function, Program, Source, passes, thresholds
 from tape_core import function
 from tape_core.backends import compilers, select
 from tape_core.staging import TracingError
@@ -244,7 +244,7 @@ def _remembered(known: dict[object, NDArray[Any]], fn: partial[Any], *args: obje
     except TypeError:  # it binds arrays
         return fn(*args, **kwargs)
     selected = select()
-    if any(isinstance(a, Spec) for a in args):  # the layout of an array whose values the kernel does not need
+    if any(isinstance(a, tuple) for a in args):  # a shape, or the shape and dtype of an array that is not needed itself
         return fn(*args, **kwargs)
     arrays = [selected.backend.numpy(a) if hasattr(a, "dtype") else a for a in args]
     if not all(isinstance(a, np.ndarray | float | int) for a in arrays):
