@@ -47,7 +47,7 @@ class Signature:
         self.structure: Any
         if args or kwargs:
             tree = args if not kwargs else (args, kwargs)
-            self.leaves, self.structure = pytree.flatten(tree)
+            self.leaves, self.structure = pytree.flatten_whole(tree)
             orders = [] if self.structure is tuple else pytree.orders(tree, self.structure)
         else:
             self.leaves, self.structure, orders = [], tuple, []

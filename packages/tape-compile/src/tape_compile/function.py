@@ -308,7 +308,7 @@ class Function:
         if not self._donate or not signature.leaves:
             return []
         _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
-        places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
+        places = [k for name in self._donate for k in pytree.flatten_whole(named[name])[0]]
         return [k for k in places if signature.kinds[k] == TENSOR]
 
     def _call_python(self, args: Args, kwargs: Kwargs, static: Static) -> Any:
@@ -470,7 +470,7 @@ def _untraced(result: PyTree) -> Any:
     """Return the result of the traced run with real arrays in place of traced ones."""
     if result is None:
         return None
-    leaves, structure = pytree.flatten(result)
+    leaves, structure = pytree.flatten_whole(result)
     return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
 
 

@@ -45,6 +45,7 @@ from tape_nn.layers import (
 )
 from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
+from tape_nn.module_tree import stack_modules, unstack_modules
 from tape_nn.optimizers import (
     SGD,
     Adadelta,
@@ -116,4 +117,6 @@ __all__ = [
     "predict",
     "save_tensors",
     "schedules",
+    "stack_modules",
+    "unstack_modules",
 ]

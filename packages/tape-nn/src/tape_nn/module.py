@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import tape_core as tc
@@ -11,6 +11,8 @@ from tape_core import Tensor, Variable
 from tape_core.staging import current, guard
 from tape_core.support import assign_together, wrap
 from tape_core.typing import ArrayLike
+
+from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in
 
 if TYPE_CHECKING:
     from typing import Self
@@ -54,16 +56,20 @@ class Module:
             return bool(self._training)
         # In a trace the mode is a guard: with another mode the function is traced again. The reference is weak, since
         # the Module may hold the compiled function.
-        module = ref(self)
-        return bool(guard(lambda: getattr(module(), "_training", None)))
+        # A functional copy is made in each call, with the mode as part of its structure.
+        module, mode = ref(self), self._training
+        return bool(guard(lambda: getattr(module(), "_training", mode)))
 
     @training.setter
     def training(self, mode: bool) -> None:
         self._training = mode
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
-        """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`."""
-        return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Variable))
+        """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`.
+
+        In a transformation, a Module has Tensors in place of its trainable Variables, and these are yielded.
+        """
+        return ((path, found) for path, found in _walk(self, "", set()) if not isinstance(found, Module))
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """Yield (path, Module) pairs: this Module with the path `""`, and each one in it with the first path to it."""
@@ -77,7 +83,15 @@ class Module:
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
         """The Variables that training changes: those made with `trainable=True`, the default."""
-        return tuple(variable for _, variable in self.named_variables() if variable.trainable)
+        # The leaves of a functional copy stand for trainable Variables, whatever they are.
+        return tuple(found for _, found in self.named_variables() if getattr(found, "trainable", True))
+
+    def __tape_node__(self, always: bool) -> Any:
+        """Return the leaves, the structure and the names of the leaves; see `tape_core.engine.pytree`."""
+        if not always and not any([LEAVES in vars(module) for _, module in self.named_modules()]):
+            return None
+        leaves, skeleton = flatten_module(self)
+        return leaves, skeleton, skeleton.names
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this Module and of those in it; return the Module."""
@@ -105,7 +119,12 @@ class Module:
             ValueError: a layer has not made its Variables yet, or two have one name.
         """
         # No copies: an assignment to a Variable replaces its array, and never writes to it.
-        return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
+        # The Tensors of a functional copy are returned themselves, since a derivative may be on its way through them.
+        found: Mapping[str, Tensor] = _state(self, "state_dict")
+        return {
+            name: wrap(value.array, value.backend) if isinstance(value, Variable) else value
+            for name, value in found.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
         """Assign to all Variables, by name. Everything is checked before anything is changed.
@@ -119,6 +138,7 @@ class Module:
                 Also where a layer has not made its Variables yet.
         """
         variables = _state(self, "load_state_dict")
+        _check_is_original(self, "load_state_dict", variables)
         problems = []
         if strict:
             if missing := [repr(name) for name in variables if name not in state]:
@@ -193,7 +213,7 @@ class Module:
 
     def __repr__(self) -> str:
         variables = self.variables
-        parameters = sum(variable.size for variable in variables)
+        parameters = sum(getattr(variable, "size", 0) for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
 
 
@@ -221,11 +241,28 @@ def _state(module: Module, method: str) -> dict[str, Variable]:
     return variables
 
 
-def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Module | Variable]]:
-    """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met."""
-    if isinstance(value, Variable):
-        if id(value) not in seen:
-            seen.add(id(value))
+def _check_is_original(module: Module, method: str, variables: Mapping[str, Tensor]) -> None:
+    """Raise a TypeError for a functional copy, which has no Variables to assign to."""
+    for name, found in variables.items():
+        if not isinstance(found, Variable):
+            raise TypeError(
+                f"{method}: {name!r} of {type(module).__name__} is no Variable but a value, since this Module was made "
+                "by a transformation; use the Module that it stems from"
+            )
+
+
+def _walk(
+    value: object, path: str, seen: set[int], place: tuple[object, ...] = (), places: Places | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met.
+
+    The leaves of a functional copy count as Variables; `places` has those of the Module around the value.
+    """
+    token = places.get(place) if places else None
+    if token is not None or isinstance(value, Variable):
+        own = id(value if token is None else token)
+        if own not in seen:
+            seen.add(own)
             yield path, value
         return
     children: Iterable[tuple[object, object]]
@@ -242,5 +279,8 @@ def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Modul
     seen.add(id(value))
     if isinstance(value, Module):
         yield path, value
+        place, places = (), leaves_in(value)
+        if places:
+            children = [(key, child) for key, child in children if key != LEAVES]
     for key, child in children:
-        yield from _walk(child, f"{path}.{key}" if path else str(key), seen)
+        yield from _walk(child, f"{path}.{key}" if path else str(key), seen, (*place, key), places)

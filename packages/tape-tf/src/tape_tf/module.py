@@ -121,7 +121,7 @@ def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     # Ids of the core's objects tell them apart: a Variable of the façade and the core's own are one.
     inner = []
     for _, value in sorted(vars(module).items()):
-        for leaf in pytree.flatten(value)[0]:
+        for leaf in pytree.flatten_whole(value)[0]:
             found = Variable.of(leaf) if isinstance(leaf, tc.Variable) else leaf
             if not isinstance(found, Variable | Module | nn.Module):
                 continue

@@ -84,7 +84,7 @@ class Compiled:
         leaves: list[Any] = [None]
         self.structure: Any = None
         if result is not None:
-            leaves, self.structure = pytree.flatten(result)
+            leaves, self.structure = pytree.flatten_whole(result)
         arrays: list[Any] = []
         self.outs: list[tuple[Any, ...]] = []
         for leaf in leaves:

@@ -23,6 +23,7 @@ name                  is set by                                       is read by
 `OWN_DERIVATIVE`      functions with own derivatives                  `engine.cuts`, where values leave Tape in these
 `UNROLLED_STEPS`      loops that are unrolled                         loops inside them
 `SELECTIONS`          `use_backend`                                   functions that create arrays
+`KEEP_MODULES`        `engine.pytree.flatten_whole`                   Modules, where a tree is flattened
 `LOADING`             `backends.discovery`, while it loads a plugin   `ArrayAPIBackend`, which checks names later then
 ====================  ==============================================  =================================================
 
@@ -62,4 +63,5 @@ REPLAY: ContextVar[Session | None] = ContextVar("tape_core.replay", default=None
 OWN_DERIVATIVE: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
 UNROLLED_STEPS: ContextVar[int] = ContextVar("tape_core.unrolled_steps", default=1)
 SELECTIONS: ContextVar[tuple[Selection, ...]] = ContextVar("tape_core.selections", default=())
+KEEP_MODULES: ContextVar[bool] = ContextVar("tape_core.keep_modules", default=False)
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
