@@ -245,11 +245,13 @@ def test_maml_with_layers(compiled: bool) -> None:
         y = torch.tanh(x @ p[names[0]] + p[names[1]]) @ p[names[2]] + p[names[3]]
         return torch.mean((y - x.sum(1)[:, None]) ** 2)
 
+    xs, xq = torch.tensor(support.numpy()), torch.tensor(query.numpy())
+
     def torch_outer(p: dict[str, Any]) -> Any:
         for _ in range(2):
-            g = torch.func.grad(torch_inner)(p, torch.tensor(support.numpy()))
+            g = torch.func.grad(torch_inner)(p, xs)
             p = {k: p[k] - 0.1 * g[k] for k in p}
-        return torch_inner(p, torch.tensor(query.numpy()))
+        return torch_inner(p, xq)
 
     expected = torch.func.grad(torch_outer)(torches)
     for name, g in found.named_variables():

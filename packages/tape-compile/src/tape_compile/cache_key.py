@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, dtypes, pytree, wrap
+from tape_core.support import SCALARS, binding, dtypes, pytree, wrap
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -115,6 +115,8 @@ def call_with_static(
 def environment() -> tuple[Any, ...]:
     """The part of a key for what a function depends on besides its arguments: where new arrays are, and their dtype."""
     chosen = selection.select()
+    if binding.in_use:
+        return chosen.backend, chosen.device, dtypes.get_default_dtype(), *binding.differing_specs()
     return chosen.backend, chosen.device, dtypes.get_default_dtype()
 
 

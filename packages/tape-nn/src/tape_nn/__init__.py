@@ -19,6 +19,7 @@ from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
+from tape_nn.functional import functional_call
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -108,6 +109,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fitting",
+    "functional_call",
     "global_norm",
     "initializers",
     "load_tensors",

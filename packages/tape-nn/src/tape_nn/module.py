@@ -15,9 +15,11 @@ from tape_core.typing import ArrayLike
 from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Self
 
     from tape_nn.checkpoints import Path
+    from tape_nn.functional import BoundValues, Parameters
     from tape_nn.summary import Summary
 
 
@@ -120,7 +122,7 @@ class Module:
         """
         # No copies: an assignment to a Variable replaces its array, and never writes to it.
         # The Tensors of a functional copy are returned themselves, since a derivative may be on its way through them.
-        found: Mapping[str, Tensor] = _state(self, "state_dict")
+        found: Mapping[str, Tensor] = named_state(self, "state_dict")
         return {
             name: wrap(value.array, value.backend) if isinstance(value, Variable) else value
             for name, value in found.items()
@@ -137,7 +139,7 @@ class Module:
             ValueError: a name is missing or unexpected, or a shape or dtype is not the Variable's: all of it is listed.
                 Also where a layer has not made its Variables yet.
         """
-        variables = _state(self, "load_state_dict")
+        variables = named_state(self, "load_state_dict")
         _check_is_original(self, "load_state_dict", variables)
         problems = []
         if strict:
@@ -163,6 +165,44 @@ class Module:
         # Conversions may fail: all of them come before the first assignment.
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)
+
+    def using(self, params: Parameters) -> AbstractContextManager[BoundValues]:
+        """Give Variables other values inside a `with` block: those of a transformation, of another dtype or backend.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> model = nn.Sequential([nn.Dense(2), nn.BatchNorm()])
+        >>> model.build((None, 3))
+        >>> def loss(params, x):
+        ...     with model.using(params) as values:
+        ...         y = model(x)
+        ...     return tc.sum(y**2), dict(values)
+        >>> x = tc.linspace(0.0, 1.0, 12).reshape(4, 3)
+        >>> gradients, state = tc.grad(loss, has_aux=True)(model.state_dict(), x)
+        >>> bool(tc.any(state["layers.1.moving_mean"] != model.layers[1].moving_mean))
+        True
+
+        In the block the named Variables read as the values, and what is assigned to them is assigned there: the Module
+        is as before when the block is left, however it is left. Other threads see the Module as it is. Blocks nest,
+        and the innermost that names a Variable decides. A tape that is entered in the block watches the Variables; one
+        that was entered before watches the values, if it is told to.
+
+        Args:
+            params: a mapping by the names of :meth:`state_dict`, which need not have all of them; or a sequence of
+                values in the order of :attr:`trainable_variables`; or a Module with such values as leaves.
+
+        Yields:
+            A mapping from the names to the values, which are those assigned last. No derivative flows through an
+            assignment.
+
+        Raises:
+            ValueError: an unknown name, another number of values or another shape; or a layer has not made its
+                Variables yet.
+            TypeError: a value is no array, or of a dtype of another kind.
+        """
+        from tape_nn.functional import using
+
+        return using(self, params)
 
     def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write :meth:`state_dict` to a safetensors file, see :func:`save_tensors`.
@@ -190,7 +230,7 @@ class Module:
         """
         from tape_nn.checkpoints import load_tensors
 
-        state, metadata = load_tensors(path, like=_state(self, "load_weights"))
+        state, metadata = load_tensors(path, like=named_state(self, "load_weights"))
         self.load_state_dict(state, strict)
         return metadata
 
@@ -217,7 +257,7 @@ class Module:
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
 
 
-def _state(module: Module, method: str) -> dict[str, Variable]:
+def named_state(module: Module, method: str) -> dict[str, Variable]:
     """Return all Variables by name.
 
     Raises:

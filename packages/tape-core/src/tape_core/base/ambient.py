@@ -13,6 +13,8 @@ name                  is set by                                       is read by
                       recorded, functions with own derivatives
 `OBSERVERS`           `transforms.closures`, `transforms.loops`,      assignments and random draws, wherever they happen
                       around functions that will run once more
+`BINDINGS`            `engine.binding`, around functions that read    reads of Variables and assignments to them, while
+                      Variables with other values                     there is a binding in the process
 `STAGE`               a compiler, while it traces a function          everything that must do something else in a trace,
                                                                       by `staging.current()`
 `OPEN_AXES`           `vmap`, and derivatives that need the axes of   ops on batched arrays, random numbers, functions
@@ -46,6 +48,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
+    from tape_core.engine.binding import Bound
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
     from tape_core.modes.replay import Session
@@ -55,6 +58,9 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
 """They are apart from `ACTIVE`, since a trace, or a function with a derivative of its own, hides what is active from
 ops, while its effects happen all the same."""
+
+BINDINGS: ContextVar[dict[int, Bound] | None] = ContextVar("tape_core.bindings", default=None)
+"""By the ids of the Variables."""
 
 STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
 OPEN_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())

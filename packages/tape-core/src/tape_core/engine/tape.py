@@ -259,7 +259,10 @@ class GradientTape(recording.InBlock):
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._special)
+            # In a binding the value may be of another dtype than the Variable's.
+            bound = variable._bound()
+            special = variable._special if bound is None else special_dtype(bound._home, variable.dtype)
+            slot = self._watch_leaf(variable._slots, special)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot

@@ -20,7 +20,19 @@ from weakref import ref
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
-from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, pytree, real, rows_added, warn_user, wrap
+from tape_core.support import (
+    ACTIVE,
+    SCALARS,
+    Commit,
+    Lock,
+    binding,
+    check_assignable,
+    pytree,
+    real,
+    rows_added,
+    warn_user,
+    wrap,
+)
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
@@ -329,7 +341,7 @@ class Optimizer:
     ) -> None:
         """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if current() is None and type(variable) is Variable:
+        if current() is None and not binding.in_use and type(variable) is Variable:
             # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
             backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
@@ -678,7 +690,7 @@ def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSli
     """
     # The common case first, by a few attributes: this runs for each Variable in each step.
     plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
-    if plain and gradient.backend is variable._home:
+    if plain and gradient.backend is variable._home and not binding.in_use:
         array, own = gradient._array, variable._raw
         if array.dtype == own.dtype and array.shape == own.shape:
             return array
