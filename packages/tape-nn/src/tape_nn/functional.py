@@ -39,19 +39,22 @@ class BoundValues(Mapping[str, Tensor]):
 
 
 @contextmanager
-def using(module: Module, params: Parameters) -> Iterator[BoundValues]:
-    """Give Variables of a Module other values in a context; see :meth:`tape_nn.Module.using`."""
+def using(module: Module, params: Parameters, method: str = "using") -> Iterator[BoundValues]:
+    """Give Variables of a Module other values in a context; see :meth:`tape_nn.Module.using`.
+
+    `method` is the name of the public function, for messages.
+    """
     from tape_nn.module import named_state
 
-    known = named_state(module, "using")
+    known = named_state(module, method)
     for name, found in known.items():
         if not isinstance(found, Variable):
             raise TypeError(
-                f"using: {name!r} of {type(module).__name__} is no Variable but a value, since this Module was made by "
-                "a transformation; call it as it is, or use tape_nn.functional_call"
+                f"{method}: {name!r} of {type(module).__name__} is no Variable but a value, since this Module was made "
+                "by a transformation; call it as it is, or use tape_nn.functional_call"
             )
-    given = _by_name(module, params, known, "using")
-    values = [_checked(name, value, known[name], "using") for name, value in given.items()]
+    given = _by_name(module, params, known, method)
+    values = [_checked(name, value, known[name], method) for name, value in given.items()]
     with binding.bind([known[name] for name in given], values) as bounds:
         yield BoundValues(list(given), bounds)
 
@@ -82,7 +85,7 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
         *args, **kwargs: those of the call.
     """
     if not any([LEAVES in vars(part) for _, part in module.named_modules()]):
-        with using(module, params):
+        with using(module, params, "functional_call"):
             return module(*args, **kwargs)  # type: ignore[operator]
     # A functional copy has no Variables to bind, so another copy is made, with the values in it.
     from tape_nn.module import named_state
