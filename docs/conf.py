@@ -7,7 +7,7 @@ author = "The Tape authors"
 copyright = "The Tape authors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "examples"]
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
+import house
 import pytest
 from tape_compile.passes import PASSES
 from tape_core.extend import registry
@@ -74,6 +78,42 @@ def test_the_house_has_every_file_of_tape_core() -> None:
             assert f"| `{path.name}` |" in page or path.name == "_version.py", path
 
 
+FACES = ["tape_core", "tape_core.debugging", "tape_nn", "tape_nn.fitting", "tape_conformance"]
+FACES += [f"{package}.{name}" for package, names in house.DECLARED.items() for name in names]
+ENTRY = re.compile(r"^\.\. (?:auto\w+|py:data):: (\S+)(?:(?:\n   .*|\n)*?\n   Also (.+)\.$)?", re.MULTILINE)
+
+
+def chapters() -> Counter[str]:
+    """How often the chapters of the reference have each name, other names of a thing included."""
+    found: Counter[str] = Counter()
+    for page in sorted((DOCS / "api").glob("*.md")):
+        for first, others in ENTRY.findall(text(page)):
+            found.update([first, *re.findall(r"`(\S+)`", others)])
+    return found
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_each_public_name_is_in_one_chapter_of_the_reference(face: str) -> None:
+    module, found = import_module(face), chapters()
+    names = [name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType)]
+    wrong = {name: count for name in names if (count := found[f"{face}.{name}"]) != 1}
+    assert wrong == {}, f"of {face}, so often: {wrong}; run `python docs/generate`"
+
+
+def test_the_reference_has_no_name_that_there_is_not() -> None:
+    def value(full: str) -> object:
+        parts = full.split(".")
+        module = import_module(".".join(parts[:-1]))
+        return getattr(module, parts[-1])
+
+    assert [name for name, _ in chapters().items() if value(name) is None and name != "tape_core.newaxis"] == []
+
+
+def test_each_chapter_of_the_reference_is_listed() -> None:
+    listed = re.findall(r"\]\((api/[\w-]+\.md)\)", text(DOCS / "api.md"))
+    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "api").glob("*.md"))
+
+
 @pytest.mark.parametrize("term", [*TERMS.split(), *PHRASES])
 def test_the_glossary_has(term: str) -> None:
     defined = " ".join(re.findall(r"^\*\*(.+?)\.?\*\*", text(DOCS / "glossary.md"), re.MULTILINE))
@@ -92,10 +132,14 @@ def anchor(heading: str) -> str:
     return heading.replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("api/*.md"))],
+    ids=lambda page: page.relative_to(DOCS).as_posix(),
+)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, fragment in links(page):
-        file = DOCS / target if target else page
+        file = page.parent / target if target else page
         assert file.exists(), f"{page.name}: {target}"
         if fragment:
             headings = re.findall(r"^#+ (.+)$", text(file), re.MULTILINE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import calls
 import house
+import reference
 import rules
 
 DOCS = Path(__file__).parents[1]
@@ -20,6 +21,7 @@ def generated() -> dict[Path, str]:
         DOCS / "_static" / "house.svg": house.svg(),
         DOCS / "_static" / "calls-of-a-block.svg": calls.svg(calls.recorded()),
         DOCS / "_static" / "calls-of-a-gradient.svg": calls.svg(calls.differentiated()),
+        **{DOCS / path: text for path, text in reference.pages().items()},
     }
 
 
@@ -31,6 +33,7 @@ def main() -> int:
     ]
     for path, text in stale:
         if "--check" not in sys.argv:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         print(f"{path.relative_to(DOCS.parent)} is {'out of date' if '--check' in sys.argv else 'written'}")
     return 1 if stale and "--check" in sys.argv else 0

@@ -92,7 +92,7 @@ def test_tensors_made_inside_are_written_to() -> None:
 
 
 def test_generators_are_refused() -> None:
-    with pytest.raises(TypeError, match="steps yields or awaits"):
+    with pytest.raises(TypeError, match="steps is a generator or coroutine"):
 
         @function
         def steps(x: Any) -> Iterator[Any]:
@@ -240,7 +240,7 @@ def test_a_list_or_dict_among_the_arguments_is_not_changed_in_vain(change: Any, 
         with pytest.raises(TracingError, match="changes a list or dict among its arguments"):
             function(change)(given(), x)
 
-    # Where it runs as it is, and in tapes, the caller's change as in an eager call.
+    # Where it runs as plain Python, and in tapes, the caller's change as in an eager call.
     expected = given()
     change(expected, x)
     fallback, compiled = function(change, fallback="silent"), function(change)

@@ -73,7 +73,7 @@ def test_a_function_that_runs_as_it_is_warns_once_for_concurrent_calls() -> None
     def f(x: Any) -> Any:
         return x * 2.0 if x > 0.0 else x
 
-    with pytest.warns(UserWarning, match="runs as it is") as noted:
+    with pytest.warns(UserWarning, match="runs as plain Python") as noted:
         assert [y.item() for y in together(lambda k: f(tc.asarray(float(k))))] == [2.0 * k for k in range(THREADS)]
     assert len(noted) == len(f.fallbacks) == 1
 

@@ -91,7 +91,7 @@ def test_one_copy_does_for_all_traces_and_goes_with_them() -> None:
     from tape_compile import frozen
 
     gc.collect()
-    before = len(frozen._own)
+    before = len(frozen._own_copies)
     k = np.ones(100_000, np.float32)
     functions = [
         tc.function(lambda x: tc.sum(x * k)),
@@ -100,10 +100,10 @@ def test_one_copy_does_for_all_traces_and_goes_with_them() -> None:
     for f in functions:
         f(tc.ones(()))
         f(tc.ones(1))
-    assert len(frozen._own) - before == 1
+    assert len(frozen._own_copies) - before == 1
     del functions, f
     gc.collect()
-    assert len(frozen._own) == before
+    assert len(frozen._own_copies) == before
 
 
 @pytest.mark.parametrize(

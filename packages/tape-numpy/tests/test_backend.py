@@ -23,7 +23,7 @@ def backend() -> NumPyBackend:
 
 @pytest.fixture(scope="module")
 def plain() -> ArrayAPIBackend:
-    """The same library with none of the kernels."""
+    """NumPy with none of this package's kernels."""
     return ArrayAPIBackend("plain", np, array_types=("numpy:ndarray",))
 
 

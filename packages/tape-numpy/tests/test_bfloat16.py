@@ -73,7 +73,7 @@ class Called:
 
     @property
     def applies(self) -> bool:
-        """Whether an input is bfloat16, and the dtype of the result not a parameter."""
+        """True if an input is bfloat16, and the dtype of the result not a parameter."""
         low = any([isinstance(v, tc.Tensor) and v.dtype is tc.bfloat16 for v in self.values])
         return low and not self.case.is_complex and self.case.parameter("dtype") is None
 

@@ -19,6 +19,8 @@ import numpy as np
 import tape_core
 from hypothesis import strategies as st
 
+from tape_fuzz.compilers import CallByCall
+
 POINT = np.array([0.3, 0.5, 0.2])
 OTHER = np.array([0.7, -0.4, 0.6])
 CONSTANT = np.array([1.1, 0.2, -0.7])
@@ -100,6 +102,7 @@ class Program:
         backend: of the arrays.
         variable: whether `w` is a Variable.
         compiled: whether the whole is a compiled function, as well.
+        compiler: by what, as code: a name in `COMPILERS`.
         torch: whether it is compared with torch.func, too.
     """
 
@@ -110,6 +113,7 @@ class Program:
     variable: bool = False
     compiled: bool = False
     torch: bool = False
+    compiler: str = "None"
 
     def code(self) -> str:
         """The program as code that runs."""
@@ -117,6 +121,7 @@ class Program:
         return "\n".join(
             [
                 "import tape_core as tc",
+                "from tape_fuzz.compilers import CallByCall",
                 f"backend = {self.backend!r}",
                 HELPERS.rstrip(),
                 MODULES if "cells" in self.expression else "",
@@ -125,8 +130,12 @@ class Program:
                 f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"f = lambda x: {self.expression}",
                 f"print(f(x), {FIRST[self.first]}, {SECOND[self.second]}, sep='\\n')",
-                f"print(tc.function({_as_function(FIRST[self.first])})(x))" if self.compiled else "",
-                f"print(tc.function({_as_function(SECOND[self.second])})(x))" if self.compiled else "",
+                f"print(tc.function({_as_function(FIRST[self.first])}, compile={self.compiler})(x))"
+                if self.compiled
+                else "",
+                f"print(tc.function({_as_function(SECOND[self.second])}, compile={self.compiler})(x))"
+                if self.compiled
+                else "",
             ]
         )
 
@@ -191,6 +200,7 @@ def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] 
         draw(st.booleans()),
         draw(st.integers(0, 3)) == 3,
         draw(st.integers(0, 3)) == 3,
+        draw(st.sampled_from(list(COMPILERS))),
     )
 
 
@@ -519,7 +529,7 @@ def check(program: Program) -> None:
         compiled = []
         if program.compiled:
             for text in ("f(x)", FIRST[program.first], SECOND[program.second]):
-                f = tape_core.function(eval(_as_function(text), names))
+                f = tape_core.function(eval(_as_function(text), names), compile=COMPILERS[program.compiler])
                 compiled.append([f(names["x"]), f(names["x"])])
     except Exception as error:
         raise AssertionError(f"{type(error).__name__}: {error}\n{_shown(program)}") from error
@@ -530,6 +540,7 @@ def check(program: Program) -> None:
             _compare_bits(program, got.numpy(), eager.numpy(), f"{what}, compiled, call {number}")
 
 
+COMPILERS: dict[str, Any] = {"None": None, "'python'": "python", "CallByCall()": CallByCall()}
 _PARTS = ("the value", "the Jacobian", "the second derivatives")
 
 

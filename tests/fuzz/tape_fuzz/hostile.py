@@ -550,7 +550,9 @@ def in_a_branch(call: Function, given: Given, good: Given) -> None:
     def called(*xs: Any) -> Any:
         return tc.cond(tc.asarray(True), lambda: (call(*xs), tc.asarray(1.0))[1], lambda: tc.asarray(2.0))
 
-    compiled(called, given, good, message=None)  # a check that runs as it is comes later in a branch that is traced
+    compiled(
+        called, given, good, message=None
+    )  # a check that runs as plain Python comes later in a branch that is traced
 
 
 def in_a_tape(call: Function, given: Given, good: Given) -> None:

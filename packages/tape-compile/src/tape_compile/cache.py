@@ -87,5 +87,5 @@ def compares_by_identity(value: object) -> bool:
 
 
 def notify_on_end(values: Iterable[object], forget: Callable[[], object]) -> list[ref[object]]:
-    """Weak references to values that compare by identity; while one is kept, the end of its value calls `forget`."""
+    """Return weak references to the values that compare by identity; each calls `forget` when its value ends."""
     return [ref(value, lambda _: forget()) for value in map(unbound, values) if compares_by_identity(value)]

@@ -83,7 +83,7 @@ class Signature:
         self.key = tuple(parts)
 
     def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with other leaves: positional ones, keyword ones."""
+        """Return positional and keyword arguments of this structure with other leaves."""
         return arguments_of(self.structure, leaves, with_kwargs)
 
     def _path(self, k: int, with_kwargs: bool) -> str:
@@ -113,7 +113,7 @@ def call_with_static(
 
 
 def environment() -> tuple[Any, ...]:
-    """The part of a key for what a function depends on besides its arguments: where new arrays are, and their dtype."""
+    """Return the part of a key for the settings that a trace depends on: the place and dtype of new arrays."""
     chosen = selection.select()
     if binding.in_use:
         return chosen.backend, chosen.device, dtypes.get_default_dtype(), *binding.differing_specs()
@@ -127,7 +127,7 @@ def sees_keyword_order(python: Callable[..., Any]) -> bool:
 
 
 def static_key(value: Any, where: Callable[[], str]) -> Hashable:
-    """The part of a key for a value that is no array: equal for values that a function cannot tell apart.
+    """Return the part of a key for a value that is no array: equal for values that a function cannot tell apart.
 
     Raises:
         TypeError: it is not hashable.
@@ -165,7 +165,7 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
 
 
 def _part_key(part: object, where: Callable[[], str]) -> object:
-    """The key of a part of a hashable value; of a part that has no hash its class, as the whole has compared it."""
+    """Return the key of a part of a hashable value: its class if it has no hash, since the whole has compared it."""
     try:
         return static_key(part, where)
     except TypeError:

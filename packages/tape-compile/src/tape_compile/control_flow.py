@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
 from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
-from tape_core.tracing import STAGE, lifted, note_uses, placed, spread, will_run_again
+from tape_core.tracing import STAGE, lift, move_to_level, note_uses, spread, will_run_again
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source
@@ -304,7 +304,7 @@ class Flow:
 
 
 def _layers(tensor: Tensor) -> Layers:
-    found, tensor = [], placed(tensor)
+    found, tensor = [], move_to_level(tensor)
     while type(array := tensor._array) is BatchedArray:
         found.append((array.backend, array.axis))
         tensor = array.value
@@ -322,7 +322,7 @@ def _base(tensor: Tensor) -> Tensor:
 
 
 def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
-    """A Tensor of an array, wrapped in these layers."""
+    """Return a Tensor of an array, wrapped in these layers."""
     tensor = wrap(array, backend)
     # The first layer is the outermost wrapper, that of the innermost vmap; so wrapping begins with the last.
     for above, axis in reversed(layers):
@@ -331,7 +331,7 @@ def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
 
 
 def _both(a: Layers, b: Layers) -> Layers:
-    """The layers of a Tensor that is batched wherever one of two is."""
+    """Return the layers of a Tensor that is batched wherever one of two is."""
     if len(a) < len(b):
         a, b = b, a
     # A Tensor with fewer layers lacks those of the innermost vmaps, which come first: the ends correspond.
@@ -341,11 +341,11 @@ def _both(a: Layers, b: Layers) -> Layers:
 
 
 def _widen(tensor: Tensor, layers: Layers) -> Tensor:
-    """A Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
+    """Return a Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
     if not layers:
         return tensor
     (backend, axis), below = layers[0], layers[1:]
-    array = lifted(tensor, backend)._array
+    array = lift(tensor, backend)._array
     value = array.value if axis is None or array.axis is not None else spread(array, axis.size)
     return wrap(BatchedArray(_widen(value, below), backend, axis), backend)
 
@@ -353,7 +353,7 @@ def _widen(tensor: Tensor, layers: Layers) -> Tensor:
 def _traced(
     trace: FlowTrace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
 ) -> tuple[SubTrace, Tensors] | None:
-    """A trace of a function of these arrays, with their backends and layers, and its results.
+    """Return a trace of a function of these arrays, with their backends and layers, and its results.
 
     None where the compiled function is given up, so that tracing goes on to no purpose.
     """
@@ -373,12 +373,12 @@ def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]
 
 
 def _backends(tensors: Tensors) -> list[Any]:
-    """The tracing backends of the arrays underneath."""
+    """Return the tracing backends of the arrays underneath."""
     return [tracing_backend(_base(t).backend.library) for t in tensors]
 
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
-    """The values of Tensors, their tracing backends, and their layers."""
+    """Return the values of Tensors, their tracing backends, and their layers."""
     note_uses(tensors)
     return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
 
@@ -487,7 +487,7 @@ def trace_scan(
 def _trace_step(
     trace: FlowTrace, name: str, function: Callable[[Tensors], Tensors], carry: Tensors, elements: list[Any]
 ) -> tuple[Part, Tensors, Tensors] | None:
-    """A loop's step as a part, the carry before the first step, and a step's results.
+    """Return a loop's step as a part, the carry before the first step, and a step's results.
 
     The carry has to be batched before a step if it is so after one: so it is widened until both agree.
     """
@@ -505,7 +505,7 @@ def _trace_step(
 
 
 def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:
-    """The function with these layers for its first results, at least."""
+    """Return the function with these layers for its first results, at least."""
 
     def run(values: Tensors) -> Tensors:
         outs = function(values)
@@ -529,7 +529,7 @@ def _loop_results(
 
 
 def _kernels(tensors: Tensors, *names: str) -> list[Any]:
-    """Functions of the library of some arrays, by name; None for each where there are no arrays.
+    """Return functions of the library of some arrays, by name; None for each where there are no arrays.
 
     Raises:
         TracingError: the arrays are of several libraries.

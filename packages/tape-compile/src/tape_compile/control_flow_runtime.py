@@ -127,7 +127,7 @@ def stacked(
     stack: Callable[..., Any],
     zeros: Callable[..., Any],
 ) -> Arrays:
-    """Each column of arrays stacked along a new axis; without rows arrays without elements, made by their specs."""
+    """Return each column of arrays stacked along a new axis; without rows, empty arrays made by their specs."""
     if rows:
         columns = [list(column) for column in zip(*rows, strict=True)]
         return [stack(column, axis=depth) for column, depth in zip(columns, depths, strict=True)]

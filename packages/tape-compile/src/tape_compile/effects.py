@@ -48,7 +48,7 @@ class Effects:
             self.guards.append((get, value))
 
     def opaque(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a Python function now, and in each run."""
+        """Call a Python function now, and again in each run."""
         return OpaqueCall(function, args, kwargs).run_and_record(self)
 
     def stateful(
@@ -58,8 +58,8 @@ class Effects:
         kwargs: dict[str, Any],
         holders: Callable[[Any], Iterable[Any]],
     ) -> Any:
-        """Trace a method; if it decides by a value, take back what was traced, and make the call opaque."""
-        args = _without_generators(args)  # the method may be run twice: traced, and as an opaque call
+        """Trace a method; if that fails, as where it decides by a value, roll back and make the call opaque."""
+        args = _with_iterators_as_lists(args)  # the method may be run twice: traced, and as an opaque call
         before = self.state()
         self.speculating += 1
         try:
@@ -71,7 +71,7 @@ class Effects:
         return OpaqueCall(method, args, kwargs, holders(args[0])).run_and_record(self)
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Call a Python function that returns nothing in each run."""
+        """Call a Python function without a result in each run; it runs now, too, if it is known to be reached."""
         if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten_whole((args, kwargs))[0])):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
@@ -94,11 +94,12 @@ class Effects:
             bits = (own or random.global_rng())._bits
             return library.asarray(make(bits), dtype=raw_dtype, device=chosen.device, copy=True)
 
+        # An effect, though it returns a value: CSE must not merge two draws, and without one the next would be another.
         traced = tracing_backend(library)
         return wrap(self.effect("random_bits", random_bits, (), traced), traced)
 
     def seed(self, generator: Generator, seed: int | None) -> None:
-        """Let a generator, made by the traced function, start from its seed in each run."""
+        """Let a generator that the traced function makes start from its seed in each run."""
 
         def seed_generator() -> tuple[()]:
             generator._bits = Random(seed)
@@ -128,7 +129,7 @@ class Effects:
         self.effect("set_random_state", set_state, (), selection.select().backend)
 
     def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
-        """Keep the state of the global generator under the number of a loop's step, in each run."""
+        """Write the state of the global generator at a loop's step into `states`, in each run."""
 
         def note_state_of_step(k: Raw) -> tuple[()]:
             states[int(k)] = random.global_rng()._bits.getstate()
@@ -138,12 +139,12 @@ class Effects:
 
     @contextmanager
     def replay_step_state(self, states: dict[int, Any], step: Tensor) -> Iterator[None]:
-        """Let the global generator continue from the state kept for a step; afterwards from where it was."""
+        """Enter a context in which the global generator continues from the state of a step."""
         before: list[Any] = []
 
         def set_state_of_step(k: Raw | None) -> tuple[()]:
             bits = random.global_rng()._bits
-            if k is None:
+            if k is None:  # the second call, after the step
                 bits.setstate(before.pop())
             else:
                 before.append(bits.getstate())
@@ -158,7 +159,7 @@ class Effects:
             self.effect("set_state_of_step", set_state_of_step, (None,), step.backend)
 
 
-def _without_generators(args: Sequence[Any]) -> tuple[Any, ...]:
+def _with_iterators_as_lists(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return arguments with lists in place of iterators, such as a zip, which could be read only once."""
     return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
 
@@ -168,28 +169,28 @@ def _is_batched(value: object) -> bool:
 
 
 class _StateToken:
-    """The state of the global generator at one point of the run in progress."""
+    """A place for the state of the global generator at one point of a run; each run writes it anew."""
 
     __slots__ = ("state",)
     state: Sequence[int]
 
 
 class OpaqueCall:
-    """The function of an opaque instruction: a Python function with its arguments, into which each run puts arrays."""
+    """The function of an opaque instruction: it calls a Python function with the arrays of the run in its arguments."""
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], holders: Iterable[Any] = ()
     ) -> None:
         self.function = function
         self.__name__ = function.__name__
-        self.leaves, self.structure = pytree.flatten_whole((_without_generators(args), kwargs))
+        self.leaves, self.structure = pytree.flatten_whole((_with_iterators_as_lists(args), kwargs))
         given = [v for v in self.leaves if isinstance(v, Variable)]
         self.variables = list({id(v): v for v in [*given, *holders]}.values())
         self.tensors: list[tuple[int, Any]] = []  # the places of arrays among the leaves, and their backends
         self.out: Any = None  # the structure of the last result, and the backends of its leaves
 
     def _collect_arrays(self) -> list[Any]:
-        """Return the arrays of the Tensors among the arguments, and keep their places."""
+        """Return the arrays of the Tensors among the arguments, and note their places."""
         arrays: list[Any] = []
         for k, leaf in enumerate(self.leaves):
             parts = (leaf.values, leaf.indices) if isinstance(leaf, IndexedSlices) else (leaf,)
@@ -221,6 +222,7 @@ class OpaqueCall:
                 return self(*given)
 
         results, news = trace.effect(self.__name__, now, arrays, backend)
+        # `now` is right for this run alone, which is outside of the trace; compiled code calls `self` on raw arrays.
         trace.instructions[-1].fn = self
         for variable, new in zip(self.variables, news, strict=True):
             variable._array, variable._slots = new, {}
@@ -233,7 +235,7 @@ class OpaqueCall:
         return self.take_over(list(arrays))
 
     def take_over(self, arrays: list[Any]) -> Any:
-        """Run the call, and empty the list: an array that nobody else holds may be updated in place."""
+        """Run the call, and empty the list of arrays: one that nobody else holds may be updated in place."""
         arrays.reverse()
         leaves = list(self.leaves)
         for k, backend in self.tensors:

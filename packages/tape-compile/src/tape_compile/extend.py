@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
     from tape_compile.function import Function
     from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
-    from tape_compile.methods import Bound, Methods, WeakMethod, found_by_name
+    from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
     from tape_compile.passes import pass_
     from tape_compile.passes.fusion import Group
     from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec
@@ -49,7 +49,7 @@ _FROM = {
     "Specs": "tape_compile.library",
     "TracedArray": "tape_compile.tracer.traced_array",
     "WeakMethod": "tape_compile.methods",
-    "found_by_name": "tape_compile.methods",
+    "importable_name": "tape_compile.methods",
     "pass_": "tape_compile.passes",
 }
 
@@ -79,7 +79,7 @@ __all__ = [
     "Specs",
     "TracedArray",
     "WeakMethod",
-    "found_by_name",
+    "importable_name",
     "pass_",
     "passes",
     "thresholds",

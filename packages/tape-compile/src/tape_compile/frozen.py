@@ -12,7 +12,7 @@ from tape_compile.program import Raw
 
 # The id of an original to weak references to it and to its copy, which traces keep alive.
 _copies: dict[int, tuple[Any, Any]] = {}
-_own: dict[int, Any] = {}  # weak references to the copies by id: nobody writes to them, so they are never copied again
+_own_copies: dict[int, Any] = {}  # weak references to the copies by id: nobody writes to them, so none is copied
 
 
 def frozen(array: Raw) -> Raw:
@@ -21,7 +21,7 @@ def frozen(array: Raw) -> Raw:
     Immutable arrays are returned themselves.
     """
     key = id(array)
-    kept = _own.get(key)
+    kept = _own_copies.get(key)
     if kept is not None and kept() is array:
         return array
     backend = backend_of_type(type(array))
@@ -30,14 +30,14 @@ def frozen(array: Raw) -> Raw:
     entry = _copies.get(key)
     if entry is not None and entry[0]() is array:
         copy = entry[1]()
-        if copy is not None and _alike(array, copy) and backend.is_as(array, copy):
+        if copy is not None and _have_same_layout(array, copy) and backend.is_as(array, copy):
             return copy
     copy = backend.frozen(array)
     if copy is array:
         return array
     try:
         _copies[key] = ref(array, _forget(_copies, key)), ref(copy)
-        _own[id(copy)] = ref(copy, _forget(_own, id(copy)))
+        _own_copies[id(copy)] = ref(copy, _forget(_own_copies, id(copy)))
     except TypeError:  # arrays of that kind have no weak references
         _copies.pop(key, None)
     return copy
@@ -54,6 +54,6 @@ def _forget(table: dict[int, Any], key: int) -> Callable[[ref[Any]], None]:
     return forget
 
 
-def _alike(a: Raw, b: Raw) -> bool:
+def _have_same_layout(a: Raw, b: Raw) -> bool:
     strides = getattr(a, "strides", None)
     return bool(a.shape == b.shape and a.dtype == b.dtype and strides == getattr(b, "strides", None))

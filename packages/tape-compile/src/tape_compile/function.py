@@ -30,7 +30,7 @@ from tape_compile.cache_key import (
     static_key,
 )
 from tape_compile.compilers import Compiler
-from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, found_by_name, unbound
+from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, importable_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.turns import tracing_turn
@@ -80,14 +80,14 @@ class Function:
             "max_traces": max_traces,
         }
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
-            raise TypeError(f"function: {self._name} yields or awaits: what runs bit by bit cannot be traced at once")
+            raise TypeError(f"function: {self._name} is a generator or coroutine, which cannot be traced in one run")
         # None: Python code, unless a compiler of the backend offers to take the program.
         self._compiler: str | Compiler | None
         if compile is None:
             self._compiler = compilers.default()
         else:
             self._compiler = compile if compile and compile != "none" else _PYTHON
-        self._static = _names("static_argnames", static_argnames)
+        self._static = _parameter_names("static_argnames", static_argnames)
         self._fallback = fallback
         self._retrace = retrace
         if passes is not None and not isinstance(passes, Mapping):
@@ -99,10 +99,9 @@ class Function:
             from tape_compile.passes import canonical
 
             self._options = canonical(passes)
-            self._settings["passes"] = (
-                self._options
-            )  # so that the method of each instance does not warn of an old name again
-        self._donate = _names("donate", donate)
+            # The names of today, so that the method of each instance does not warn of an old one again.
+            self._settings["passes"] = self._options
+        self._donate = _parameter_names("donate", donate)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         self._sees_order = sees_keyword_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
@@ -113,7 +112,7 @@ class Function:
                         f"{', '.join(self._signature.parameters)}"
                     )
         if both := set(self._static) & set(self._donate):
-            raise ValueError(f"function: {min(both)!r} is in static_argnames and in donate; what is static stays")
+            raise ValueError(f"function: {min(both)!r} is in static_argnames and in donate; only Tensors are donated")
         if fallback not in (False, True, "silent"):
             raise ValueError(f"function: fallback must be True, False or 'silent', got {fallback!r}")
         if retrace not in ("warn", "allow", "error"):
@@ -124,7 +123,7 @@ class Function:
             raise ValueError(f"function: max_traces must be a positive number, got {max_traces!r}")
         # Several traces have one cache key where they depend on something besides, such as a mode: on guards.
         self._compiled: Traces[Compiled] = Traces(max_traces)
-        self._eager: dict[Any, str] = {}  # by cache key, why the function runs as plain Python
+        self._eager: dict[Hashable, str] = {}  # by cache key, why the function runs as plain Python
         self._traces = 0
         self._made_variables = False
         self._under_tape_traces: UnderTape | None = None
@@ -148,8 +147,8 @@ class Function:
         return _Method.to(self, instance, found)
 
     def __reduce__(self) -> Any:
-        """Copy or pickle without the traces: by name where that leads here, else from the Python function."""
-        return found_by_name(self, self.python) or (_made, (self.python, self._settings))
+        """Copy or pickle without the traces: by name if that leads here, else with the Python function."""
+        return importable_name(self, self.python) or (_rebuild, (self.python, self._settings))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = ACTIVE.get()
@@ -178,8 +177,8 @@ class Function:
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
-        with tracing_turn(self._lock) as turn:
-            if turn:
+        with tracing_turn(self._lock) as may_trace:
+            if may_trace:
                 # Another thread may have traced it while this one waited.
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
                 if found is None and signature.key not in self._eager:
@@ -199,7 +198,7 @@ class Function:
 
     @property
     def _under_tape(self) -> UnderTape:
-        """The traces for calls inside tapes' blocks, which are made with the first such call."""
+        """The traces for calls inside tapes' blocks; the first such call makes the object."""
         if self._under_tape_traces is None:
             from tape_compile.under_tape.entry import UnderTape
 
@@ -230,18 +229,19 @@ class Function:
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays
         from tape_compile.tracer.contexts import outside, tracing
 
+        # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
         trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback))
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
-                leaves.append(_traced(trace, leaf))
+                leaves.append(_trace_input(trace, leaf))
             elif kind == SLICES:
                 leaves.append(
-                    IndexedSlices(_traced(trace, leaf.values), _traced(trace, leaf.indices), leaf.dense_shape)
+                    IndexedSlices(_trace_input(trace, leaf.values), _trace_input(trace, leaf.indices), leaf.dense_shape)
                 )
             else:
                 leaves.append(leaf)
-        for k in self._donated(signature):
+        for k in self._donated_leaves(signature):
             trace.donated[k] = leaves[k]._array.id
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
@@ -263,7 +263,7 @@ class Function:
                 if trace.failed is None:
                     compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._compiler)
             trace.commit({signature.leaves[k]: array for k, array in changed.items()})
-            made = trace.new_variables
+            new_variables = trace.new_variables
         except TracingError as error:
             if bits is None:
                 raise
@@ -276,25 +276,27 @@ class Function:
             invalidate_donated(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
             self._fall_back(signature.key, trace.failed)
-        elif made:
-            self._check_made(made)
+        elif new_variables:
+            # The trace makes them in each run, but a function is to make its Variables once: the second call is traced
+            # again, finds them, and that trace is kept.
+            self._check_new_variables(new_variables)
         else:
             assert compiled is not None
             callers = [*signature.leaves, *[value for _, value, _ in static]]
-            compiled.release(callers, self._forget(signature.key))
+            compiled.release(callers, self._forget_key(signature.key))
             self._compiled.add(signature.key, compiled)
             self._traces += 1
         with outside():
-            return _untraced(result)
+            return _concrete_result(result)
 
     def _fall_back(self, key: Hashable, why: TracingError) -> None:
         """Run the function as plain Python for this cache key from now on, with a warning."""
         remember(self._eager, key, str(why))
         if self._fallback != "silent":
-            warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as it is.")
+            warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as plain Python.")
 
-    def _forget(self, key: Hashable) -> Callable[[], None]:
-        """Return a callback that drops the traces of a key whose arguments are gone, so that it cannot occur again."""
+    def _forget_key(self, key: Hashable) -> Callable[[], None]:
+        """Return a callback that drops the traces of a key, which cannot occur again once its arguments are gone."""
         function = self._unbound_ref
 
         def forget() -> None:
@@ -304,8 +306,8 @@ class Function:
 
         return forget
 
-    def _donated(self, signature: Signature) -> list[int]:
-        """Return the places of donated Tensors among the leaves of the arguments."""
+    def _donated_leaves(self, signature: Signature) -> list[int]:
+        """Return the numbers of the donated Tensors among the leaves of the arguments."""
         if not self._donate or not signature.leaves:
             return []
         _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
@@ -324,13 +326,13 @@ class Function:
             )
         if known == thresholds.RETRACES_WARN_AT and self._retrace == "warn":
             warn_user(
-                f"{self._name} is compiled, and is traced for the {known + 1}th time, which takes longer than a call "
-                f"as it is. Python numbers among its arguments are constants of a trace: give those that change as "
+                f"{self._name} is compiled, and is traced for the {known + 1}th time, which takes longer than an "
+                f"eager call. Python numbers among its arguments are constants of a trace: give those that change as "
                 f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
                 f"tape_core.function(retrace='allow')"
             )
 
-    def _check_made(self, made: list[Variable]) -> None:
+    def _check_new_variables(self, made: list[Variable]) -> None:
         if self._made_variables:
             raise ValueError(
                 f"{self._name} is compiled, and makes a Variable again in a later call: {made[0]!r}. Make it "
@@ -381,7 +383,7 @@ class Function:
 
         Args:
             path: the file.
-            *args, **kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
+            args, kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
                 called with them. By default it is the newest trace.
             constants: where arrays go that are the same in each call: into the file, or with `"npz"` those of more than
                 64 elements into a file of NumPy's beside it, of the same name.
@@ -420,7 +422,7 @@ class Function:
                 if compiled.fits():
                     return compiled
             self(*args, **kwargs)
-        raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as it is")
+        raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as plain Python")
 
     def stats(self) -> list[dict[str, Any]]:
         """Return the effect of the passes, as one dict for each trace.
@@ -451,33 +453,33 @@ class _Method(Bound, Function):
     __slots__ = ("_bound_to",)
 
 
-def _names(option: str, given: object) -> tuple[str, ...]:
+def _parameter_names(option: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise TypeError(f"function: {option} must be a parameter's name, or several, got {wrong[0]!r}")
     return names
 
 
-def _made(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
+def _rebuild(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
     return Function(python, **settings)
 
 
-def _traced(trace: Trace, tensor: Tensor) -> Tensor:
+def _trace_input(trace: Trace, tensor: Tensor) -> Tensor:
     backend = tracing_backend(tensor.backend)
     return wrap(trace.input(tensor._array, backend), backend)
 
 
-def _untraced(result: PyTree) -> Any:
-    """Return the result of the traced run with real arrays in place of traced ones."""
+def _concrete_result(result: PyTree) -> Any:
+    """Return the result of the traced run with the library's arrays in place of traced ones."""
     if result is None:
         return None
     leaves, structure = pytree.flatten_whole(result)
-    return pytree.unflatten(structure, [_value(leaf) for leaf in leaves])
+    return pytree.unflatten(structure, [_concrete_leaf(leaf) for leaf in leaves])
 
 
-def _value(leaf: object) -> Any:
+def _concrete_leaf(leaf: object) -> Any:
     if isinstance(leaf, IndexedSlices):
-        return IndexedSlices(_value(leaf.values), _value(leaf.indices), leaf.dense_shape)
+        return IndexedSlices(_concrete_leaf(leaf.values), _concrete_leaf(leaf.indices), leaf.dense_shape)
     if type(leaf) is not Tensor:
         return leaf
     array = leaf._array

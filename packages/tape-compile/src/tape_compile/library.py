@@ -2,7 +2,7 @@
 
 A backend has it as `Backend.compiler_support`, an instance of a subclass of `LibrarySupport`, or None. tape_core names
 no type of this package there; :func:`support_of` checks the class. `tape_numpy.compiler_support` and
-`tape_torch.blocks` implement it. Each method has a default by which the passes that ask for it do nothing.
+`tape_torch.blocks` implement it. Each method has a default with which the passes that ask for it do nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Role = Literal["each", "mixed", "number", "spread", "sum", "line", "short", "vie
 
 
 class FusedFunction(Protocol):
-    """A function that does what a group of calls does, to the last bit: of the group's inputs, a tuple of its outputs.
+    """A function with the results of a group of calls, to the last bit: it takes the inputs and returns the outputs.
 
     Attributes:
         group: the calls.
@@ -52,7 +52,7 @@ class FusedFunction(Protocol):
     def targets(self) -> Mapping[int, int]: ...
 
     def over(self, dead: Sequence[int], spare: Sequence[int]) -> FusedFunction:
-        """The function with results in the memory of inputs that nothing needs afterwards.
+        """Return the function with results in the memory of inputs that nothing needs afterwards.
 
         Args:
             dead: the numbers of inputs that may be overwritten if they are in `out`: a run finds out.
@@ -60,7 +60,7 @@ class FusedFunction(Protocol):
         """
 
     def __call__(self, *arrays: Raw, out: Sequence[Raw | None] | None = None) -> tuple[Raw, ...]:
-        """The results, each in the array of `out` that is in its place, if there is one."""
+        """Return the results, each in the array of `out` that is in its place, if there is one."""
 
 
 class LibrarySupport:
@@ -78,11 +78,11 @@ class LibrarySupport:
     # -- fusion
 
     def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
-        """The part that a call would have in a group, or in a new one; None where it has none."""
+        """Return the part that a call would have in a group, or in a new one; None where it has none."""
         return None
 
     def fused(self, group: Group) -> FusedFunction | None:
-        """A function for a group of calls; None where they stay calls."""
+        """Return a function for a group of calls; None where they stay calls."""
         return None
 
     # -- memory
@@ -92,24 +92,21 @@ class LibrarySupport:
         return False
 
     def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
-        """A function that takes `out=`, and its arguments, to do what an elementwise call does; or None."""
+        """Return a function that takes `out=`, and its arguments, to do what an elementwise call does; or None."""
         return None
 
     # -- layout
 
     def axes_in_rows(self, fn: Callable[..., Raw]) -> int | None:
-        """Up to how many axes results of a function have that lie row by row whatever the arguments; None for none."""
+        """Return the number of axes up to which results lie row by row whatever the arguments; None if they may not."""
         return None
 
     def full(self, instruction: Instruction) -> Callable[[tuple[int, ...], Raw], Raw] | None:
-        """A function of a shape and a number, if the call is faster with such an array; or None."""
+        """Return a function of a shape and a number, if the call is faster with such an array; or None."""
         return None
 
     def scalar(self, instruction: Instruction, specs: Specs) -> tuple[Callable[..., Raw], Spec] | None:
-        """A function of a Python number and a dtype, and the spec of what it gives, if the call is faster with that.
-
-        None where it is not.
-        """
+        """Return a function of a Python number and a dtype, and its result's spec, if it is faster; or None."""
         return None
 
     # -- sums of scattered parts: functions of a module, which exported files can have

@@ -32,7 +32,7 @@ class Methods(dict[Any, Any]):
             TypeError: the instance has `__slots__` alone, or cannot be referenced weakly.
         """
         if isinstance(instance, type):  # a class method; an attribute of the class would be inherited by subclasses
-            kept = _OF_CLASSES.setdefault(instance, {}).setdefault(name, Methods())
+            kept = _METHODS_OF_CLASSES.setdefault(instance, {}).setdefault(name, Methods())
         else:
             kept = vars(instance).setdefault(name, Methods())
         # Shallow copies share one dict, so the key has the id; that may be reused, so the weak reference decides.
@@ -48,7 +48,7 @@ class Methods(dict[Any, Any]):
         return kept.setdefault(place, made)[1]
 
 
-_OF_CLASSES: WeakKeyDictionary[type, dict[str, Methods]] = WeakKeyDictionary()
+_METHODS_OF_CLASSES: WeakKeyDictionary[type, dict[str, Methods]] = WeakKeyDictionary()
 
 
 class WeakMethod:
@@ -77,7 +77,7 @@ class WeakMethod:
 
     @staticmethod
     def of(method: Any, instance: object) -> Any:
-        """Return a bound method of this instance as a weak one; any other callable is returned itself."""
+        """Return a bound method of this instance as a `WeakMethod`; any other callable is returned itself."""
         return WeakMethod(method.__func__, instance) if getattr(method, "__self__", None) is instance else method
 
 
@@ -94,6 +94,7 @@ class Bound:
     def to(cls, decorated: object, instance: object, compiled: object) -> Any:
         """Bind the compiled function of an instance to it."""
         made = _new(cls)
+        # One dict for both: a trace that one gets is there for the other, and an access of the method copies nothing.
         made.__dict__ = compiled.__dict__
         made._bound_to = decorated, instance
         return made
@@ -104,28 +105,30 @@ class Bound:
         return self._bound_to[1]
 
     def __eq__(self, other: object) -> bool:
+        # Each access of `instance.method` makes another object; those of one instance are equal, as bound methods are.
         return isinstance(other, Bound) and self.__dict__ is other.__dict__
 
     def __hash__(self) -> int:
         return id(self.__dict__)
 
     def __reduce__(self) -> Any:
-        return _bound, self._bound_to
+        return _bind_method, self._bound_to
 
 
 def unbound(value: object) -> Any:
-    """Return the compiled function that an instance keeps, given `instance.method`; any other value as it is."""
+    """Return the compiled function behind `instance.method`, which the instance keeps; any other value itself."""
     return value._unbound_ref() if isinstance(value, Bound) else value
 
 
-def _bound(decorated: Any, instance: object) -> Any:
+def _bind_method(decorated: Any, instance: object) -> Any:
     return decorated.__get__(instance, type(instance))
 
 
-def found_by_name(decorated: object, python: Callable[..., Any]) -> str | None:
-    """Return the qualified name of a decorated function if it is found under that name, for pickles; else None."""
+def importable_name(decorated: object, python: Callable[..., Any]) -> str | None:
+    """Return the qualified name by which a pickle can refer to a decorated function; None if it leads elsewhere."""
     name = getattr(python, "__qualname__", "")
     found: Any = sys.modules.get(getattr(python, "__module__", ""))
+    # A function defined inside another has "<locals>" in its name, which no module has as an attribute.
     for part in name.split("."):
         found = getattr(found, part, None)
     return name if found is decorated else None

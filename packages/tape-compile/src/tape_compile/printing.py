@@ -37,12 +37,12 @@ _MOST = 60  # characters of an object that has no literal
 
 
 def program_text(program: Program) -> str:
-    """A program, line by line."""
+    """Return the text of a program, one line for each instruction."""
     return "\n".join(_lines(program))
 
 
 def instruction_line(instruction: Instruction, specs: Mapping[int, Spec]) -> str:
-    """One call, in a line; values that have no spec without a type."""
+    """Return the line of one call; a value that has no spec is shown without a type."""
     arguments = [_argument(arg) for arg in instruction.args]
     arguments += [f"{key}={_argument(value)}" for key, value in instruction.kwargs.items()]
     mark = "!" * instruction.effect
@@ -69,7 +69,7 @@ def _listed(word: str, parts: list[str]) -> str:
 
 
 def _parts(instruction: Instruction) -> Iterator[tuple[str, Program]]:
-    """The programs that a call runs, by name."""
+    """Return the programs that a call runs, by name."""
     for part in getattr(instruction.fn, "parts", ()):  # of a branch or a loop
         yield part.name, part.program
     group = getattr(instruction.fn, "group", None)  # of a fused block
@@ -100,7 +100,7 @@ def _name(name: str) -> str:
 
 
 def _constant(value: Raw, spec: Spec) -> str:
-    """The number of a constant of shape (); those of an array are many."""
+    """Return the number that a constant of shape () holds; dots stand for an array with axes."""
     return _argument(value.item() if hasattr(value, "item") else value) if spec.shape == () else "..."
 
 

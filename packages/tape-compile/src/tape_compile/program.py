@@ -19,10 +19,10 @@ Raw: TypeAlias = Any
 """An array of the wrapped library, or a Python number."""
 
 Argument: TypeAlias = object
-"""An argument of an instruction: a `Ref`, tuples and lists with such, or what is itself: a number, a shape, a dtype."""
+"""An argument of an instruction: a `Ref`, a tuple or list with such, or a literal: a number, a shape, a dtype."""
 
 Out: TypeAlias = "int | tuple[Out, ...] | None"
-"""The result of an instruction: the number of a value, nested tuples of such, None for what nobody can refer to."""
+"""The result of an instruction: the number of a value, or nested tuples of such; None for a part without a number."""
 
 
 class Ref:
@@ -30,8 +30,8 @@ class Ref:
 
     __slots__ = ("id",)
 
-    def __init__(self, name: int) -> None:
-        self.id = name
+    def __init__(self, number: int) -> None:
+        self.id = number
 
     def __repr__(self) -> str:
         return f"%{self.id}"
@@ -43,22 +43,22 @@ class Ref:
         return self.id
 
 
-SHOWN = 0
-"""The count in `Program.owned` of the old value of a Variable: it is never overwritten, and replaced after the run."""
+NEVER_OVERWRITTEN = 0
+"""The count in `Program.owned` of an old value of a Variable: a run that fails leaves the Variable with it."""
 
 
 class IfExclusive:
-    """An array in `out=` that may be overwritten if nobody else refers to it, which is looked up in each run.
+    """An array in `out=` that may be overwritten if nobody else refers to it, which each run looks up.
 
     Attributes:
         id: the number of the value.
-        references: how many references there are if it is so.
+        references: the number of references to the array if nobody else has one.
     """
 
     __slots__ = ("id", "references")
 
-    def __init__(self, name: int, references: int) -> None:
-        self.id = name
+    def __init__(self, number: int, references: int) -> None:
+        self.id = number
         self.references = references
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Spec(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements; negative where a length is not known."""
+        """The number of elements; negative if a length is not known."""
         size = 1
         for length in self.shape:
             size *= length
@@ -98,7 +98,7 @@ class Spec(NamedTuple):
 
 
 def source_line(place: Place) -> str:
-    """Return the line of the user's that an instruction comes from, for comments and messages."""
+    """Return the text of a line of the user's code, with its place, for comments and messages."""
     text = linecache.getline(place.file, place.line).strip()
     return one_line(f"{place.file.rpartition('/')[2]}:{place.line}  {text}".rstrip())
 
@@ -107,12 +107,12 @@ class Instruction:
     """A call of a function of raw arrays.
 
     Attributes:
-        name: of the op or operator.
-        fn, args, kwargs: the call, values as `Ref`.
+        name: the name of the op or operator.
+        fn, args, kwargs: the call, with a `Ref` for each value.
         out: the numbers of the results, as `fn` returns them.
         place: the user's line that led here.
-        effect: whether it is called each time, in order, whatever becomes of its result.
-        inputs: the numbers of the values among the arguments, as often as they occur.
+        effect: True if it is called in each run, in the order of the trace, whether or not its result is used.
+        inputs: the numbers of the values among the arguments, with repetition.
     """
 
     __slots__ = ("args", "effect", "fn", "inputs", "kwargs", "name", "out", "place")
@@ -135,11 +135,11 @@ class Instruction:
         self.out = out
         self.place = place
         self.effect = effect
-        if inputs is None:  # a trace knows them already
+        if inputs is None:  # a trace knows them already, and walking nested arguments takes time
             found: list[int] = []
-            _collect(args, found)
+            _collect_numbers(args, found)
             if kwargs:
-                _collect(kwargs.values(), found)
+                _collect_numbers(kwargs.values(), found)
             inputs = found
         self.inputs = inputs
 
@@ -147,10 +147,10 @@ class Instruction:
     def outputs(self) -> list[int]:
         """The numbers of the results."""
         out = self.out
-        return [out] if type(out) is int else list(_numbers(out))
+        return [out] if type(out) is int else list(_flatten_numbers(out))
 
     def substitute(self, replaced: Mapping[int, int]) -> Instruction:
-        """Return the call with other values for those that are keys; itself where it has none of them."""
+        """Return the call with other values for those that are keys; the call itself if it has none of them."""
         if replaced.keys().isdisjoint(self.inputs):
             return self
         args, kwargs = substitute(self.args, replaced), self.kwargs
@@ -159,25 +159,25 @@ class Instruction:
         return Instruction(self.name, self.fn, args, kwargs, self.out, self.place, effect=self.effect)
 
 
-def _collect(values: Iterable[Argument], found: list[int]) -> None:
+def _collect_numbers(values: Iterable[Argument], found: list[int]) -> None:
     for value in values:
         kind = type(value)
         if kind is Ref:
             found.append(value.id)  # type: ignore[attr-defined]
         elif kind is tuple or kind is list:
-            _collect(value, found)  # type: ignore[arg-type]
+            _collect_numbers(value, found)  # type: ignore[arg-type]
 
 
-def _numbers(out: Iterable[Any]) -> Iterator[int]:
+def _flatten_numbers(out: Iterable[Any]) -> Iterator[int]:
     for part in out:
         if type(part) is tuple:
-            yield from _numbers(part)
+            yield from _flatten_numbers(part)
         elif part is not None:
             yield part
 
 
 def substitute(value: Any, replaced: Mapping[int, int]) -> Any:
-    """An argument with other values for those that are keys."""
+    """Return an argument with other values for those that are keys."""
     kind = type(value)
     if kind is Ref:
         return Ref(replaced[value.id]) if value.id in replaced else value
@@ -189,7 +189,7 @@ def substitute(value: Any, replaced: Mapping[int, int]) -> Any:
 
 
 def resolve(arg: Any, values: Mapping[int, Any]) -> Any:
-    """An argument with the values themselves in the place of references to them."""
+    """Return an argument with the values themselves in place of references to them."""
     kind = type(arg)
     if kind is Ref:
         return values[arg.id]
@@ -197,12 +197,12 @@ def resolve(arg: Any, values: Mapping[int, Any]) -> Any:
 
 
 def _distinct(values: Collection[Any]) -> list[Any]:
-    """Each object once, in order."""
+    """Return each object once, in order."""
     return list(dict(zip(map(id, values), values, strict=True)).values())
 
 
 def literal_key(value: Any) -> Any:
-    """A key of an argument without its values: equal for two arguments that differ in their values alone."""
+    """Return a key for all of an argument but the values it refers to: literals and structure."""
     kind = type(value)
     if kind is int or value is None:
         return value
@@ -218,22 +218,22 @@ def literal_key(value: Any) -> Any:
 
 
 def is_literal_number(value: Argument) -> TypeGuard[int | float]:
-    """Return whether an argument is a Python int or float; a bool is none."""
+    """Return whether an argument is a Python int or float; a bool does not count."""
     return type(value) is float or type(value) is int
 
 
 class Program:
-    """A straight line of instructions, with what goes in and comes out.
+    """A straight line of instructions, with its inputs, constants and outputs.
 
     Attributes:
-        instructions: in order.
+        instructions: the calls, in the order in which they run.
         inputs: the numbers of the arrays of the arguments, then of those of Variables.
-        constants: by number the arrays that do not change.
+        constants: by number, the arrays that are the same in each run.
         outputs: the numbers of the arrays of the result, then of the new values of Variables.
-        specs: by number what each value was while tracing.
-        backend: of all arrays; None where there are several.
-        owned: inputs that nothing needs after the run: donated arguments, by the references that there are to each, and
-            old values of Variables, with `SHOWN`.
+        specs: by number, the class, shape and dtype of each value.
+        backend: the backend of all arrays; None if there are several.
+        owned: the inputs that nothing needs after the run, with the number of references to each: donated arguments,
+            and old values of Variables, which have `NEVER_OVERWRITTEN` in place of that number.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class Program:
         self.specs = specs
         self.backend = backend
         self.owned: dict[int, int] = {}
-        self._distinct: list[Spec] | None = None
+        self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 
     @property
     def distinct_specs(self) -> list[Spec]:
-        """Each object among the specs once, also those of values that are gone; many values share one."""
+        """Each object among the specs once, also those of values that passes have removed."""
         if self._distinct is None:
             self._distinct = _distinct(self.specs.values())
         return self._distinct
@@ -268,12 +268,12 @@ class Program:
 
     @property
     def largest(self) -> int:
-        """The number of elements of the largest value, also of one that is gone: a cheap bound for passes."""
+        """The number of elements of the largest value, also of one that passes have removed: a cheap bound."""
         return max([spec.size for spec in self.distinct_specs], default=0)
 
     @property
     def elements(self) -> int:
-        """The elements of all arrays that a run makes: all results but those in memory that is there.
+        """The number of elements of all arrays that a run allocates: all results but those written into `out=`.
 
         Views count as if they were copies, and a result of unknown length does not.
         """
@@ -287,7 +287,7 @@ class Program:
         constants: dict[int, Raw] | None = None,
         specs: dict[int, Spec] | None = None,
     ) -> Program:
-        """The program with other instructions and, where they are given, other results, constants and specs."""
+        """Return the program with other instructions and, where they are given, other results, constants and specs."""
         program = Program(
             instructions,
             self.inputs,
@@ -297,7 +297,7 @@ class Program:
             self.backend,
         )
         program.owned = self.owned
-        if program.specs is self.specs:  # a walk over all specs is spared
+        if program.specs is self.specs:  # spares a walk over all specs, of which a long trace has thousands
             program._distinct = self._distinct
         return program
 

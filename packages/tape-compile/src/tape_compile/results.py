@@ -91,7 +91,7 @@ class RawArray(NamedTuple):
     backend: Backend
 
 
-def static_result(leaf: object) -> object:
+def freeze_leaf(leaf: object) -> object:
     """Return a leaf of the result that is no Tensor in the form in which a trace keeps it."""
     backend = backend_of_type(type(leaf))
     if backend is None or (array := frozen(leaf)) is leaf:
@@ -99,7 +99,7 @@ def static_result(leaf: object) -> object:
     return RawArray(array, backend)
 
 
-def restored_leaf(leaf: object) -> object:
+def restore_leaf(leaf: object) -> object:
     """Return a leaf that a trace has kept, for the caller: arrays are copies, which the caller may write to."""
     return leaf.backend.frozen(leaf.array) if isinstance(leaf, RawArray) else leaf
 

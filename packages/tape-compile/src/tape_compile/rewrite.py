@@ -82,7 +82,7 @@ class Rules(dict[Hashable, list[Rule]]):
         return add
 
     def run(self, program: Program) -> Program:
-        """The program after one walk with these rules; itself where none applies."""
+        """Return the program after one walk with these rules; the program itself if none applies."""
         return Rewriter(program).run(self)
 
 
@@ -111,7 +111,7 @@ class Builder:
         self.instruction, self.emitted = instruction, []
 
     def new(self, spec: Spec) -> Ref:
-        """A further value."""
+        """Return a reference to a new value."""
         if self._next < 0:
             # A copy before the first change: other programs have the same dict.
             self.specs = dict(self.specs)
@@ -122,7 +122,7 @@ class Builder:
         return Ref(number)
 
     def constant(self, key: Hashable, make: Callable[[], Raw]) -> Ref:
-        """An array that is the same in each call; one for each key, which `make` makes the first time."""
+        """Return an array that is the same in each call; one for each key, which `make` makes the first time."""
         found = self._known.get(key)
         if found is None:
             value = make()
@@ -149,7 +149,7 @@ class Builder:
         return True
 
     def finish(self, instructions: list[Instruction], outputs: list[int] | None = None) -> Program:
-        """The program of these instructions, with what is new."""
+        """Return the program of these instructions, with what is new."""
         return self.program.replace(instructions, outputs, constants=self.constants, specs=self.specs)
 
 
@@ -171,11 +171,11 @@ class Rewriter(Builder):
     # -- the walk
 
     def select(self, instruction: Instruction, rules: Rules) -> Sequence[Rule]:
-        """The rules that may apply to a call: those under its name."""
+        """Return the rules that may apply to a call: those under its name."""
         return rules.get(instruction.name, ())
 
     def run(self, rules: Rules) -> Program:
-        """The program in which each call is replaced to which a rule applies; itself where there is none."""
+        """Return the program with each call replaced to which a rule applies; the program itself if there is none."""
         program, replaced, makers = self.program, self._replaced, self.makers
         select, refers_to_none = self.select, replaced.keys().isdisjoint
         kept: list[Instruction] = []
@@ -219,7 +219,7 @@ class Rewriter(Builder):
 
     @cached_property
     def uses(self) -> dict[int, int]:
-        """How often each value is needed in the program before, by calls and as a result."""
+        """The number of times that each value is needed in the program before, by calls and as a result."""
         uses: dict[int, int] = dict.fromkeys(self.program.outputs, 1)
         for instruction in self.program.instructions:
             for k in instruction.inputs:
@@ -227,11 +227,11 @@ class Rewriter(Builder):
         return uses
 
     def spec(self, x: Ref) -> Spec:
-        """Class, shape and dtype of a value."""
+        """Return the class, shape and dtype of a value."""
         return self.specs[x.id]
 
     def maker(self, x: Argument, *names: str) -> Instruction | None:
-        """The call that gives a value, if it has one of these names and no keyword arguments."""
+        """Return the call that gives a value, if it has one of these names and no keyword arguments."""
         found = self.makers.get(x.id) if type(x) is Ref else None
         return found if found is not None and found.name in names and not found.kwargs else None
 
@@ -257,7 +257,7 @@ class Rewriter(Builder):
 
 
 def _number_everywhere(constant: Raw, spec: Spec) -> float | None:
-    """The number that a floating-point constant is everywhere, where strides tell so: no element but one is read."""
+    """Return the number that is everywhere in a floating-point constant, if its strides show that; else None."""
     if spec.dtype is None or not spec.dtype_name.startswith("float"):
         return None
     strides = getattr(constant, "strides", None)

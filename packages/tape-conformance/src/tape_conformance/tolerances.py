@@ -17,6 +17,9 @@ VALUE_RTOL: Final = 1e-9
 SAME_RTOL: Final = 1e-12
 """A call against another one that runs the same kernels: with keywords, strided memory, large arrays."""
 
+SINGLE_RTOL: Final = 1e-6
+"""A float32 number after a few operations against the exact one: some ten times its spacing, 1.2e-7."""
+
 FLOAT32_RTOL: Final = 2e-3
 """A float32 value against float64, with room for the condition number of the sample; gradients have five times that."""
 

@@ -9,7 +9,7 @@ from tape_core.engine import binding, call_paths
 from tape_core.engine.backward import flows_into, sweep
 from tape_core.engine.binding import Bound
 from tape_core.engine.cuts import Cuts
-from tape_core.engine.levels import lifted, placed
+from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.op import describe
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot
@@ -38,10 +38,10 @@ __all__ = [
     "flows_into",
     "is_replaying",
     "kwargs",
-    "lifted",
+    "lift",
+    "move_to_level",
     "note_uses",
     "own_slots",
-    "placed",
     "slot",
     "spread",
     "substitute",

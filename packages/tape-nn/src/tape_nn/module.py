@@ -46,6 +46,7 @@ class Module:
     ['slope', 'offset']
     """
 
+    # In the class, since a subclass need not call `super().__init__()`; `train` and `eval` set it in the object.
     _training: bool = True
 
     @property
@@ -97,6 +98,8 @@ class Module:
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this Module and of those in it; return the Module."""
+        # This sets an attribute while `_walk` is under way. It is safe: `_walk` yields a Module before it iterates over
+        # its attributes, so that no dictionary grows during an iteration.
         for _, module in self.named_modules():
             module.training = bool(mode)
         return self
@@ -142,6 +145,7 @@ class Module:
         variables = named_state(self, "load_state_dict")
         _check_is_original(self, "load_state_dict", variables)
         problems = []
+        # All differences are collected, and raised as one error: a person mends them in one go.
         if strict:
             if missing := [repr(name) for name in variables if name not in state]:
                 problems.append("missing: " + ", ".join(missing))
@@ -156,6 +160,8 @@ class Module:
                 value = tc.asarray(value, copy=True)
             if value.shape != variable.shape:
                 problems.append(f"{name!r} has shape {value.shape}; the variable has {variable.shape}")
+            # No cast, unlike PyTorch's: weights that lose digits on loading would go unnoticed. (A dtype is one object:
+            # `is` compares.)
             elif value.dtype is not variable.dtype:
                 problems.append(f"{name!r} has dtype {value.dtype}; the variable has {variable.dtype}")
             else:
@@ -266,6 +272,7 @@ def named_state(module: Module, method: str) -> dict[str, Variable]:
     waiting = [
         f"{path!r} ({type(found).__name__})" if path else type(found).__name__
         for path, found in module.named_modules()
+        # Only a Layer can be unbuilt; a Module of the user's has no such attribute.
         if not getattr(found, "built", True)
     ]
     if waiting:
@@ -275,6 +282,7 @@ def named_state(module: Module, method: str) -> dict[str, Variable]:
         )
     variables: dict[str, Variable] = {}
     for name, variable in module.named_variables():
+        # Paths are joined by dots, so that an attribute `a` with the key "b.c" and one `a.b` with `c` would collide.
         if name in variables:
             raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
         variables[name] = variable
@@ -307,6 +315,8 @@ def _walk(
         return
     children: Iterable[tuple[object, object]]
     if isinstance(value, Module):
+        # Looked up anew in each walk, and not registered on assignment as PyTorch does: lists, tuples and dicts that
+        # are changed in place need no wrapper classes.
         children = vars(value).items()
     elif isinstance(value, dict):
         children = value.items()

@@ -44,6 +44,7 @@ STACK_LOOP_MIN_UNKNOWNS: Final = 24  # unknowns: for smaller stacked systems a l
 
 BLOCK_MIN_ELEMENTS: Final = 1 << 12  # elements of a block: in shorter ones the calls take the time
 BLOCK_MAX_ELEMENTS: Final = 1 << 17  # elements of a block: in longer ones the calls take no smaller part of the time
+BLOCK_MULTIPLE: Final = 1 << 10  # elements: blocks that the cache bounds are a multiple of this
 BLOCK_CACHES: Final = 5  # second-level caches that a block's arrays fill: a call needs two or three of the arrays
 L2_BYTES: Final = 1 << 20  # bytes of the second-level cache, where the system does not tell
 JOIN_MAX_LENGTH: Final = 64  # elements: broadcast lines up to this length are taken together, as NumPy is slow on them

@@ -74,7 +74,7 @@ def assert_same_structure(
     nest1: PyTree, nest2: PyTree, check_types: bool = True, expand_composites: bool = False
 ) -> None:
     """Raise a ValueError unless two structures are the same."""
-    (one, form), (other, other_form) = pytree.flatten_whole(nest1), pytree.flatten(nest2)
+    (one, form), (other, other_form) = pytree.flatten_whole(nest1), pytree.flatten_whole(nest2)
     if len(one) != len(other) or (check_types and not pytree.same(form, other_form, len(one))):
         raise ValueError(
             f"The two structures don't have the same nested structure.\n\nFirst structure: {nest1}\n\n"

@@ -64,6 +64,7 @@ def __getattr__(name: str) -> Any:
     """Import the functions that need PyTorch at first use."""
     from importlib import import_module
 
+    # A module in place of a function: importing it makes it an attribute of the package, so that this is asked once.
     if name == "optim":
         return import_module("tape_torch.optim")
     if name not in _MODULES:

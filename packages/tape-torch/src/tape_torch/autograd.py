@@ -156,6 +156,7 @@ class _TapeFunction(torch.autograd.Function):
         gradients: list[Any] = [None] * len(ctx.xs)
         for k, d in zip(ctx.sources, found, strict=True):
             gradients[k] = d
+        # One for each argument of `forward`: the first is `run`.
         return (None, *gradients)
 
 
@@ -171,6 +172,8 @@ class _Pullback:
 
     def __call__(self, xs: list[Tensor], gs: list[Tensor]) -> list[Tensor | None]:
         sources = [xs[k] for k in self.sources]
+        # A copy, since `compute` keeps the results' structure on the run, and that of the first call is still asked
+        # for.
         run = copy.copy(self.run)
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
@@ -203,6 +206,7 @@ def _tensor(tensor: torch.Tensor) -> Tensor:
 
 def _unshared(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return results that share no memory with the arguments or each other: PyTorch's users may write to them."""
+    # Tape's ops may return a view, or the argument itself, since nothing in Tape writes to arrays.
     seen = {_storage_id(t) for t in inputs}
     found = []
     for out in outs:
@@ -213,5 +217,6 @@ def _unshared(outs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> l
 
 
 def _storage_id(tensor: torch.Tensor) -> int:
+    # PyTorch makes a new Python object for a storage when it is asked for one; the address inside is the storage's own.
     memory: int = tensor.untyped_storage()._cdata
     return memory

@@ -46,6 +46,7 @@ def _compute_with_one_thread() -> None:
 forget_in_children(_compute_with_one_thread)
 
 
+# Two bases each: code for other backends catches the first one, code for PyTorch the second.
 class TorchError(ValueError, RuntimeError):
     """PyTorch refused the arguments: shapes that do not fit, or devices that differ."""
 
@@ -104,6 +105,7 @@ class TorchBackend(Backend):
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""
         text = str(error)
+        # The class itself: its subclasses, such as OutOfMemoryError, say what is wrong by themselves.
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
         if type(error) is RuntimeError and "bool tensor" in text:
@@ -124,6 +126,7 @@ class TorchBackend(Backend):
     def numpy(self, array: torch.Tensor) -> Any:
         """Return a NumPy array: a view, or a copy of values on another device or in bfloat16, which NumPy lacks."""
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
+        # PyTorch conjugates by setting a bit of the tensor, which numpy() refuses.
         return array.resolve_conj().resolve_neg().numpy()
 
     @property

@@ -33,6 +33,7 @@ _OUT_VARIANTS: dict[Any, Any] = {
     **{KERNELS[name]: getattr(torch, name) for name in ("negative", "sqrt", "square", "subtract")},
 }  # fmt: skip
 _WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
+# torch.maximum and torch.minimum take no number: with one, the kernels call clamp.
 _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 
 _files = count()
@@ -101,6 +102,7 @@ class _Blocks:
         if like.device.type != "cpu" or like.numel() <= size or not all([array.is_contiguous() for array in cut]):
             return self.on_block(*arrays, *given)  # type: ignore[no-any-return]
         whole: list[Any] = [torch.empty_like(like) if target is None else target for target in given]
+        # split() makes views: results are written into their places in `whole`.
         columns = [
             array.view(-1).split(size) if is_cut else None for array, is_cut in zip(arrays, self.cut, strict=True)
         ]
@@ -139,6 +141,7 @@ class _Blocks:
             lines.append(f"    {place[number]} = {call}")
             if fn not in _OUT_VARIANTS and number in outs:
                 lines[-1] = f"    {place[number]} = {call} if {target} is None else {target}.copy_({call})"
+            # Deleted as soon as it is read for the last time: else all temporaries of a block would live until its end.
             if done := sorted({place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"}):
                 lines.append(f"    del {', '.join(done)}")
         lines.append(f"    return ({', '.join(outs.values())},)")
@@ -157,6 +160,7 @@ def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
     """Return zeros with each part added at its key."""
     out = torch.zeros(shape, dtype=parts[0].dtype, device=parts[0].device)
     for key, part in zip(keys, parts, strict=True):
+        # Keys are boxes of slices and integers, so none names an element twice (see the pass merge_scatters).
         out[key] += part
     return out
 

@@ -19,6 +19,7 @@ _DTYPE_OF_FORMAT = {  # format characters of the buffer protocol, see the module
     "b": torch.int8,
     "h": torch.int16,
     "i": torch.int32,
+    # C's long has 32 bits on Windows.
     "l": torch.int64 if calcsize("l") == 8 else torch.int32,
     "q": torch.int64,
     "B": torch.uint8,
@@ -70,6 +71,7 @@ def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]
     """Return a tensor of the values, and whether it shares their memory."""
     if isinstance(obj, torch.Tensor):
         return detached(obj), True
+    # Not imported: PyTorch does without NumPy, and who has one of its arrays has imported it.
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
         return _from_numpy(numpy, obj)
@@ -77,6 +79,7 @@ def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]
         return _from_nested(numpy, obj, dtype), False
     if hasattr(obj, "__dlpack__"):
         return torch.utils.dlpack.from_dlpack(obj), True
+    # array.array shows no `__buffer__` to Python before 3.12, but has a typecode.
     if isinstance(obj, memoryview | bytes | bytearray) or hasattr(obj, "__buffer__") or hasattr(obj, "typecode"):
         return _from_buffer(memoryview(obj))
     try:
@@ -107,6 +110,7 @@ def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
     usable = flags.writeable and flags.aligned and array.dtype.isnative and all(s >= 0 for s in array.strides)
     if not usable:
         array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    # PyTorch knows NumPy's own dtypes only; 16-bit integers carry the bits over.
     if array.dtype.name == "bfloat16":  # of ml_dtypes
         return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16), usable and array is obj
     return torch.from_numpy(array), usable and array is obj
@@ -117,9 +121,11 @@ def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
     if dtype is None:
         raise TypeError(f"a buffer of format {view.format!r} is of no dtype that PyTorch has")
     shape = tuple(view.shape or ())
+    # torch.frombuffer refuses a buffer of no bytes.
     if 0 in shape:
         return torch.empty(shape, dtype=dtype), False
     shared = not view.readonly and view.c_contiguous
+    # Of read-only memory PyTorch makes a tensor with a warning, and that could be written to: it gets a copy.
     flat = torch.frombuffer(view if shared else bytearray(view.tobytes()), dtype=dtype)
     return flat.reshape(shape), shared
 

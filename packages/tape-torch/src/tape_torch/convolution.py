@@ -110,6 +110,7 @@ def _conv_vjp(
     both, rest = padding_of(seen)
     d_x, d_w = _backward(g, functional.pad(x, rest) if rest else x, w, seen, both, groups, (x_watched, w_watched))
     if rest and x_watched:
+        # A negative width cuts off.
         d_x = functional.pad(d_x, [-r for r in rest])
     return (
         from_channels_first(d_x, layout) if x_watched else None,
@@ -126,6 +127,8 @@ def _backward(
     groups: int,
     watched: tuple[bool, bool],
 ) -> tuple[Any, Any]:
+    # PyTorch's names for the arguments: bias_sizes None, transposed False, output_padding; and the mask of the results
+    # that are wanted, without the one for a bias.
     d_x, d_w, _ = _convolution_backward(
         g, x, w, None, seen.stride, padding, seen.dilation, False, [0] * len(padding), groups, [*watched, False]
     )
@@ -206,6 +209,7 @@ def _conv_weight_vjp(
     x, g = channels_first(x, layout), channels_first(cotangent, layout)
     seen = windows(x.shape[2:], tuple(size), stride, padding, dilation, name="a kernel")
     both, rest = padding_of(seen)
+    # The cotangent of the weights does not depend on them: the kernel looks at their shape only.
     like = torch.empty((g.shape[1], x.shape[1] // groups, *size), dtype=x.dtype, device=x.device)
     _, d_w = _backward(g, functional.pad(x, rest) if rest else x, like, seen, both, groups, (False, True))
     return _from_pytorch_weights(d_w, layout)

@@ -37,6 +37,7 @@ def _cdist(x1: Raw, x2: Raw, *, p: float = 2.0) -> Any:
 
 
 def _backward(g: torch.Tensor, x1: Raw, x2: Raw, out: torch.Tensor, p: float) -> Any:
+    # x1 may have been broadcast against more matrices of x2: the sum is over those.
     found = _cdist_backward(g.contiguous(), x1.contiguous(), x2.contiguous(), float(p), out.contiguous())
     return found.sum_to_size(x1.shape)
 
@@ -46,6 +47,8 @@ def _cdist_vjp(
 ) -> tuple[Any, Any]:
     """Return the cotangents of both inputs."""
     if _has_kernel(x1, x2, p):
+        # The distance is symmetric: the second cotangent is the first one of cdist(x2, x1), whose result is the
+        # transpose.
         return (
             _backward(g, x1, x2, out, p) if x1_watched else None,
             _backward(g.mT, x2, x1, out.mT, p) if x2_watched else None,

@@ -42,6 +42,8 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
     """
 
     def kernel(x1: Operand, x2: Operand) -> Any:
+        # Tried, not looked up: nearly all calls succeed, and to look for the few dtypes without a kernel would slow
+        # them down.
         if type(x1) is Tensor:
             if type(x2) is Tensor:
                 if x1.dtype is x2.dtype:
@@ -49,6 +51,7 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
                         return function(x1, x2)
                     except NotImplementedError:
                         return promoted(x1, x2)
+            # A number leaves a floating dtype as it is; integers beside 0.5 become float64, by `promote`.
             elif scalars and type(x2) in _REAL and x1.is_floating_point():
                 return function(x1, x2)
         elif scalars and type(x1) in _REAL and x2.is_floating_point():
@@ -107,6 +110,7 @@ def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
 
 def _divide(x1: Operand, x2: Operand) -> Any:
     if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype:
+        # Of integers PyTorch makes float32, the standard leaves it open, and NumPy makes float64.
         out = torch.divide(x1, x2)
         return out if out.dtype is x1.dtype else torch.divide(x1.to(torch.float64), x2.to(torch.float64))
     dtype = common((x1, x2))
@@ -145,6 +149,7 @@ def _unsigned_right_shift(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _unsigned_pow(a: Tensor, b: Tensor) -> Tensor:
+    # In int64, which overflows as uint64 does: products are the same modulo 2**64.
     power = torch.pow(a.to(torch.int64), b.to(torch.int64))
     return power.to(a.dtype)
 
@@ -206,11 +211,13 @@ def _on_bits(function: Kernel) -> Kernel:
 
 
 def _abs(x: Tensor) -> Tensor:
+    # A result of its own, as every op has that is no view; PyTorch has no abs of wide unsigned integers.
     return x.clone() if x.dtype in SIGNED else torch.abs(x)
 
 
 def _sign(x: Tensor) -> Tensor:
     if x.is_floating_point():
+        # torch.sign of NaN is 0.
         return torch.where(torch.isnan(x), x, torch.sign(x))
     if x.dtype in SIGNED:
         return (x != 0).to(x.dtype)
@@ -325,6 +332,7 @@ KERNELS: dict[str, Kernel] = {
     "positive": torch.clone,  # torch.positive returns its argument itself
     "abs": _abs,
     "sign": _sign,
+    # torch.conj only sets a bit, and leaves the work to whoever reads the tensor.
     "conj": torch.conj_physical,
     "real": torch.real,
     "imag": _imag,

@@ -11,6 +11,7 @@ from tape_core.backends import DEFAULT_KERNELS
 from tape_core.extend import vjp
 from tape_core.typing import Namespace
 
+# Empty until the backend is made: kernels are defined before the namespace of which they are a part.
 _namespaces: list[Any] = []
 
 
@@ -46,6 +47,7 @@ declared_rule.resolve = lambda op, name: declared_rule(op, name)  # type: ignore
 
 def aten(name: str) -> Callable[..., Any]:
     """Return an ATen operator, such as a fused backward pass, without the Python layer in front of it."""
+    # `_op` is the function in C++; the overload's __call__ in Python comes before it, and takes some 0.4 us.
     overload = getattr(torch.ops.aten, name).default
     function: Callable[..., Any] = getattr(overload, "_op", overload)
     return function

@@ -75,10 +75,12 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     _refuse_distributed(modules, label)
     parameters = _parameters(modules)
     tensors = [t for _, t in given]
+    # A name is held.K.NAME, with the module's number, as `_FunctionModule` has it; the Variable is called by the rest.
     tensors += [variable_of(p, name.split(".", 2)[2])._read() for name, p in parameters.items()]
     active = ACTIVE.get()
     records = any([tape._key in t._slots for tape in active for t in tensors])
     arrays = [_as_leaf(t._array) if records else t._array for t in tensors]
+    # Not strict: those of parameters follow, which take no argument's place.
     for k, array in zip(places, arrays, strict=False):
         leaves[k] = array
     args, kwargs = structure.unflatten(leaves)
@@ -349,7 +351,7 @@ def _check_backend(tensor: Tensor, label: str, where: str) -> None:
     if type(tensor._array) is TracedArray:
         raise TracingError(
             f"{label}: argument {where} is inside a compiled function, and a function of PyTorch cannot be traced; "
-            f"call it outside, or let the function run as it is, with tape_core.function(fallback=True)"
+            f"call it outside, or let the function run as plain Python, with tape_core.function(fallback=True)"
         )
     if not isinstance(tensor._array, torch.Tensor):
         raise TypeError(
@@ -428,6 +430,7 @@ def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor
 
 def _modules(fn: Function, leaves: Sequence[Any]) -> list[torch.nn.Module]:
     """Return the modules that a function may use: itself, those it refers to, and those among its arguments."""
+    # By id, since a module may be referred to twice, as by a closure and among the arguments.
     found: dict[int, torch.nn.Module] = {}
     for value in (*_referenced_objects(fn), *leaves):
         if isinstance(value, torch.nn.Module):
@@ -436,6 +439,8 @@ def _modules(fn: Function, leaves: Sequence[Any]) -> list[torch.nn.Module]:
 
 
 def _referenced_objects(fn: Any) -> Iterator[Any]:
+    # What a function may reach without an argument: a partial's arguments, the object of a method, cells of a closure,
+    # globals that the code names. Attributes of these are not searched, but for modules' own.
     while isinstance(fn, functools.partial):
         yield from fn.args
         yield from fn.keywords.values()

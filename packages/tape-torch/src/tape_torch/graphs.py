@@ -19,7 +19,9 @@ from tape_torch.thresholds import (
     GRAPH_MAX_ELEMENTS,
     GRAPH_MAX_MEAN_ELEMENTS,
     GRAPH_MIN_KERNELS,
+    GRAPH_MIN_KERNELS_PER_COPY,
     GRAPH_WARMUP_RUNS,
+    GRAPH_WORKSPACE_RUNS,
 )
 
 Run = Callable[[list[Any]], tuple[Any, ...]]
@@ -31,7 +33,7 @@ def pays(program: Program, examples: list[Any]) -> bool:
         return False
     sizes = [program.specs[k].size for instruction in program.instructions for k in instruction.outputs]
     copied = [program.specs[k].size for k in (*program.inputs, *program.outputs)]
-    if len(sizes) < max(GRAPH_MIN_KERNELS, 2 * len(copied)):
+    if len(sizes) < max(GRAPH_MIN_KERNELS, GRAPH_MIN_KERNELS_PER_COPY * len(copied)):
         return False
     total: int = sum(sizes) + sum(copied)
     return total <= GRAPH_MAX_ELEMENTS and total <= GRAPH_MAX_MEAN_ELEMENTS * (len(sizes) + len(copied))
@@ -52,8 +54,10 @@ class Later:
         self._lock = Lock()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        # Without the lock first: once a graph is made, or has failed, no call waits for it.
         if self._runs <= GRAPH_WARMUP_RUNS:
             with self._lock.now:
+                # A graph that the user records contains this run, and cannot contain the recording of another graph.
                 self._runs += not _is_recording()
                 if self._runs == GRAPH_WARMUP_RUNS + 1:
                     with suppress(RuntimeError):  # it synchronizes with the device, or memory has run out
@@ -106,7 +110,7 @@ def _record_graph(run: Run, inputs: list[Any]) -> tuple[Any, tuple[Any, ...]]:
     stream = cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(cuda.current_stream())
     with cuda.stream(stream):  # warm up on a side stream, as PyTorch requires: libraries allocate workspace at first
-        for _ in range(2):
+        for _ in range(GRAPH_WORKSPACE_RUNS):
             run(list(inputs))
     cuda.current_stream().wait_stream(stream)
     graph = cuda.CUDAGraph()
@@ -122,6 +126,8 @@ def _copy(to: list[Any], of: Sequence[torch.Tensor]) -> None:
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    # Kernels that load 16 bytes at once need addresses that are multiples of 16; for others PyTorch takes other
+    # kernels.
     return tensor.stride(), tensor.data_ptr() % 16, tensor.is_conj(), tensor.is_neg()
 
 

@@ -65,6 +65,7 @@ def _index_part(part: Any, x: Tensor) -> Any:
         if array.numel() and (array.dtype.is_floating_point or array.dtype.is_complex):  # [] is of floats
             raise IndexError(f"arrays used as indices must be of integers or bool, not {array.dtype}")
         return array.to(torch.int64)  # PyTorch takes uint8 for a mask
+    # True has an __index__, too, but is a mask of shape ().
     if type(part) is not bool and hasattr(part, "__index__"):
         return part.__index__()
     return part
@@ -80,7 +81,7 @@ def _is_integer(part: object) -> bool:
 
 
 def _dimensions(part: object) -> int:
-    """How many dimensions of the array a part of a key uses."""
+    """Return the number of dimensions of the array that a part of a key uses."""
     if part is None or part is ...:
         return 0
     return part.ndim if type(part) is Tensor and part.dtype is torch.bool else 1
@@ -119,6 +120,7 @@ def _flat_values(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
     """Broadcast `values` to the shape that a key selects, and flatten them."""
     if type(values) is not Tensor:
         values = torch.tensor(values, dtype=x.dtype, device=x.device)
+    # NumPy lets a value have more axes than its place, if these have the length 1; broadcast_to does not.
     extra = values.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in values.shape[:extra]):
         values = values.reshape(values.shape[extra:])
@@ -144,6 +146,7 @@ def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
     """Add `values` at `key` in the memory of `out`; duplicates add up."""
     found = _rows_along_axis(out, key)
     if found is not None:
+        # index_add_ along an axis adds rows as a whole; by flat indices each element would need an index of its own.
         axis, rows = found
         before, after = out.shape[:axis], out.shape[axis + 1 :]
         if type(values) is not Tensor:
@@ -151,6 +154,7 @@ def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
         values = values.broadcast_to((*before, *rows.shape, *after)).reshape(*before, rows.numel(), *after)
         return out.index_add_(axis, rows.reshape(-1), values)
     numbers = _flat_indices(out, key)
+    # `out` is contiguous: it was made here or by `_copy`, so view(-1) is its memory.
     out.view(-1).index_add_(0, numbers.reshape(-1), _flat_values(values, numbers.shape, out))
     return out
 
@@ -190,6 +194,7 @@ def setitem(x: Tensor, values: Operand, key: IndexKey) -> Any:
     flat, order = numbers.reshape(-1), torch.arange(numbers.numel(), device=x.device)
     last = torch.full((out.numel(),), -1, dtype=torch.int64, device=x.device)
     last.scatter_reduce_(0, flat, order, "amax")
+    # Elements without a value have the position -1, which picks the zero at the end; the last line does not take it.
     chosen = torch.cat([values, values.new_zeros(1)])[last]
     return torch.where(last >= 0, chosen, out.view(-1)).reshape(out.shape)
 

@@ -86,6 +86,7 @@ _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
     "gelu": _gelu_vjp,
     "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
     "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
+    # The derivative of log_sigmoid at x is sigmoid(-x), which is that of softplus at -x.
     "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR),
     "mish": lambda xp, g, x: _mish_backward(g, x),
 }
@@ -184,6 +185,7 @@ def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: to
 
 
 def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | None = None, axis: int = -1) -> Any:
+    # Tape's default float dtype, not PyTorch's.
     if dtype is None:
         dtype = getattr(torch, get_default_dtype().name)
     classes = torch.arange(num_classes, device=labels.device)

@@ -60,6 +60,7 @@ class _Batch(NamedTuple):
             x, _flatten(scale), _flatten(offset), running[0], running[1], True, 1.0, epsilon
         )
         n = x.numel() // x.shape[1]
+        # PyTorch's running variance is the unbiased one, the op's is divided by n.
         variance = (running[1] * ((n - 1) / n)).to(x.dtype)
         return out.movedim(1, self.axis), running[0].to(x.dtype), variance, (mean, r)
 

@@ -160,6 +160,7 @@ class Optimizer:
         self._step(list(updates.values()))
 
     def _step(self, updates: list[tuple[Any, Variable]]) -> None:
+        # Anew in each call, since Variables join with their first gradient.
         groups = {id(p): group for group in self.torch.param_groups for p in group["params"]}
         moved: list[tuple[Variable, torch.nn.Parameter, torch.Tensor]] = []
         try:
@@ -172,6 +173,7 @@ class Optimizer:
                 moved.append((variable, parameter, array))
                 del array
             self.torch.step()
+            # The Variables change all at once: an interrupt leaves each of them old, or each new.
             commit = Commit()
             for variable, _, array in moved:
                 commit.value(variable, array, wrap(array, variable.backend) if ACTIVE.get() else None)

@@ -28,6 +28,7 @@ class ParameterVariable(Variable):
     __slots__ = ("_held", "_version", "parameter")
 
     def __init__(self, parameter: torch.Tensor, name: str | None = None) -> None:
+        # Without Variable.__init__, which would copy the value: this one has the parameter's.
         backend = backend_of_type(torch.Tensor)
         assert backend is not None  # this package provides it
         self.parameter = parameter

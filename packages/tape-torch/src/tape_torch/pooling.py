@@ -192,6 +192,7 @@ def _max_pool_jvp(
     if pooling is None:
         return default_kernel("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)
     _, places = pooling.greatest(x)
+    # The tangent of a maximum is that of the element that it is, which `places` numbers within a channel.
     found = pooling.enter(tangent, 0.0).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
     return pooling.leave(found)
 
@@ -268,6 +269,7 @@ def _sliding_windows(
         shape[a] = m
         strides[a] *= s
     inside = [x.stride(a) * d for a, d in zip(axes, seen.dilation, strict=True)]
+    # A view with two axes for each windowed one: from window to window, and inside a window. Nothing is copied.
     return x.as_strided((*shape, *seen.window), (*strides, *inside))
 
 

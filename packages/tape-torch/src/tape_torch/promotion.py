@@ -26,6 +26,7 @@ def _as_float(dtype: torch.dtype) -> torch.dtype:
 
 
 def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    # The standard has no promotion of bool with numbers; this is NumPy's and PyTorch's.
     if a is b or b is torch.bool:
         return a
     if a is torch.bool:

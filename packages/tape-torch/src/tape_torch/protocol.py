@@ -41,6 +41,7 @@ def torch_function(
         _refuse(f"torch.{name}", "with inplace=True writes into a tensor")
     counterpart = COUNTERPARTS.get(func)
     if counterpart is not None:
+        # One op in place of a call that torch.autograd records: faster, and its derivatives are Tape's own.
         result = counterpart(args, kwargs)
         if result is not NotImplemented:
             return result
@@ -196,6 +197,8 @@ def _unary(op: Function) -> Function:
 
 def _binary(op: Function, operator: bool) -> Function:
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # An operator with a Tensor is Tape's, whichever operand is on the left: so is its promotion. A function keeps
+        # PyTorch's, which is the same for one floating dtype only.
         if len(args) != 2 or kwargs or not (operator or _have_one_float_dtype(args)):
             return NotImplemented
         return op(_as_operand(args[0]), _as_operand(args[1]))
@@ -208,6 +211,7 @@ def _adapted(function: Function) -> Function:
 
     def counterpart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
+            # PyTorch's names of parameters, by position or by name.
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:  # a parameter that the op does not have
             return NotImplemented

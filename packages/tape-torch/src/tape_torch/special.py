@@ -20,6 +20,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erfcx": torch.special.erfcx,
     "erfinv": torch.special.erfinv,
     "gammaln": lambda x: torch.where(x == -math.inf, x, torch.special.gammaln(x)),
+    # torch.special.i0 and i1 of infinity are NaN.
     "i0": lambda x: torch.where(torch.isinf(x), math.inf, torch.special.i0(x)),
     "i0e": torch.special.i0e,
     "i1": lambda x: torch.where(torch.isinf(x), x, torch.special.i1(x)),

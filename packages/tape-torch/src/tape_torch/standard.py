@@ -85,6 +85,7 @@ def _prod(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, kee
     if axis is None and not keepdims:
         return _from_working_dtype(torch.prod(x), dtype)
     axes = _normal_axes(x, axis)
+    # torch.prod takes one axis only.
     out = torch.prod(_merge_axes_last(x, axes), -1)
     return _from_working_dtype(out.reshape(_keepdims_shape(x, axes)) if keepdims else out, dtype)
 
@@ -154,6 +155,7 @@ def _place(function: Kernel) -> Kernel:
         if x.dtype in SIGNED:
             x = ordered(x)
         elif x.dtype is torch.bool:
+            # argmax and argmin have no kernel for bool.
             x = x.to(torch.uint8)
         return function(x, axis, keepdim=keepdims)  # type: ignore[no-any-return]
 
@@ -200,6 +202,7 @@ def _searchsorted(x1: Tensor, x2: Tensor, *, side: str = "left", sorter: Tensor 
         x1, x2 = ordered(x1), ordered(x2)
     elif x1.dtype is torch.bool:
         x1, x2 = x1.to(torch.uint8), x2.to(torch.uint8)
+    # PyTorch warns of strided arguments, though it would copy them itself.
     return torch.searchsorted(x1.contiguous(), x2.contiguous(), side=side)
 
 
@@ -274,6 +277,7 @@ def _reshape(x: Tensor, shape: Sequence[int], *, copy: bool | None = None) -> Te
         return x.reshape(shape)
     if copy:
         return x.clone(memory_format=torch.contiguous_format).view(shape)
+    # Without a copy: view raises an error where one is needed.
     return x.view(shape)
 
 
@@ -387,6 +391,7 @@ def _eye(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
+    # torch.eye has no other diagonals than the main one.
     out = torch.zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype, device=device)
     if -n_rows < k < out.shape[1]:
         out.diagonal(k).fill_(1)
@@ -477,6 +482,7 @@ KERNELS: dict[str, Kernel] = {
     "reshape": _reshape,
     "squeeze": _squeeze,
     "expand_dims": _expand_dims,
+    # By functions of their own, since PyTorch names the parameters otherwise, and users may pass them by name.
     "permute_dims": lambda x, axes: torch.permute(x, axes),
     "broadcast_to": lambda x, shape: torch.broadcast_to(x, shape),
     "concat": _concat,

@@ -32,11 +32,17 @@ on the CPU, on a network like LeNet, where a step became a sixth faster."""
 GRAPH_MIN_KERNELS = 16
 """Kernels: for fewer, a CUDA graph's copies of arguments and results cost more than the launches it saves."""
 
+GRAPH_MIN_KERNELS_PER_COPY = 2
+"""Kernels for each argument and result, which a graph copies."""
+
 GRAPH_MAX_MEAN_ELEMENTS = 1 << 16
 """Elements per array, on average: on larger ones a kernel takes longer than its launch."""
 
 GRAPH_MAX_ELEMENTS = 1 << 26
 """Elements of all arrays: a graph keeps the memory of everything it computes."""
+
+GRAPH_WORKSPACE_RUNS = 2
+"""Runs on a stream of its own right before a graph is recorded, in which libraries allocate their workspace."""
 
 GRAPH_WARMUP_RUNS = 2
 """Runs before a graph is recorded: a function that is called once or twice needs none."""

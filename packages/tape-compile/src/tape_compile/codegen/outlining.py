@@ -19,7 +19,7 @@ Stretch = tuple[int, int]
 
 
 def outline(program: Program) -> tuple[Program, list[Program]]:
-    """A program in which equal stretches are calls, whose `fn` are programs; and these programs."""
+    """Return a program with calls of functions in place of equal stretches, and the programs of these functions."""
     instructions = program.instructions
     if len(instructions) <= thresholds.OUTLINE_MIN_PROGRAM or program.largest >= thresholds.OUTLINE_MAX_ELEMENTS:
         return program, []
@@ -81,7 +81,7 @@ class DataFlow:
 
 
 def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[int]]]:
-    """A code for each instruction, equal for calls of one function from one line that differ in their values alone.
+    """Return a code for each instruction: equal for calls of one function, from one line, on other values.
 
     Integers among the arguments, as in `x[3]`, may differ, too: they are returned beside, by instruction.
     """
@@ -112,7 +112,7 @@ def _codes(instructions: list[Instruction]) -> tuple[list[int], dict[int, list[i
 
 
 def _key_without_integers(value: Any, found: list[int]) -> Any:
-    """The `literal_key` of an argument with `int` for each integer; these are appended to `found`."""
+    """Return the `literal_key` of an argument with `int` for each integer; these are appended to `found`."""
     kind = type(value)
     if kind is int:
         found.append(value)
@@ -130,7 +130,7 @@ def _key_without_integers(value: Any, found: list[int]) -> Any:
 
 
 def _with_integers(value: Any, numbers: Iterator[Argument]) -> Any:
-    """An argument with others in the place of its integers."""
+    """Return an argument with others in the place of its integers."""
     kind = type(value)
     if kind is int:
         return next(numbers)
@@ -180,7 +180,7 @@ def _repeats(codes: list[int]) -> list[tuple[Stretch, int]]:
 def _as_function(
     program: Program, length: int, found: list[tuple[int, DataFlow]], totals: Counter[int]
 ) -> tuple[Program, list[Instruction]]:
-    """A program for equal stretches, and calls of it in their places."""
+    """Return a program for equal stretches, and calls of it in their places."""
     (start, shape), shapes = found[0], [other for _, other in found]
     # A constant that is the same argument in all stretches is one of the function, and so is an integer.
     fixed = {
@@ -214,6 +214,6 @@ def _as_function(
 
 
 def _replace_integers(instruction: Instruction, numbers: Iterator[Argument]) -> Instruction:
-    """A call with others in the place of its integers."""
+    """Return a call with others in the place of its integers."""
     args = tuple([arg if type(arg) is Ref else _with_integers(arg, numbers) for arg in instruction.args])
     return Instruction(instruction.name, instruction.fn, args, instruction.kwargs, instruction.out, instruction.place)

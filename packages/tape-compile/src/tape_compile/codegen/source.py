@@ -98,7 +98,7 @@ class Source:
 
     # Text and marked trees are wanted seldom: they are written again each time, and take no memory meanwhile.
     def _write(self, *, is_marked: bool = False, is_shown: bool = False) -> list[_Function]:
-        """The functions, outlined ones first; equal ones each time."""
+        """Return the definitions of all functions, outlined ones first; the text is the same each time."""
         found: list[_Function] = []
         line = 1
         for program, name, parameters, is_part in self._programs:
@@ -109,11 +109,11 @@ class Source:
         return found
 
     def tree(self, *, is_marked: bool = False) -> ast.Module:
-        """The syntax tree. In one that `is_marked`, columns are the indices of instructions in their program."""
+        """Return the syntax tree. In one that `is_marked`, columns are the indices of instructions in their program."""
         return ast.Module([function.node for function in self._write(is_marked=is_marked)], [])
 
     def program_of(self, function: str) -> Program | None:
-        """The program of one of the functions in the source."""
+        """Return the program of the function of this name."""
         return next((program for program, name, _, _ in self._programs if name == function), None)
 
     @property
@@ -154,7 +154,7 @@ class _Names:
         self._keep: list[Any] = []
 
     def of(self, thing: object, wanted: str) -> str:
-        """The name of an object, or a new one like the one that is wanted."""
+        """Return the name of an object, or a new one like the one that is wanted."""
         name = self._named.get(id(thing))
         if name is None:
             name = self.free(wanted)
@@ -169,7 +169,7 @@ class _Names:
         self.taken.add(name)
 
     def free(self, wanted: str) -> str:
-        """A name that is not taken."""
+        """Return a name that is not taken."""
         wanted = identifier(wanted.strip("_"), "f")
         if _RESERVED.fullmatch(wanted):
             wanted = f"{wanted}_"
@@ -385,7 +385,7 @@ class _Function:
         return "complex" in str(self.program.specs[factor.id].dtype)
 
     def _nested(self, instruction: Instruction, dying: list[int]) -> tuple[Expression, list[int]]:
-        """A call as an expression, with waiting ones as its operands where the order of evaluation stays the same.
+        """Return a call as an expression, with calls that wait nested in it if the order of evaluation stays the same.
 
         Python evaluates operands from left to right, so these must be the last that wait, in the order of the
         arguments.
@@ -456,7 +456,7 @@ class _Function:
     # -- expressions
 
     def _made(self, node: N, width: int = 0) -> N:
-        """A node that gets its line with the statement that it is in."""
+        """Return a node that gets its line with the statement that it is in."""
         self._nodes.append(node)
         self._width += width
         return node
@@ -478,14 +478,14 @@ class _Function:
         return self._made(ast.Call(function, args, [*keywords]), 2 * len(args) + 2)
 
     def _constant(self, value: Constant) -> ast.expr:
-        """A literal; that of a negative number is a sign and a number, in the tree as when text is read."""
+        """Return a literal; that of a negative number is a sign and a number, in the tree as when text is read."""
         if (type(value) is int and value < 0) or (type(value) is float and math.copysign(1, value) < 0):
             return self._made(ast.UnaryOp(_MINUS, self._constant(-value)))
         self._width += len(repr(value))
         return _nowhere(ast.Constant(value))
 
     def _call(self, instruction: Instruction) -> Expression:
-        """A call as an expression."""
+        """Return a call as an expression."""
         # The nodes are kept with the expression: they get a line when its statement is written, which may be later.
         nodes: list[Any] = []
         self._nodes = nodes
@@ -543,7 +543,7 @@ class _Function:
         return self._made(ast.keyword(name, given))
 
     def _if_exclusive(self, target: Any) -> ast.expr:
-        """An array that a call may overwrite, if nobody else refers to it, else None."""
+        """Return an array that a call may overwrite, if nobody else refers to it, else None."""
         if type(target) is tuple:
             return self._tuple([self._if_exclusive(part) for part in target])
         if type(target) is not IfExclusive:  # a value that nobody else can refer to, or None
@@ -597,7 +597,7 @@ class _Function:
 
 
 def _nowhere(node: N) -> N:
-    """A name or a literal, which cannot fail: it needs no place of its own, and may be in several expressions."""
+    """Return a name or a literal without a place: it cannot fail, and may be part of several expressions."""
     place: Any = node  # not all kinds of nodes have one
     place.lineno = place.col_offset = -1
     return node
@@ -620,7 +620,7 @@ def _is_if_exclusive(value: Any) -> bool:
 
 
 def out_numbers(out: Any) -> list[int]:
-    """The numbers in the nested tuples of results."""
+    """Return the numbers in the nested tuples of results."""
     if type(out) is int:
         return [out]
     return [] if out is None else [k for part in out for k in out_numbers(part)]

@@ -33,7 +33,7 @@ Written by tape_core {version} from a compiled function.
 def exported(
     program: Program, name: str, inputs: list[tuple[str, str]], outputs: list[str], beside: dict[str, Any] | None = None
 ) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     Args:
         program: the program of the function.
@@ -111,7 +111,7 @@ def _refuse_narrow(program: Program, name: str) -> None:
 
 
 def _docstring(text: str) -> str:
-    """A docstring of this text as source; quotes in it that could end it are escaped."""
+    """Return a docstring of this text as source; quotes in it that could end it are escaped."""
     module = ast.Module([ast.Expr(ast.Constant(text))], [])
     return ast.unparse(module)
 
@@ -145,7 +145,7 @@ def _check(text: str, statements: list[str], source: Source, function: str) -> N
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement of the file binds."""
+    """Return the names that a statement of the file binds."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -157,7 +157,7 @@ def _bound(node: ast.stmt) -> list[str]:
 def _names(
     program: Program, source: Source, linker: Linker, beside: dict[str, Any] | None
 ) -> Iterator[tuple[str, str]]:
-    """The names to which the source of a program refers, each with an expression for its object."""
+    """Return the names to which the source of a program refers, each with an expression for its object."""
     for own, thing in source.names.items():
         if own in source.functions or own in ("__name__", "__builtins__", SOURCE):
             continue
@@ -171,7 +171,7 @@ def _names(
 
 
 def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
-    """An expression for the function of a branch or a loop, with the code of its parts."""
+    """Return an expression for the function of a branch or a loop, with the code of its parts."""
     linker.imports.add("functools")
     made = []
     for part in flow.parts:
@@ -192,7 +192,7 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
 
 
 def _constant(value: Raw, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
-    """An expression for a constant array."""
+    """Return an expression for a constant array."""
     assert program.backend is not None
     owner = backend_of_type(type(value))  # on another backend a parameter may be an array of NumPy
     if owner is None:

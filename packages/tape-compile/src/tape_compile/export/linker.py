@@ -57,13 +57,13 @@ class Linker:
 
     @staticmethod
     def libraries(program: Program) -> set[str]:
-        """The packages of the functions that a program calls: their names are taken."""
+        """Return the packages of the functions that a program calls: their names are taken."""
         return {str(getattr(fn, "__module__", None) or "").partition(".")[0] for fn in program.functions}
 
     # -- expressions for objects
 
     def expression(self, thing: Any, wanted: str) -> str:
-        """An expression for a function, a dtype or a number; `wanted` is a name that suits it.
+        """Return an expression for a function, a dtype or a number; `wanted` is a name that suits it.
 
         Raises:
             ExportError: there is none.
@@ -108,7 +108,7 @@ class Linker:
         raise ExportError(f"{wanted} is {thing!r}, which has no source that stands alone")
 
     def _partial(self, thing: partial[Any], wanted: str) -> str:
-        """An expression for a default kernel, which is given the namespace of kernels."""
+        """Return an expression for a default kernel, which is given the namespace of kernels."""
         (kernels,) = thing.args if len(thing.args) == 1 else (None,)
         if not isinstance(kernels, Kernels) or thing.keywords:
             raise ExportError(f"{wanted} is {thing!r}, which has no source that stands alone")
@@ -117,7 +117,7 @@ class Linker:
         return f"functools.partial({self.expression(thing.func, wanted)}, xp)"
 
     def _ours(self, thing: FunctionType | type, wanted: str) -> str:
-        """The name of a function or class of Tape's, which is defined once."""
+        """Return the name of a function or class of Tape's, which is defined once."""
         if id(thing) in self._functions:
             return self._functions[id(thing)][1]
         if id(thing) in self._open:
@@ -162,7 +162,7 @@ class Linker:
         return name
 
     def _maker(self, names: list[str], node: ast.Lambda | ast.FunctionDef, wanted: str) -> ast.FunctionDef:
-        """A function of the values in a closure that returns the function with that closure."""
+        """Return a function of the values in a closure that returns the function with that closure."""
         if isinstance(node, ast.Lambda):
             result: list[ast.stmt] = [ast.Return(node)]
         else:
@@ -173,7 +173,7 @@ class Linker:
         return ast.fix_missing_locations(maker)
 
     def free(self, wanted: str) -> str:
-        """A name that is not taken, like the one that is wanted; it is taken then."""
+        """Return a name that is not taken, like the one that is wanted; it is taken then."""
         name = identifier(wanted, "f")
         if name.startswith("__") and name.endswith("__"):  # such names have a meaning in Python
             name = f"{name.strip('_')}_"
@@ -259,7 +259,7 @@ class Linker:
         self.statements.append(ast.unparse(ast.fix_missing_locations(_Renamed(names).visit(node))))
 
     def namespace(self) -> list[str]:
-        """Statements that put into `xp` the kernels that linked functions use, which may use others."""
+        """Return statements that put into `xp` the kernels that linked functions use, which may use others."""
         done: set[str] = set()
         done_defaults: set[str] = set()
         lines: list[str] = []
@@ -286,7 +286,7 @@ def _is_ours(module: str | None) -> bool:
 
 
 def _importable(module: str, path: str | None, thing: object) -> tuple[str, str] | None:
-    """The module, or its package, and the path in it that lead to an object; None where they lead elsewhere."""
+    """Return the module, or its package, and the path in it that lead to an object; None where they lead elsewhere."""
     module = {"_operator": "operator", "builtins": "builtins"}.get(module, module)
     if path is None or not re.fullmatch(r"\w+(\.\w+)*", path):
         return None
@@ -300,7 +300,7 @@ def _importable(module: str, path: str | None, thing: object) -> tuple[str, str]
 
 
 def _public(thing: object, package: str) -> tuple[str, str] | None:
-    """A module of a package that has a function under its name, and the name; it may be defined in another one."""
+    """Return a module that has the function under a public name, and the name; another one may define it."""
     name = getattr(thing, "__name__", None)
     if name is None or not callable(thing):
         return None
@@ -309,7 +309,7 @@ def _public(thing: object, package: str) -> tuple[str, str] | None:
 
 
 def _closure(function: FunctionType) -> dict[str, Any]:
-    """The values in a function's closure, by name."""
+    """Return the values in a function's closure, by name."""
     cells = function.__closure__ or ()
     return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
 
@@ -327,7 +327,7 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _node_of(function: FunctionType, module: ModuleType) -> Any:
-    """The definition of a function that has no name in its module, by its place in the file."""
+    """Return the definition of a function that has no name in its module, by its place in the file."""
     code = function.__code__
     places = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column]
     found = [
@@ -359,7 +359,7 @@ def _first_line(node: ast.Lambda | ast.FunctionDef) -> int:
 
 
 def _global_names(node: ast.AST, module: ModuleType) -> Iterator[str]:
-    """The names of its module to which a statement refers."""
+    """Return the names of its module to which a statement refers."""
     # By Python's own table of symbols: a parameter or local variable of the same name is no global.
     table = symtable.symtable(ast.unparse(ast.fix_missing_locations(node)), "statement", "exec")
     found: set[str] = set()
@@ -425,7 +425,7 @@ class _Resolved(ast.NodeTransformer):
         self.module = module
 
     def _value(self, node: ast.expr) -> Any:
-        """The object of a name, or of a member of a module of Tape's."""
+        """Return the object of a name, or of a member of a module of Tape's."""
         if isinstance(node, ast.Name):
             return vars(self.module).get(node.id)
         if isinstance(node, ast.Attribute):

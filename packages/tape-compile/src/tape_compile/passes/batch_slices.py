@@ -74,7 +74,7 @@ def batch_slices(program: Program) -> Program:
     kept: list[Instruction] = []
 
     def add(name: str, fn: Callable[..., Raw], args: tuple[Any, ...], n: int, like: int, place: Place | None) -> Ref:
-        """One more call, whose result has so many rows, like those of a value."""
+        """Add a call, whose result has so many rows, like those of a value."""
         nonlocal new
         new += 1
         spec = specs[like]
@@ -83,7 +83,7 @@ def batch_slices(program: Program) -> Program:
         return Ref(new)
 
     def operand(base: Base, first: int, last: int, place: Place | None) -> Ref:
-        """All slices of one operand together: the whole base, or one slice of it."""
+        """Return all slices of one operand as one: the whole base, or one slice of it."""
         whole, offset = (base.whole, base.ends[0]) if isinstance(base, _Group) else (Ref(base), 0)
         assert whole is not None  # a group comes before those that slice its result
         k, start, stop = whole.id, first - offset, last - offset
@@ -158,7 +158,7 @@ def _members(program: Program) -> dict[int, _Group]:
 def _of_slices(
     instruction: Instruction, views: dict[int, View], specs: Specs
 ) -> tuple[tuple[Any, ...], int, int] | None:
-    """The key of a call's group, and where the slices among its arguments start and stop; None for other calls.
+    """Return the key of a call's group, and where the slices among its arguments start and stop; None for other calls.
 
     The slices have the shape of the result. A number stands in the key in a tuple, with its kind and sign.
     """
@@ -180,7 +180,7 @@ def _of_slices(
 
 
 def _view(instruction: Instruction, specs: Specs) -> View | None:
-    """The slice along the first axis that a call of `getitem` gives; None where it gives another view."""
+    """Return the slice along the first axis that a call of `getitem` gives; None where it gives another view."""
     array, key = instruction.args
     shape = specs[array.id].shape if type(array) is Ref else ()
     if not shape or shape[1:] != specs[instruction.out].shape[1:]:

@@ -41,7 +41,7 @@ def cse(program: Program) -> Program:
 
 
 def _first_equal(instruction: Instruction, call: Hashable, first: dict[Hashable, Instruction]) -> Instruction:
-    """The first call that is equal to one; which may be that one."""
+    """Return the first call that equals this one, which may be this one."""
     args, kwargs = tuple([literal_key(arg) for arg in instruction.args]), instruction.kwargs
     key: Hashable = (call, args)
     if kwargs:

@@ -157,7 +157,7 @@ def fusion(program: Program) -> Program:
 def _group_for(
     instruction: Instruction, groups: dict[tuple[int, ...], Group], program: Program, support: LibrarySupport
 ) -> tuple[Group | None, Role | None]:
-    """The group that a call joins, and its part there; without a group the part that it has in a new one."""
+    """Return the group that a call joins, and its role there; None and the role in a new group if it joins none."""
     if instruction.effect or type(instruction.out) is not int:
         return None, None
     needed, specs = instruction.inputs, program.specs

@@ -1,4 +1,4 @@
-"""In place: an elementwise call writes its result into an operand that nothing needs afterwards.
+"""The pass `in_place`: an elementwise call writes its result into an operand that nothing needs afterwards.
 
 The operand is a result of the program's own, or an argument that is donated; whether a caller or a view refers to that,
 too, is looked up in each run. The old value of a Variable is never overwritten: until the run is over, and nothing can
@@ -15,7 +15,7 @@ from tape_core.support import rows_added
 from tape_compile import thresholds
 from tape_compile.library import FusedFunction, support_of
 from tape_compile.passes.registry import pass_
-from tape_compile.program import SHOWN, IfExclusive, Instruction, Program, Ref
+from tape_compile.program import NEVER_OVERWRITTEN, IfExclusive, Instruction, Program, Ref
 
 
 @pass_(stage="memory", after=["scalars_to_arrays"])
@@ -44,7 +44,7 @@ def in_place(program: Program) -> Program:
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # results of fused functions, which lie row by row unless their inputs do not
     kept: list[Instruction] = []
-    replaced = {k for k, references in program.owned.items() if references == SHOWN}
+    replaced = {k for k, references in program.owned.items() if references == NEVER_OVERWRITTEN}
     free = {k: n for k, n in program.owned.items() if k not in program.outputs and k not in replaced}
     for at, instruction in enumerate(program.instructions):
         out = instruction.out

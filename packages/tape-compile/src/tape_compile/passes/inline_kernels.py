@@ -39,7 +39,7 @@ def inline_kernels(program: Program) -> Program:
 
 
 def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> list[Instruction]:
-    """The calls inside a call of a default kernel; of another one the call itself."""
+    """Return the calls that a default kernel makes; any other call is returned itself."""
     fn, specs = instruction.fn, builder.specs
     if instruction.effect or type(fn) is not partial or len(fn.args) != 1 or type(fn.args[0]) is not Kernels:
         return [instruction]
@@ -97,7 +97,7 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
 
 
 def _example(spec: Spec, backend: Backend) -> Raw:
-    """An array with this spec."""
+    """Return an array with this spec."""
     array = backend.xp.ones(spec.shape, dtype=spec.dtype)
     return array if type(array) is spec.kind else array[()]
 

@@ -122,7 +122,7 @@ def is_plain(instruction: Instruction) -> bool:
 
 
 def _box(instruction: Instruction, specs: Specs) -> Box | None:
-    """The box to which a `scatter` puts its values; None where it is none."""
+    """Return the box into which a `scatter` puts its values; None if they do not go to a box."""
     if len(instruction.args) != 3 or type(instruction.args[0]) is not Ref:
         return None
     values, key, shape = instruction.args
@@ -140,7 +140,7 @@ def _is_numeric(dtype: object) -> bool:
 
 
 def box_of(key: Argument, shape: tuple[int, ...]) -> Box | None:
-    """The elements that a key selects, if it consists of integers and slices of step 1."""
+    """Return the elements that a key selects, if it consists of integers and slices of step 1."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     box: list[tuple[int, int, bool]] = []
     for part in parts:
@@ -170,7 +170,7 @@ def box_of(key: Argument, shape: tuple[int, ...]) -> Box | None:
 
 
 def _union(some: dict[Box, None], others: dict[Box, None]) -> dict[Box, None] | None:
-    """All boxes, if they are few, and no element is in two of them; None otherwise."""
+    """Return all boxes, if they are few, and no element is in two of them; None otherwise."""
     new = [box for box in others if box not in some]
     if not new:
         return some
@@ -204,7 +204,7 @@ def _put_together(
     shape: tuple[int, ...],
     support: LibrarySupport,
 ) -> Instruction:
-    """The call that gives a sum, of its parts for each place."""
+    """Return the call that computes a sum from its parts for each place."""
     assert support.joined is not None
     assert support.placed is not None
     refs = [parts[box] for box in layout.ordered]
@@ -216,7 +216,7 @@ def _put_together(
 
 
 def _whole(ordered: list[Box], shape: tuple[int, ...]) -> int | None:
-    """The axis along which boxes, one after the other, are the whole array; None where there is none."""
+    """Return the axis along which the boxes, one after the other, make up the whole array; None if there is none."""
     for axis, n in enumerate(shape):
         others = [box[:axis] + box[axis + 1 :] for box in ordered]
         full = tuple([(0, m, True) for m in shape[:axis] + shape[axis + 1 :]])

@@ -69,7 +69,7 @@ class _Rounding(Rewriter):
         return bool((rows.diagonal() == 1).all()) and int((rows != 0).sum()) == len(rows)
 
     def logsumexp(self, x: Ref) -> int | None:
-        """The `logsumexp` that a value is with other axes, or with another number for -inf."""
+        """Return the number of the `logsumexp` that a value is, also with other axes or another number for -inf."""
         k = x.id
         while k not in self.exponentials:
             call = self.makers.get(k)
@@ -90,7 +90,7 @@ class _Rounding(Rewriter):
 
 
 def _diagonal(r: _Rounding, x: Argument) -> Ref | None:
-    """The vector `d` for `eye * d`; None for another argument."""
+    """Return the vector `d` for `eye * d`; None for another argument."""
     maker = r.maker(x, "multiply")
     if maker is None:
         return None
@@ -117,7 +117,7 @@ def diagonal_product(r: _Rounding, a: Argument, b: Argument) -> bool:
 
 
 def _factors(r: _Rounding, x: Argument) -> tuple[Ref, Ref] | None:
-    """Two arrays of one shape whose product a value is that is needed once, and has no place in a fused block."""
+    """Return the two arrays of one shape whose product a value is, if it is needed once and no fused block has it."""
     maker = r.maker(x, "multiply", "square", "pow")
     if type(x) is not Ref or maker is None or r.uses.get(x.id) != 1:
         return None
@@ -134,7 +134,7 @@ def _factors(r: _Rounding, x: Argument) -> tuple[Ref, Ref] | None:
 
 
 def _dot(r: _Rounding, a: Ref, b: Ref) -> tuple[Ref, Ref]:
-    """The arguments of a dot product of arrays, as vectors."""
+    """Return the arguments of a dot product of arrays, as vectors."""
     line = Spec(r.spec(a).kind, (r.spec(a).size,), r.spec(a).dtype)
 
     def flat(x: Ref) -> Ref:
@@ -165,7 +165,7 @@ def mean_of_products(r: _Rounding, x: Argument, *, axis: Axis = None, keepdims: 
 
 
 def _scale(r: _Rounding, x: Ref) -> tuple[Ref, float]:
-    """An array and a number whose product a value is, through values that nothing else needs."""
+    """Return the array and the number whose product a value is, through values that nothing else needs."""
     maker = r.maker(x, "multiply", "divide", "negative") if r.uses.get(x.id) == 1 else None
     if maker is None:
         return x, 1.0

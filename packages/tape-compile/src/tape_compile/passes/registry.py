@@ -134,7 +134,7 @@ class Registry(MutableMapping[str, Pass]):
         self._order = sorted(self._passes, key=lambda name: (self._passes[name].stage == "memory", steps[name]))
 
     def _step(self, name: str, steps: dict[str, int], ahead: tuple[str, ...]) -> int:
-        """The number of passes in the longest chain that ends with one."""
+        """Return the number of passes in the longest chain that ends with one."""
         if name in ahead:
             raise ValueError(f"passes run in a circle: {' after '.join([*ahead[ahead.index(name) :], name])}")
         if name not in self._passes:
@@ -176,7 +176,7 @@ def pass_(
 
 
 def canonical(options: Mapping[str, object]) -> dict[str, bool]:
-    """Options by the names that passes have now.
+    """Return the options under the names that passes have now.
 
     Raises:
         ValueError: an option names no pass.
@@ -196,7 +196,7 @@ def canonical(options: Mapping[str, object]) -> dict[str, bool]:
 def run(
     program: Program, options: Mapping[str, bool], without: frozenset[Stage] = frozenset()
 ) -> tuple[Program, dict[str, int]]:
-    """The program after the passes, and how many instructions each left.
+    """Run the passes: return the program after them, and the number of instructions after each.
 
     Args:
         program: the program.

@@ -68,6 +68,6 @@ def scalars_to_arrays(program: Program) -> Program:
 
 
 def _make_quietly(program: Program, make: Callable[..., Raw], number: float, spec: Spec) -> Raw:
-    """An array of a number, without a warning where that is too large for its dtype."""
+    """Return an array of a number, without a warning if the number is too large for its dtype."""
     with program.backend.quiet():  # type: ignore[union-attr]
         return make(number, spec.dtype)

@@ -48,7 +48,7 @@ def schedule_updates(program: Program) -> Program:
 
 
 def _leading_to_new_values(program: Program) -> set[int]:
-    """The places of calls on which only new values of Variables, or Python numbers, depend."""
+    """Return the places of calls on which only new values of Variables, or Python numbers, depend."""
     specs, results = program.specs, set(program.outputs)
     like = {specs[k] for k in program.owned}
     moved: set[int] = set()

@@ -93,7 +93,7 @@ def _permuted(shape: Shape, to: Shape, order: Argument) -> Axes | None:
 
 
 def _reshaped(shape: Shape, to: Shape, given: Argument) -> Axes | None:
-    """The axes of a reshape in which only some of length 1 come or go; the shape that is given may have a -1."""
+    """Return the axes of a reshape in which only some of length 1 come or go; the shape that is given may have a -1."""
     long = [axis for axis, length in enumerate(shape) if length != 1]
     if [shape[axis] for axis in long] != [length for length in to if length != 1]:
         return None
@@ -104,7 +104,7 @@ def _reshaped(shape: Shape, to: Shape, given: Argument) -> Axes | None:
 
 
 def _indexed(shape: Shape, to: Shape, key: Argument) -> Axes | None:
-    """The axes of `x[key]`, where it takes all that there is."""
+    """Return the axes of `x[key]` if the key takes all elements."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     if any([part is not None and type(part) not in (int, slice, EllipsisType) for part in parts]):
         return None

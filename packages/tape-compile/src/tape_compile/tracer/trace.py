@@ -19,7 +19,7 @@ from tape_core.tracing import BINDINGS, NO_SLOTS
 from tape_compile import thresholds
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
-from tape_compile.program import SHOWN, Argument, Instruction, Place, Program, Raw, Ref, Spec
+from tape_compile.program import NEVER_OVERWRITTEN, Argument, Instruction, Place, Program, Raw, Ref, Spec
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
 from tape_compile.tracer.traced_array import (
@@ -440,14 +440,14 @@ class Trace(Effects):
             return TracingError(
                 f"{self.name} is compiled, and {own} of Tape, to which {place.file}:{place.line}, in {place.function}, "
                 f"leads, decides by a value. That is a bug in Tape, not in your code: please report it. Until it is "
-                f"mended, the function can run as it is, with tape_core.function(fallback=True)"
+                f"mended, the function can run as plain Python, with tape_core.function(fallback=True)"
             )
         return TracingError(
             f"{self.name} is compiled, but Python needs {what}: {place.file}:{place.line}, in {place.function}. "
             f"It differs between calls, so a trace cannot depend on it. Use tape_core.where for a choice between "
             f"values, tape_core.cond, while_loop and scan for branches and loops; give what decides as a Python value "
-            f"and name it in static_argnames; take values out after the call; or let the function run as it is, with "
-            f"tape_core.function(fallback=True)"
+            f"and name it in static_argnames; take values out after the call; or let the function run as plain Python, "
+            f"with tape_core.function(fallback=True)"
         )
 
     # -- Variables and host numbers
@@ -574,7 +574,7 @@ class Trace(Effects):
         # The in-place pass may overwrite a donated argument, to which one name refers while the code runs. The old
         # value of a Variable can be seen until the commit, so it is replaced after the run and never overwritten.
         states = self.variable_states.values()
-        program.owned = {s.first.id: SHOWN for s in states if s.written and type(s.first) is TracedArray}
+        program.owned = {s.first.id: NEVER_OVERWRITTEN for s in states if s.written and type(s.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
         return program
 

@@ -23,7 +23,7 @@ class Backward(NamedTuple):
 def partition(
     program: Program, results: int, backward: Sequence[tuple[int, int]], options: dict[str, bool]
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
-    """The program of the results, and one for each derivative.
+    """Split a joint program: return the program of the results, and one for each derivative.
 
     Args:
         program: its last inputs are the cotangents of the derivatives, in their order; its outputs begin with the
@@ -62,7 +62,7 @@ def partition(
 
 
 def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[Instruction], list[Instruction]]:
-    """The instructions of the call, and those of the derivatives.
+    """Return the instructions of the call, and those of the derivatives.
 
     An instruction that depends on no cotangent, and that only derivatives need, is computed in these if that takes no
     further residual. A check of values stays in the call.
@@ -96,7 +96,7 @@ def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[I
 
 
 def _needed(program: Program, late: list[Instruction], one: Backward) -> tuple[list[Instruction], list[int]]:
-    """The instructions of one derivative, and its residuals."""
+    """Return the instructions of one derivative, and its residuals."""
     # A call that several derivatives need is in each of them: they are for different patterns, and a sweep runs one.
     needed = set(one.outputs)
     body = []

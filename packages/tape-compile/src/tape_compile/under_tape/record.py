@@ -26,7 +26,7 @@ from tape_core.typing import Cotangent, Record
 
 from tape_compile.cache_key import STATIC, TENSOR
 from tape_compile.failures import fail
-from tape_compile.results import restored_leaf
+from tape_compile.results import restore_leaf
 from tape_compile.under_tape.trace import DIFFERENTIABLE, INPUT, Joint, Pattern
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     made, k = [], 0
     for kind, what, number in joint.outs:
         if kind == STATIC:
-            made.append(restored_leaf(what))
+            made.append(restore_leaf(what))
             continue
         slots = NO_SLOTS if kind == TENSOR else parts[number] if kind == DIFFERENTIABLE else slots_of[number]
         # A returned value of a Variable keeps the slot of this tape alone, as `Variable.value` does.

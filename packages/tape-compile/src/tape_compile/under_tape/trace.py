@@ -18,7 +18,7 @@ from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.source import Source
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
-from tape_compile.results import check_result, static_result
+from tape_compile.results import check_result, freeze_leaf
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import partition
@@ -305,7 +305,7 @@ class Joint:
             if isinstance(leaf, IndexedSlices):
                 trace.refuse("returns IndexedSlices")
             if not isinstance(leaf, Tensor) or isinstance(leaf, Variable):
-                self.outs.append((STATIC, static_result(leaf), 0))
+                self.outs.append((STATIC, freeze_leaf(leaf), 0))
                 continue
             slot, library = leaf._slots.get(own._key), leaf.backend.library
             if slot is None:

@@ -15,7 +15,7 @@ from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.samples import on_backend
-from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS
+from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS, SAME_RTOL, SINGLE_RTOL
 
 GROUP = check = Group("contract")
 
@@ -80,7 +80,7 @@ def plugin_types(target: Target) -> None:
         stated = (info(target.plugin or "").array_types, target.backend.array_types)
         expect(set(stated[1]) <= set(stated[0]), "tape_backend_info and the backend state different array_types")
         expect(backend_of_type(type(raw)) is target.backend, f"{type(raw)} is not known as an array of the backend")
-        expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", 1e-6)
+        expect_close(tc.add(raw, raw).numpy(), 2 * _VALUES, "the sum of raw arrays", SINGLE_RTOL)
     # A subclass of a stated type will do: bfloat16 arrays on NumPy are one of ndarray, for example.
     names = [t.partition(":")[2].rpartition(".")[2] for t in target.backend.array_types]
     expect(any(cls.__name__ in names for cls in type(raw).__mro__), f".array is a {type(raw)}, not one of {names}")
@@ -129,7 +129,7 @@ def creation_values(target: Target) -> None:
     for dtype in _dtypes(target):
         for name, (found, expected) in _created(dtype).items():
             what = f"{name}, dtype={dtype}"
-            expect_close(found.numpy(), expected, what, 1e-6)
+            expect_close(found.numpy(), expected, what, SINGLE_RTOL)
             expect(found.dtype is dtype, f"{what} has dtype {found.dtype}")
             expect(found.backend is target.backend, f"{what} is on backend {found.backend.name!r}")
             _expect_on_device(found, target, what)
@@ -156,7 +156,7 @@ def creation_default_dtypes(target: Target) -> None:
 
 @check("creation/copies")
 def creation_copies(target: Target) -> None:
-    """With `copy=True` an array shares no memory with its source, and the result of numpy() shares none with it."""
+    """An array made with `copy=True` shares no memory with its source, nor the result of numpy() with its array."""
     own = np.array([1.0, 2.0])
     x = tc.asarray(own, copy=True, backend=target.backend)
     own[0] = 9.0
@@ -178,7 +178,7 @@ def creation_random(target: Target) -> None:
     for draw in draws:
         with tc.use_backend(plain):
             expected = draw().numpy()
-        expect_close(draw().numpy(), expected, "a random number", 1e-12)
+        expect_close(draw().numpy(), expected, "a random number", SAME_RTOL)
 
 
 # -- dtypes
@@ -322,7 +322,7 @@ def device_placement(target: Target) -> None:
         expect_equal(y.device, device, "the device of to_device")
         gradient = tape.gradient(y, source)
         expect_equal(gradient.device, source.device, "the device of the gradient through to_device")
-        expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", 1e-6)
+        expect_close(gradient.numpy(), [2.0, 4.0], "the gradient through to_device", SINGLE_RTOL)
 
 
 @check("device/absent")
@@ -425,7 +425,7 @@ def backward_quiet(target: Target) -> None:
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("error")
         found = tape.gradient(y, x).numpy()
-    expect_close(found, [np.inf, 0.5], "the gradient of sqrt at 0", 1e-6)
+    expect_close(found, [np.inf, 0.5], "the gradient of sqrt at 0", SINGLE_RTOL)
 
 
 @check("backward/exclusive")
@@ -456,11 +456,11 @@ def backward_scale(target: Target) -> None:
         g, x = (backend.asarray(values.reshape(shape) * s) for s in (1.0, 2.0))
         expected = values * np.cos(2 * values)
         scaled = backend.scale(g, lambda xp, x: xp.cos(x), (x,), False)
-        expect_close(backend.numpy(scaled).reshape(-1), expected, "scale", 1e-12)
+        expect_close(backend.numpy(scaled).reshape(-1), expected, "scale", SAME_RTOL)
         expect_close(backend.numpy(g).reshape(-1), values, "the cotangent after scale", 0)
         total = backend.asarray(values.reshape(shape), copy=True)
         backend.add_scaled(total, g, lambda xp, x: xp.cos(x), (x,))
-        expect_close(backend.numpy(total).reshape(-1), values + expected, "add_scaled", 1e-12)
+        expect_close(backend.numpy(total).reshape(-1), values + expected, "add_scaled", SAME_RTOL)
         same = backend.scale(g, lambda xp, x: xp.cos(x), (x,), True)
         expect(same is g, "scale with in_place made another array")
-        expect_close(backend.numpy(g).reshape(-1), expected, "scale in place", 1e-12)
+        expect_close(backend.numpy(g).reshape(-1), expected, "scale in place", SAME_RTOL)

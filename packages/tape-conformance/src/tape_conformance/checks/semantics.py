@@ -14,6 +14,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_conformance.checking import Group, Target, expect, expect_close, expect_equal
+from tape_conformance.tolerances import SINGLE_RTOL
 
 GROUP = check = Group("tape")
 
@@ -29,8 +30,8 @@ def _gradient(f: Callable[[Any], Any], x: tc.Tensor, **kwargs: Any) -> Any:
 def gradient(target: Target) -> None:
     """The gradient of a scalar is right, and that of an array is the gradient of its sum."""
     x = tc.asarray([1.0, 2.0, 3.0])
-    expect_close(_gradient(lambda x: tc.sum(x**2), x).numpy(), [2, 4, 6], "the gradient of sum(x**2)", 1e-6)
-    expect_close(_gradient(lambda x: x**3, x).numpy(), [3, 12, 27], "the gradient of x**3", 1e-6)
+    expect_close(_gradient(lambda x: tc.sum(x**2), x).numpy(), [2, 4, 6], "the gradient of sum(x**2)", SINGLE_RTOL)
+    expect_close(_gradient(lambda x: x**3, x).numpy(), [3, 12, 27], "the gradient of x**3", SINGLE_RTOL)
 
 
 @check("structures")
@@ -204,7 +205,7 @@ def gather(target: Target) -> None:
 
 @check("complex")
 def complex_(target: Target) -> None:
-    """For a holomorphic f the gradient is conj(f'(z)); for a real one dL/dRe + i dL/dIm."""
+    """The gradient of a holomorphic f is conj(f'(z)); that of a real one dL/dRe + i dL/dIm."""
     z = tc.asarray(1 + 2j)
     expect_equal(_gradient(lambda z: z * z, z).item(), 2 - 4j, "the gradient of z*z")
     expect_equal(_gradient(lambda z: tc.real(z * tc.conj(z)), z).item(), 2 + 4j, "the gradient of |z|**2")
@@ -235,7 +236,7 @@ def training(target: Target) -> None:
             loss = tc.mean((w * x + b - y) ** 2)
         for variable, g in zip((w, b), tape.gradient(loss, [w, b]), strict=True):
             variable.assign_sub(0.2 * g)
-    expect_close([w.item(), b.item()], [3.0, -0.5], "the line", 1e-6)
+    expect_close([w.item(), b.item()], [3.0, -0.5], "the line", SINGLE_RTOL)
 
 
 @check("threads")

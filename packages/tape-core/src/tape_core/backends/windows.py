@@ -33,7 +33,7 @@ class Windows(NamedTuple):
 
     @property
     def rest(self) -> tuple[int, ...]:
-        """How many padded elements are left after the last window: less than a stride."""
+        """The number of padded elements after the last window: less than a stride."""
         return tuple(
             [
                 n - (m - 1) * s - span(k, d)
@@ -42,7 +42,7 @@ class Windows(NamedTuple):
         )
 
     def offsets(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """For each place in a window, in row-major order: the place, and the slices of what windows have there."""
+        """Yield each place in a window, in row-major order, and the slices of the elements that windows have there."""
         for place in product(*map(range, self.window)):
             yield (
                 place,
@@ -55,7 +55,7 @@ class Windows(NamedTuple):
             )
 
     def inside(self) -> tuple[slice, ...]:
-        """The slices of what is not padding."""
+        """Return the slices of the elements that are not padding."""
         return tuple([slice(lo, lo + n) for n, (lo, _) in zip(self.sizes, self.pads, strict=True)])
 
 

@@ -96,7 +96,7 @@ class Graph:
 
 @dataclass(slots=True)
 class View:
-    """Where to look up what a tape knows: its records, or those that its gradient used up.
+    """A view of a tape's records, or of those that its gradient used up.
 
     Attributes:
         key: the tape's key in the slots of Tensors.
@@ -187,7 +187,7 @@ def _from_records(nodes: list[Node], records: list[Any]) -> None:
 
 
 def _note_inputs(nodes: list[Node], rec: tuple[Any, ...], plan: Any, made: Node) -> None:
-    """What a record says of its inputs is the shape of what an earlier one made.
+    """Note the shapes of earlier results that a record tells: those of its inputs.
 
     An elementwise op says nothing of an input of the shape and dtype of its result.
     """

@@ -26,7 +26,7 @@ class Place(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        """As tracebacks show it, with the line itself where it can be read."""
+        """Return the text that tracebacks show, with the line itself if it can be read."""
         code = linecache.getline(self.file, self.line).strip()
         return f'File "{self.file}", line {self.line}, in {self.function}' + f"\n  {code}" * bool(code)
 
@@ -120,7 +120,7 @@ class Event(NamedTuple):
 
 
 class Generation:
-    """What was noted while the tape had one key: until reset(), or until its gradient used up the records."""
+    """The notes of the time in which the tape had one key: until reset(), or until its gradient used up the records."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

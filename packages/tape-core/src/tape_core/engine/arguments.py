@@ -7,7 +7,7 @@ from typing import Any
 from tape_core.base.lookup import ops
 from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.levels import lifted
+from tape_core.engine.levels import lift
 from tape_core.engine.tensor import Tensor, read
 from tape_core.typing import ArrayLike, PyTree
 
@@ -81,7 +81,7 @@ def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
         )
     if seed.backend is not target.backend and seed.backend.library is target.backend.library:
         # Inside vmap one of them may be the same for all examples, in a trace a constant.
-        seed = seed if seed.backend.height > target.backend.height else lifted(seed, target.backend)
+        seed = seed if seed.backend.height > target.backend.height else lift(seed, target.backend)
     elif seed.backend is not target.backend:
         raise TypeError(
             f"gradient: output_gradients{path} is on backend {seed.backend.name!r}, its target on "

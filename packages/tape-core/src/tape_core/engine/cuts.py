@@ -171,14 +171,14 @@ def _known(tensor: Tensor | None, key: int) -> bool:
     return False
 
 
-def _of(tensor: Tensor) -> list[Cuts]:
+def _cuts_at(tensor: Tensor) -> list[Cuts]:
     """Return the cuts of the active recorders that know a Tensor."""
     return [r._cuts for r in ACTIVE.get() if r._cuts is not None and _known(tensor, r._key)]
 
 
 def cuts_of(tensors: Iterable[Tensor]) -> list[Cuts]:
     """Return the cuts of the active recorders that know any of these Tensors."""
-    return list({id(cuts): cuts for tensor in tensors for cuts in _of(tensor)}.values()) if ACTIVE.get() else []
+    return list({id(cuts): cuts for tensor in tensors for cuts in _cuts_at(tensor)}.values()) if ACTIVE.get() else []
 
 
 @contextmanager
@@ -190,13 +190,13 @@ def own_derivative() -> Iterator[None]:
 
 def on_shape_used(tensor: Tensor) -> None:
     """Note that an array is made in the shape and dtype of a Tensor."""
-    for cuts in _of(tensor):
+    for cuts in _cuts_at(tensor):
         cuts.constant = True
 
 
 def on_assigned(tensor: Tensor, method: str) -> None:
     """Note that a Tensor is assigned to a Variable."""
-    for cuts in _of(tensor):
+    for cuts in _cuts_at(tensor):
         cuts.on_end("assign", _ASSIGNED.format(f"Variable.{method}"))
 
 
@@ -230,7 +230,7 @@ def on_branch(operands: Iterable[Tensor]) -> None:
     """Note that one of two functions is called with these operands, decided by a value."""
     on_truth_asked()
     for tensor in operands:
-        for cuts in _of(tensor):
+        for cuts in _cuts_at(tensor):
             cuts.decided = True
 
 

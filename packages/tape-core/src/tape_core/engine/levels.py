@@ -150,7 +150,7 @@ class MisplacedError(BatchError):
     """An array is not on the level on which its hidden axis is now."""
 
 
-def is_in_place(array: BatchedArray) -> bool:
+def is_on_level(array: BatchedArray) -> bool:
     """Return whether the hidden axes are on the levels where they are open now.
 
     The uppermost tells: moves of those below it move it as well.
@@ -177,28 +177,28 @@ def misplaced(name: str, array: BatchedArray) -> BatchError:
     )
 
 
-def placed(tensor: Tensor) -> Tensor:
+def move_to_level(tensor: Tensor) -> Tensor:
     """Return a Tensor on the level of its hidden axes; the Tensor itself, if one of them is not open any more.
 
     Tapes know it as before.
     """
     array = tensor._array
-    if type(array) is not BatchedArray or is_in_place(array):
+    if type(array) is not BatchedArray or is_on_level(array):
         return tensor
     axes, kind = OPEN_AXES.get(), type(array.backend)
-    value = placed(array.value)
+    value = move_to_level(array.value)
     if array.axis is not None:
         if array.axis not in axes:
             return tensor
         backend = value.backend
         for _ in range(backend.level, axes.index(array.axis)):
             backend = backend.wrapped(kind)
-        value = lifted(value, backend)
+        value = lift(value, backend)
     above: Any = value.backend.wrapped(kind)
     return wrap(BatchedArray(value, above, array.axis), above, own_slots(tensor))
 
 
-def lifted(tensor: Tensor, backend: Backend) -> Tensor:
+def lift(tensor: Tensor, backend: Backend) -> Tensor:
     """Return a Tensor of a backend below as one of `backend`: the same for all examples, or a constant of a trace.
 
     From a backend above comes a value that all examples there share. Tapes know it as before.
@@ -207,7 +207,7 @@ def lifted(tensor: Tensor, backend: Backend) -> Tensor:
         TypeError: its backend is none of those.
     """
     if type(tensor._array) is BatchedArray:
-        tensor = placed(tensor)
+        tensor = move_to_level(tensor)
     # Without a hidden axis all examples share the value, so the value below says as much.
     while tensor.backend.level > backend.level and tensor._array.axis is None:
         tensor = tensor._array.value

@@ -35,7 +35,7 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
-from tape_core.engine.levels import BatchedArray, MisplacedError, is_in_place, lifted, placed
+from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
@@ -63,16 +63,16 @@ def intercept_all(interceptor: Interceptor) -> None:
     """Have all kernels called through `interceptor`, around those of `Op.intercept`, until `release_all`."""
     if interceptor not in _interceptors:
         _interceptors.append(interceptor)
-    _bind_again()
+    _rebind_all()
 
 
 def release_all(interceptor: Interceptor) -> None:
     """End what `intercept_all` began."""
     _interceptors[:] = [other for other in _interceptors if other is not interceptor]
-    _bind_again()
+    _rebind_all()
 
 
-def _bind_again() -> None:
+def _rebind_all() -> None:
     for op, backend in BOUND:
         op.wrap_kernels(backend)
 
@@ -285,8 +285,8 @@ class Op(Options):
         # The uppermost: what is on a backend that it wraps is a constant to it, and is lifted.
         backend = max([tensor.backend for tensor in tensors], key=_height)
         if any([tensor.backend is not backend for tensor in tensors]):
-            if not all([type(v._array) is not BatchedArray or is_in_place(v._array) for v in tensors]):
-                values = tuple([placed(v) if type(v) is Tensor else v for v in values])
+            if not all([type(v._array) is not BatchedArray or is_on_level(v._array) for v in tensors]):
+                values = tuple([move_to_level(v) if type(v) is Tensor else v for v in values])
                 backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
             for k, value in enumerate(values):
                 if isinstance(value, Tensor) and value.backend.library is not backend.library:
@@ -295,7 +295,7 @@ class Op(Options):
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
                     )
             values = tuple(
-                [lifted(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
+                [lift(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
             )
         return values
 
@@ -322,7 +322,7 @@ class Op(Options):
         If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
         """
         if isinstance(error, MisplacedError):
-            return self._in_place(values, args, kwargs or {})
+            return self._call_on_level(values, args, kwargs or {})
         # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
         # kernel.
         try:
@@ -362,21 +362,21 @@ class Op(Options):
         kind, text = known
         raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
 
-    def _in_place(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
-        given = [placed(v) if isinstance(v, Tensor) else v for v in values]
+        given = [move_to_level(v) if isinstance(v, Tensor) else v for v in values]
         places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
-        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(placed, places)]
+        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(move_to_level, places)]
         backend = max([t.backend for t in tensors], key=_height)
 
         def moved(parameter: Any) -> Any:
             if type(parameter) is BatchedArray:
-                return lifted(wrap(parameter, parameter.backend), backend)._array
+                return lift(wrap(parameter, parameter.backend), backend)._array
             if type(parameter) in (tuple, list):
                 return type(parameter)([moved(part) for part in parameter])
             return parameter
 
-        given = [lifted(v, backend) if isinstance(v, Tensor) else v for v in given]
+        given = [lift(v, backend) if isinstance(v, Tensor) else v for v in given]
         args, kwargs = [moved(p) for p in args], {name: moved(p) for name, p in kwargs.items()}
         if self.takes_dtype:  # it is in the backend's terms by now
             place = self.parameters.places.get("dtype")

@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def lifted(self) -> list[Callable[[Record, Lift], tuple[Any, ...]]]:
-        """For each rule, a function of a record and a `Lift` that returns the rule's arguments."""
+        """A function for each rule: of a record and a `Lift`, it returns the rule's arguments."""
         if self._lifted is None:
             self._lifted = [_generate(self, _lifted_source(rule)) for rule in self.rules]
         return self._lifted

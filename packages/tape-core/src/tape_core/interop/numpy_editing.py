@@ -27,7 +27,7 @@ def pad(
     stat_length: Any = None,
 ) -> Any:
     array = tc.asarray(array)
-    pairs = _widths(pad_width, array.ndim)
+    pairs = _pad_widths(pad_width, array.ndim)
     if not isinstance(mode, str):
         raise TypeError(
             "numpy.pad: a function as mode writes into its argument, which no tape sees; put the pieces together with "
@@ -41,21 +41,25 @@ def pad(
     if mode == "constant":
         if isinstance(constant_values, int | float | complex):
             return tc.pad(array, pairs, constant_values=constant_values)
-        ends = _ends(constant_values, array)
-        return _padded(array, pairs, lambda x, axis, k, n: _spread(x, ends(axis, k), axis, n))
+        ends = _end_values(constant_values, array)
+        return _pad_each_axis(array, pairs, lambda x, axis, k, n: _repeat_along(x, ends(axis, k), axis, n))
     if mode == "linear_ramp":
-        ends = _ends(end_values, array)
-        return _padded(array, pairs, lambda x, axis, k, n: _ramp(x, ends(axis, k), axis, k, n))
+        ends = _end_values(end_values, array)
+        return _pad_each_axis(array, pairs, lambda x, axis, k, n: _ramp(x, ends(axis, k), axis, k, n))
     if mode in _STATISTICS:
-        lengths = _lengths(stat_length, array.ndim)
+        lengths = _stat_lengths(stat_length, array.ndim)
         statistic = _STATISTICS[mode]
-        return _padded(
-            array, pairs, lambda x, axis, k, n: _spread(x, statistic(_end(x, axis, k, lengths[axis][k]), axis), axis, n)
+        return _pad_each_axis(
+            array,
+            pairs,
+            lambda x, axis, k, n: _repeat_along(
+                x, statistic(_edge_elements(x, axis, k, lengths[axis][k]), axis), axis, n
+            ),
         )
     raise ValueError(f"numpy.pad: mode {mode!r} is not supported")
 
 
-def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     """Return the widths before and after each axis, from any form that NumPy takes."""
     if isinstance(pad_width, dict):
         pairs = [(0, 0)] * ndim
@@ -73,20 +77,20 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     return [(before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist()]
 
 
-def _ends(values: ArrayLike, array: ArrayLike) -> Callable[[int, int], Any]:
+def _end_values(values: ArrayLike, array: ArrayLike) -> Callable[[int, int], Any]:
     """Return a function of an axis and a side (0 before, 1 after) for the value there; Tensors keep their gradient."""
-    values = tc.broadcast_to(_beside(array, values), (array.ndim, 2))
+    values = tc.broadcast_to(_as_tensor_like(array, values), (array.ndim, 2))
     return lambda axis, k: values[axis, k]
 
 
-def _lengths(stat_length: Any, ndim: int) -> Any:
+def _stat_lengths(stat_length: Any, ndim: int) -> Any:
     lengths = np.broadcast_to(np.asarray(stat_length, dtype=object), (ndim, 2)).tolist()
     if any(n is not None and n < 1 for pair in lengths for n in pair):
         raise ValueError(f"numpy.pad: stat_length must be at least 1, got {stat_length!r}")
     return lengths
 
 
-def _padded(x: ArrayLike, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int, int], Any]) -> Any:
+def _pad_each_axis(x: ArrayLike, pairs: list[tuple[int, int]], piece: Callable[[Any, int, int, int], Any]) -> Any:
     """Pad axis after axis, as NumPy does: each from the result of those before, which fills the corners."""
     if x.size == 0:
         raise ValueError("numpy.pad: an empty array can be padded in mode 'constant' or 'empty' only")
@@ -96,18 +100,18 @@ def _padded(x: ArrayLike, pairs: list[tuple[int, int]], piece: Callable[[Any, in
     return x
 
 
-def _spread(x: ArrayLike, value: ArrayLike, axis: int, n: int) -> Any:
+def _repeat_along(x: ArrayLike, value: ArrayLike, axis: int, n: int) -> Any:
     return tc.broadcast_to(value, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
 
-def _end(x: ArrayLike, axis: int, k: int, length: int | None = 1) -> Any:
-    """Return the first (k = 0) or the last elements along an axis."""
+def _edge_elements(x: ArrayLike, axis: int, k: int, length: int | None = 1) -> Any:
+    """Return the first elements along an axis if k is 0, else the last ones."""
     n = x.shape[axis] if length is None else min(length, x.shape[axis])
     return x[(slice(None),) * axis + (slice(n) if k == 0 else slice(x.shape[axis] - n, None),)]
 
 
 def _ramp(x: ArrayLike, end: ArrayLike, axis: int, k: int, n: int) -> Any:
-    edge = tc.squeeze(_end(x, axis, k), axis=axis)
+    edge = tc.squeeze(_edge_elements(x, axis, k), axis=axis)
     ramp = tc.linspace(end, edge, n, endpoint=False, dtype=x.dtype, axis=axis)
     return ramp if k == 0 else tc.flip(ramp, axis=axis)
 
@@ -143,13 +147,13 @@ def block(arrays: PyTree, /) -> Any:
     levels = depth(arrays)
 
     def dimensions(part: PyTree) -> int:
-        return max(dimensions(p) for p in part) if isinstance(part, list) else _beside_tensors(part, arrays).ndim
+        return max(dimensions(p) for p in part) if isinstance(part, list) else _block_entry(part, arrays).ndim
 
     ndim = max(levels, dimensions(arrays))
 
     def build(part: PyTree, level: int) -> Any:
         if not isinstance(part, list):
-            x = _beside_tensors(part, arrays)
+            x = _block_entry(part, arrays)
             return tc.reshape(x, (1,) * (ndim - x.ndim) + x.shape)
         if not part:
             raise ValueError("numpy.block: a list is empty")
@@ -159,7 +163,7 @@ def block(arrays: PyTree, /) -> Any:
     return build(arrays, 0)
 
 
-def _beside_tensors(value: ArrayLike, arrays: PyTree) -> Any:
+def _block_entry(value: ArrayLike, arrays: PyTree) -> Any:
     """Return an entry of nested lists as a Tensor, on the backend of the Tensors among them."""
     if isinstance(value, tc.Tensor):
         return tc.asarray(value)
@@ -178,13 +182,13 @@ def broadcast_arrays(*arrays: Any) -> Any:
     """Broadcast the arrays; None and texts become NumPy arrays of objects, which no Tensor can hold."""
     tensors = [a for a in arrays if isinstance(a, tc.Tensor)]
     other = {k: np.asarray(a, dtype=object) for k, a in enumerate(arrays) if a is None or isinstance(a, str)}
-    rest = [_number(a, tensors) for k, a in enumerate(arrays) if k not in other]
+    rest = [_as_array(a, tensors) for k, a in enumerate(arrays) if k not in other]
     spread = iter(tc.broadcast_arrays(*rest))
     shape = np.broadcast_shapes(*(a.shape for a in rest))
     return tuple(np.broadcast_to(other[k], shape) if k in other else next(spread) for k in range(len(arrays)))
 
 
-def _number(value: ArrayLike, tensors: list[Any]) -> Any:
+def _as_array(value: ArrayLike, tensors: list[Any]) -> Any:
     return value if hasattr(value, "shape") else tc.asarray(np.asarray(value), backend=tensors[0].backend.root)
 
 
@@ -194,8 +198,8 @@ def _axis(name: str, axis: int, ndim: int) -> int:
     return int(axis) % ndim
 
 
-def _places(obj: ArrayLike) -> Any:
-    """Return the places that `insert` and `delete` are given as NumPy takes them."""
+def _as_numpy_index(obj: ArrayLike) -> Any:
+    """Return the indices that `insert` and `delete` are given, in a form that NumPy takes."""
     return obj.numpy() if isinstance(obj, tc.Tensor) else list(obj) if isinstance(obj, tuple) else obj
 
 
@@ -204,7 +208,7 @@ def delete(arr: ArrayLike, /, obj: ArrayLike, axis: int | None = None) -> Any:
         arr, axis = tc.reshape(arr, (-1,)), 0
     axis = _axis("delete", axis, arr.ndim)
     # NumPy's own function, on the indices, knows all forms of places; the elements follow by a differentiable take.
-    kept = np.delete(np.arange(arr.shape[axis]), _places(obj))
+    kept = np.delete(np.arange(arr.shape[axis]), _as_numpy_index(obj))
     return tc.take(arr, tc.asarray(kept, backend=arr.backend.root), axis=axis)
 
 
@@ -215,7 +219,7 @@ def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, /, axis: int | Non
     if axis is None:
         arr, axis = tc.reshape(arr, (-1,)), 0
     axis = _axis("insert", axis, arr.ndim)
-    obj = _places(obj)
+    obj = _as_numpy_index(obj)
     n = arr.shape[axis]
     if isinstance(obj, slice):
         obj = np.arange(n)[obj]
@@ -244,7 +248,7 @@ def resize(a: ArrayLike, /, new_shape: Any) -> Any:
     return tc.reshape(tc.take(tc.reshape(a, (-1,)), places), shape)
 
 
-def _beside(x: ArrayLike, values: ArrayLike) -> Any:
+def _as_tensor_like(x: ArrayLike, values: ArrayLike) -> Any:
     """Return values as a Tensor; lists, numbers and NumPy's arrays go to the backend of `x`."""
     return values if isinstance(values, tc.Tensor | tc.Variable) else tc.asarray(values, backend=x.backend.root)
 
@@ -253,12 +257,12 @@ def compress(condition: ArrayLike, a: ArrayLike, /, axis: int | None = None) -> 
     if axis is None:
         a, axis = tc.reshape(a, (-1,)), 0
     axis = _axis("compress", axis, a.ndim)
-    places = tc.nonzero(_beside(a, condition))[0]
+    places = tc.nonzero(_as_tensor_like(a, condition))[0]
     return tc.take(a, places, axis=axis)
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, /) -> Any:
-    places = tc.nonzero(tc.reshape(_beside(arr, condition), (-1,)))[0]
+    places = tc.nonzero(tc.reshape(_as_tensor_like(arr, condition), (-1,)))[0]
     return tc.take(tc.reshape(arr, (-1,)), places)
 
 
@@ -271,25 +275,25 @@ def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, /, *args: Any, *
     conditions = (
         condlist if isinstance(condlist, list | tuple) else [*condlist] if condlist.ndim > x.ndim else [condlist]
     )
-    conditions = [_beside(x, c) for c in conditions]
+    conditions = [_as_tensor_like(x, c) for c in conditions]
     if conditions and conditions[0].ndim == 0:
         conditions = [tc.broadcast_to(c, x.shape) for c in conditions]
     functions = list(funclist)
     result: Any = tc.zeros_like(x)
     if len(functions) == len(conditions) + 1:
         *functions, other = functions
-        result = tc.broadcast_to(tc.astype(_applied(other, x, args, kw), x.dtype), x.shape)
+        result = tc.broadcast_to(tc.astype(_apply(other, x, args, kw), x.dtype), x.shape)
     elif len(functions) != len(conditions):
         raise ValueError(
             f"numpy.piecewise: with {len(conditions)} conditions, {len(conditions)} or {len(conditions) + 1} functions "
             f"are expected"
         )
     for condition, function in zip(conditions, functions, strict=True):
-        result = tc.where(condition, tc.astype(_applied(function, x, args, kw), x.dtype), result)
+        result = tc.where(condition, tc.astype(_apply(function, x, args, kw), x.dtype), result)
     return result
 
 
-def _applied(function: Callable[..., Any] | ArrayLike, x: ArrayLike, args: Any, kw: Any) -> Any:
+def _apply(function: Callable[..., Any] | ArrayLike, x: ArrayLike, args: Any, kw: Any) -> Any:
     found = function(x, *args, **kw) if callable(function) else function
     return found if isinstance(found, tc.Tensor) else tc.asarray(found, backend=x.backend.root)
 
@@ -318,14 +322,14 @@ def partition(a: ArrayLike, /, kth: Any, axis: int | None = -1) -> Any:
 
 
 def tril(m: ArrayLike, /, k: int = 0) -> Any:
-    return tc.tril(_matrix(m), k=integer("numpy.tril", "k", k))
+    return tc.tril(_as_matrix(m), k=integer("numpy.tril", "k", k))
 
 
 def triu(m: ArrayLike, /, k: int = 0) -> Any:
-    return tc.triu(_matrix(m), k=integer("numpy.triu", "k", k))
+    return tc.triu(_as_matrix(m), k=integer("numpy.triu", "k", k))
 
 
-def _matrix(m: ArrayLike) -> Any:
+def _as_matrix(m: ArrayLike) -> Any:
     """Return a matrix; a vector becomes a square matrix with that vector as each row, as in NumPy."""
     return tc.broadcast_to(m, m.shape * 2) if m.ndim == 1 else m
 
@@ -344,12 +348,12 @@ def vander(x: ArrayLike, /, N: int | None = None, increasing: bool = False) -> A
 
 def ediff1d(ary: ArrayLike, /, to_end: ArrayLike = None, to_begin: ArrayLike = None) -> Any:
     flat = tc.reshape(ary, (-1,))
-    parts = [] if to_begin is None else [_flat(to_begin, flat)]
+    parts = [] if to_begin is None else [_flatten_like(to_begin, flat)]
     parts += [flat[1:] - flat[: max(flat.shape[0] - 1, 0)]]
-    return tc.concat(parts if to_end is None else [*parts, _flat(to_end, flat)])
+    return tc.concat(parts if to_end is None else [*parts, _flatten_like(to_end, flat)])
 
 
-def _flat(value: ArrayLike, like: ArrayLike) -> Any:
+def _flatten_like(value: ArrayLike, like: ArrayLike) -> Any:
     value = value if isinstance(value, tc.Tensor) else tc.asarray(np.asarray(value), backend=like.backend.root)
     return tc.astype(tc.reshape(value, (-1,)), like.dtype)
 
@@ -366,11 +370,11 @@ def gradient(f: ArrayLike, /, *varargs: Any, axis: Axis = None, edge_order: int 
         raise TypeError("numpy.gradient: give one spacing, or one for each axis")
     if edge_order not in (1, 2):
         raise ValueError(f"numpy.gradient: edge_order must be 1 or 2, got {edge_order}")
-    found = [_slopes(f, spacing, k, edge_order) for k, spacing in zip(axes, spacings, strict=True)]
+    found = [_gradient_along(f, spacing, k, edge_order) for k, spacing in zip(axes, spacings, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
+def _gradient_along(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
     n = f.shape[axis]
     if n < edge_order + 1:
         raise ValueError(
@@ -380,7 +384,7 @@ def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
     def part(start: int, stop: int | None) -> Any:
         return f[(slice(None),) * axis + (slice(start, stop), ...)]
 
-    def wide(h: ArrayLike) -> Any:
+    def along_axis(h: ArrayLike) -> Any:
         return tc.reshape(h, tuple(-1 if k == axis else 1 for k in range(f.ndim)))
 
     if getattr(spacing, "ndim", 0) == 0:
@@ -391,7 +395,7 @@ def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
             raise ValueError("numpy.gradient: coordinates must be vectors as long as their axis")
         # The slope, in the middle, of the parabola through three neighbours; a, b, c are the weights of their values.
         step = spacing[1:] - spacing[: n - 1]
-        before, after = wide(step[: n - 2]), wide(step[1:])
+        before, after = along_axis(step[: n - 2]), along_axis(step[1:])
         a = -after / (before * (before + after))
         b = (after - before) / (before * after)
         c = before / (after * (before + after))
@@ -400,12 +404,12 @@ def _slopes(f: ArrayLike, spacing: Any, axis: int, edge_order: int) -> Any:
     if edge_order == 1:
         first, last = (part(1, 2) - part(0, 1)) / h[0], (part(n - 1, n) - part(n - 2, n - 1)) / h[2]
     else:
-        first = _edge(part(0, 1), part(1, 2), part(2, 3), h[0], h[1])
+        first = _edge_slope(part(0, 1), part(1, 2), part(2, 3), h[0], h[1])
         # The same from the other end, where x runs backwards.
-        last = -_edge(part(n - 1, n), part(n - 2, n - 1), part(n - 3, n - 2), h[2], h[3])
+        last = -_edge_slope(part(n - 1, n), part(n - 2, n - 1), part(n - 3, n - 2), h[2], h[3])
     return tc.astype(tc.concat([first, inner, last], axis=axis), f.dtype)
 
 
-def _edge(y0: ArrayLike, y1: ArrayLike, y2: ArrayLike, h1: ArrayLike, h2: ArrayLike) -> Any:
+def _edge_slope(y0: ArrayLike, y1: ArrayLike, y2: ArrayLike, h1: ArrayLike, h2: ArrayLike) -> Any:
     """Return the slope, at the first of three points, of the parabola through them."""
     return -(2.0 * h1 + h2) / (h1 * (h1 + h2)) * y0 + (h1 + h2) / (h1 * h2) * y1 - h1 / (h2 * (h1 + h2)) * y2

@@ -34,7 +34,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return tc.floor_divide(x1, x2), tc.remainder(x1, x2)
 
 
-def _floating(x: ArrayLike) -> Any:
+def _as_floating(x: ArrayLike) -> Any:
     """Return `x` in a floating dtype: integers become the one that NumPy computes functions of real numbers in."""
     x = tc.asarray(x)
     if x.dtype.inexact:
@@ -44,30 +44,30 @@ def _floating(x: ArrayLike) -> Any:
 
 
 def rint(x: ArrayLike, /) -> Any:
-    return tc.round(_floating(x))
+    return tc.round(_as_floating(x))
 
 
 def fabs(x: ArrayLike, /) -> Any:
     if tc.asarray(x).dtype.kind == "complex floating":
         raise TypeError("numpy.fabs: complex numbers have an absolute value by numpy.abs")
-    return tc.abs(_floating(x))
+    return tc.abs(_as_floating(x))
 
 
 def cbrt(x: ArrayLike, /) -> Any:
-    return tc.special.cbrt(_floating(x))
+    return tc.special.cbrt(_as_floating(x))
 
 
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Any:
-    x1, x2 = _both(x1, x2)
+    x1, x2 = _as_tensors(x1, x2)
     is_complex = "complex floating" in (x1.dtype.kind, x2.dtype.kind)
     dtype = tc.complex128 if is_complex else tc.float64
     return tc.pow(tc.astype(x1, dtype), tc.astype(x2, dtype))
 
 
-def _weak(x: ArrayLike, other: ArrayLike) -> Any:
+def _as_weak_tensor(x: ArrayLike, other: ArrayLike) -> Any:
     """Return `x` as a Tensor; a Python number gets the dtype of `other` if its kind allows it."""
     if hasattr(x, "shape"):
-        return _beside(other, x)
+        return _as_tensor_beside(other, x)
     other = tc.asarray(other)
     # np.result_type knows that Python's numbers are weak (NEP 50); a number that has become an array is not.
     dtype = np.result_type(x, np.dtype(str(other.dtype))).name
@@ -76,7 +76,7 @@ def _weak(x: ArrayLike, other: ArrayLike) -> Any:
 
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     """Return the remainder with the sign of the dividend."""
-    x1 = _weak(x1, x2)
+    x1 = _as_weak_tensor(x1, x2)
     # The op's remainder has the sign of the divisor, as the standard has it. Of absolute values the two agree.
     part = tc.remainder(tc.abs(x1), abs(x2))
     return tc.copysign(part, x1) if part.dtype.inexact else tc.where(x1 < 0, -part, part)
@@ -91,8 +91,8 @@ def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Any:
 
 
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Any:
-    x1, x2 = (_floating(x) if hasattr(x, "shape") else x for x in (x1, x2))
-    x1, x2 = _weak(x1, x2), _weak(x2, x1)
+    x1, x2 = (_as_floating(x) if hasattr(x, "shape") else x for x in (x1, x2))
+    x1, x2 = _as_weak_tensor(x1, x2), _as_weak_tensor(x2, x1)
     step = tc.astype(x1 > 0, tc.asarray(x1).dtype)
     return tc.where(x1 == 0, x2, tc.where(tc.isnan(x1), x1, step))
 
@@ -119,7 +119,7 @@ def _conj(x: ArrayLike) -> Any:
     return tc.conj(x) if x.dtype.kind == "complex floating" else x
 
 
-def _beside(other: ArrayLike, x: ArrayLike) -> Any:
+def _as_tensor_beside(other: ArrayLike, x: ArrayLike) -> Any:
     """Return `x` as a Tensor; a number on the backend of `other`, in the dtype that NumPy gives it."""
     if isinstance(x, tc.Tensor) or hasattr(x, "shape"):
         return tc.asarray(x)
@@ -127,8 +127,8 @@ def _beside(other: ArrayLike, x: ArrayLike) -> Any:
     return tc.asarray(np.asarray(x), backend=getattr(other, "backend", None))
 
 
-def _both(a: ArrayLike, b: ArrayLike) -> Any:
-    return _beside(b, a), _beside(a, b)
+def _as_tensors(a: ArrayLike, b: ArrayLike) -> Any:
+    return _as_tensor_beside(b, a), _as_tensor_beside(a, b)
 
 
 # -- shapes
@@ -161,18 +161,18 @@ def expand_dims(a: ArrayLike, /, axis: int | tuple[int, ...]) -> Any:
 
 
 def atleast_1d(*arrays: Any) -> Any:
-    return _each(lambda a: tc.reshape(a, (1,)) if a.ndim == 0 else a, arrays)
+    return _map_arrays(lambda a: tc.reshape(a, (1,)) if a.ndim == 0 else a, arrays)
 
 
 def atleast_2d(*arrays: Any) -> Any:
-    return _each(lambda a: tc.reshape(a, (1, -1)) if a.ndim < 2 else a, arrays)
+    return _map_arrays(lambda a: tc.reshape(a, (1, -1)) if a.ndim < 2 else a, arrays)
 
 
 def atleast_3d(*arrays: Any) -> Any:
-    return _each(lambda a: atleast_2d(a)[..., None] if a.ndim < 3 else a, arrays)
+    return _map_arrays(lambda a: atleast_2d(a)[..., None] if a.ndim < 3 else a, arrays)
 
 
-def _each(function: Callable[[Any], Any], arrays: Sequence[Any]) -> Any:
+def _map_arrays(function: Callable[[Any], Any], arrays: Sequence[Any]) -> Any:
     results = tuple(function(tc.asarray(a)) for a in arrays)
     return results[0] if len(results) == 1 else results
 
@@ -196,7 +196,7 @@ def column_stack(arrays: PyTree, /) -> Any:
 
 
 def append(arr: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Any:
-    return tc.concat(_both(arr, values), axis=axis)
+    return tc.concat(_as_tensors(arr, values), axis=axis)
 
 
 def split(ary: ArrayLike, /, indices_or_sections: ArrayLike, axis: int = 0) -> Any:
@@ -273,7 +273,7 @@ def clip(
 def diff(a: ArrayLike, /, n: int = 1, axis: int = -1, *, prepend: ArrayLike = None, append: ArrayLike = None) -> Any:
     def edge(x: ArrayLike) -> Any:
         # A number is one row along the axis; the op takes arrays that fit in all other axes.
-        if x is None or (x := _beside(a, x)).ndim:
+        if x is None or (x := _as_tensor_beside(a, x)).ndim:
             return x
         return tc.broadcast_to(x, tuple(1 if k == axis % a.ndim else m for k, m in enumerate(a.shape)))
 
@@ -340,7 +340,7 @@ def geomspace(
     dtype: DTypeLike = None,
     axis: int = 0,
 ) -> Any:
-    start, stop = _both(start, stop)
+    start, stop = _as_tensors(start, stop)
     kind = tc.result_type(start, stop)
     kind = kind if kind.inexact else tc.float64
     start, stop = (
@@ -401,7 +401,7 @@ def ptp(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
 def average(a: ArrayLike, /, axis: Axis = None, weights: ArrayLike = None, *, keepdims: bool = False) -> Any:
     if weights is None:
         return mean(a, axis=axis, keepdims=keepdims)
-    weights = _beside(a, weights)
+    weights = _as_tensor_beside(a, weights)
     # Weights of one dimension belong to `axis`.
     if weights.shape != a.shape:
         weights = tc.reshape(weights, tuple(n if k == axis % a.ndim else 1 for k, n in enumerate(a.shape)))
@@ -414,7 +414,7 @@ def trapezoid(y: ArrayLike, /, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: i
 
 
 def i0(x: ArrayLike, /) -> Any:
-    return tc.i0(_floating(x))
+    return tc.i0(_as_floating(x))
 
 
 def mean(a: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Any:
@@ -496,7 +496,7 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike = None
 
 
 def polyval(p: ArrayLike, x: ArrayLike, /) -> Any:
-    p, x = _both(p, x)
+    p, x = _as_tensors(p, x)
     # Horner's scheme: the coefficient of the highest power comes first.
     y = tc.zeros_like(x)
     for coefficient in p:
@@ -508,7 +508,7 @@ def polyval(p: ArrayLike, x: ArrayLike, /) -> Any:
 
 
 def dot(a: ArrayLike, b: ArrayLike, /) -> Any:
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return a * b
     if b.ndim <= 2:
@@ -517,17 +517,17 @@ def dot(a: ArrayLike, b: ArrayLike, /) -> Any:
 
 
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     return a * b if a.ndim == 0 or b.ndim == 0 else tc.tensordot(a, b, axes=([-1], [-1]))
 
 
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     return tc.vecdot(ravel(a), ravel(b))
 
 
 def outer(a: ArrayLike, b: ArrayLike, /) -> Any:
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     return tc.outer(ravel(a), ravel(b))
 
 
@@ -538,11 +538,11 @@ def tensordot(a: ArrayLike, b: ArrayLike, /, axes: Any = 2) -> Any:
 
 
 def kron(a: ArrayLike, b: ArrayLike, /) -> Any:
-    return tc.kron(*_both(a, b))
+    return tc.kron(*_as_tensors(a, b))
 
 
 def correlate(a: ArrayLike, v: ArrayLike, /, mode: Any = "valid") -> Any:
-    a, v = _both(a, v)
+    a, v = _as_tensors(a, v)
     n, m = a.shape[0], v.shape[0]
     full = tc.convolve(a, tc.flip(_conj(v)), "full")
     if mode == "full":
@@ -560,7 +560,7 @@ def correlate(a: ArrayLike, v: ArrayLike, /, mode: Any = "valid") -> Any:
 def cross(
     a: ArrayLike, b: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = tc.moveaxis(a, axisa, -1), tc.moveaxis(b, axisb, -1)
@@ -595,7 +595,7 @@ def einsum(*operands: Any) -> Any:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, /, mode: Any = "full") -> Any:
-    a, v = _both(a, v)
+    a, v = _as_tensors(a, v)
     return tc.convolve(a, v, mode)
 
 
@@ -634,7 +634,7 @@ def linalg_qr(a: ArrayLike, /, mode: Any = "reduced") -> Any:
     return found[1] if mode == "r" else found
 
 
-def _symmetric(a: ArrayLike, uplo: str) -> Any:
+def _mirror_triangle(a: ArrayLike, uplo: str) -> Any:
     """Return a Hermitian matrix that has the upper triangle of `a` if `uplo` asks for that: ops read the lower."""
     if uplo.upper() == "L":
         return a
@@ -645,16 +645,16 @@ def _symmetric(a: ArrayLike, uplo: str) -> Any:
 
 
 def linalg_eigh(a: ArrayLike, /, UPLO: str = "L") -> Any:
-    return tc.linalg.eigh(_symmetric(a, UPLO))
+    return tc.linalg.eigh(_mirror_triangle(a, UPLO))
 
 
 def linalg_eigvalsh(a: ArrayLike, /, UPLO: str = "L") -> Any:
-    return tc.linalg.eigvalsh(_symmetric(a, UPLO))
+    return tc.linalg.eigvalsh(_mirror_triangle(a, UPLO))
 
 
 def linalg_lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> Any:
     """Solve least squares by the pseudo-inverse, which has a derivative."""
-    a, b = _both(a, b)
+    a, b = _as_tensors(a, b)
     a, b = (x if x.dtype.inexact else tc.astype(x, "float64") for x in (a, b))
     rows, columns = a.shape
     rtol = tc.finfo(a.dtype).eps * max(rows, columns) if rcond is None else rcond

@@ -5,7 +5,7 @@ This module is imported with the first such call, since NumPy is imported by the
 call is answered:
 
 - `UFUNCS`, `FUNCTIONS`: a function of tape_core, whose parameters are found by their names, or one of
-  `tape_core.interop.numpy_functions`, `numpy_editing` and `numpy_statistics`, which spell it with several.
+  `tape_core.interop.numpy_functions`, `numpy_editing` and `numpy_statistics`, which compose it of several.
 - `VALUES`: NumPy's own function of the values, which gives no array.
 - `CONSTANTS`: NumPy's own function of the values, whose result has no derivative.
 - `CREATION`: functions that make an array like a Tensor, by `like=t`.
@@ -45,7 +45,7 @@ Function = Callable[..., Any]
 # -- the tables. On the left is NumPy's name, on the right that of tape_core; `words` are called the same.
 
 
-def _words(words: str) -> dict[str, str]:
+def _same_names(words: str) -> dict[str, str]:
     return {word: word for word in words.split()}
 
 
@@ -82,7 +82,7 @@ REDUCTIONS = {
 ACCUMULATIONS = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
 
 FUNCTIONS = {
-    **_words(
+    **_same_names(
         "all any argmax argmin argsort astype broadcast_arrays broadcast_to count_nonzero cumulative_prod "
         "cumulative_sum einsum empty_like flip full_like i0 matrix_transpose max mean meshgrid min moveaxis "
         "nonzero ones_like permute_dims prod real repeat reshape roll searchsorted sort stack std sum take "
@@ -102,18 +102,18 @@ FUNCTIONS = {
     "cumsum": "cumulative_sum",
 }
 
-VALUES = _words(
+VALUES = _same_names(
     "allclose array2string array_equal array_equiv array_repr array_str can_cast common_type einsum_path iscomplexobj "
     "isrealobj may_share_memory min_scalar_type ndim result_type save savetxt savez savez_compressed shape "
     "shares_memory size"
 )
 
-CONSTANTS = _words(
+CONSTANTS = _same_names(
     "argpartition argwhere diag_indices_from digitize flatnonzero isclose iscomplex isin isneginf isposinf isreal "
     "lexsort nanargmax nanargmin ravel_multi_index tril_indices_from triu_indices_from unravel_index"
 )
 
-CREATION = _words(
+CREATION = _same_names(
     "arange array asanyarray asarray ascontiguousarray empty eye frombuffer fromfile fromfunction fromiter full "
     "genfromtxt identity loadtxt ones require tri zeros"
 )
@@ -135,20 +135,20 @@ PARAMETERS = frozenset({"axes", "destination", "dtype", "reps", "shape", "shift"
 IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
 """Parameters that ask for one of several right answers, or for another class."""
 
-SPELLED = {
+COMPOSED = {
     name: f
     for module in (composed, numpy_functions, numpy_editing, numpy_statistics)
     for name, f in vars(module).items()
     if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
 }
-SPELLED["yn"] = tape_core.special.yv
-"""Functions that are spelled with several of tape_core, in which `linalg.norm` is `linalg_norm`."""
+COMPOSED["yn"] = tape_core.special.yv
+"""Functions that are composed of several of tape_core; NumPy's `linalg.norm` is `linalg_norm` here."""
 
-AS_GIVEN = frozenset({"block", "einsum"})
-"""Functions whose lists are passed as they are: nested blocks, subscripts."""
+FIRST_AS_GIVEN = frozenset({"block", "einsum"})
+"""Functions whose first argument is passed unconverted: nested lists of blocks, subscripts."""
 
-PLACES = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
-"""Parameters that are passed as they are, arrays or not: places, shapes, lists of conditions and functions."""
+UNCONVERTED = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
+"""Parameters that are passed unconverted: indices, shapes, lists of conditions and functions."""
 
 FLATTENED = frozenset({"argsort", "cumprod", "cumsum", "sort", "take", "take_along_axis"})
 """Functions that flatten the array where `axis` is None."""
@@ -178,7 +178,7 @@ def ufunc(self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs:
         except KeyError:
             function = _calls[ufunc] = _counterpart(ufunc)
         return function(*inputs)
-    return _unusual(self, ufunc, method, inputs, kwargs)
+    return _general_ufunc(self, ufunc, method, inputs, kwargs)
 
 
 def _counterpart(ufunc: np.ufunc) -> Function:
@@ -187,12 +187,12 @@ def _counterpart(ufunc: np.ufunc) -> Function:
         # A ufunc of another library may be called "sin" and compute something else.
         refuse(_label(ufunc))
     name = UFUNCS.get(name, name)
-    if name not in SPELLED and name not in registry:
+    if name not in COMPOSED and name not in registry:
         refuse(_label(ufunc))
-    return SPELLED.get(name) or registry[name].function
+    return COMPOSED.get(name) or registry[name].function
 
 
-def _unusual(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _general_ufunc(self: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a call with arguments by keyword, or of a method of the ufunc."""
     label = _label(ufunc)
     if kwargs.get("out") is not None:
@@ -232,11 +232,11 @@ def function(self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any
         return NotImplemented
     name = _name(func)
     if name in VALUES:
-        return func(*_values(args), **_values(kwargs))
+        return func(*_to_numpy(args), **_to_numpy(kwargs))
     if name in CONSTANTS:
-        return _wrapped(func(*_values(args), **_values(kwargs)), self)
+        return _to_tensors(func(*_to_numpy(args), **_to_numpy(kwargs)), self)
     if name in CREATION:
-        return _created(func, self, *args, **kwargs)
+        return _create_like(func, self, *args, **kwargs)
     call = _call(func, name)
     if call is None:
         refuse(f"numpy.{name}")
@@ -250,7 +250,7 @@ def _name(func: Callable[..., Any]) -> str:
 
 @cache
 def _call(func: Callable[..., Any], name: str) -> Call | None:
-    target = SPELLED.get(name.replace(".", "_"))
+    target = COMPOSED.get(name.replace(".", "_"))
     if target is None and name in FUNCTIONS:
         try:
             target = attrgetter(FUNCTIONS[name])(tape_core)
@@ -286,14 +286,14 @@ class Call:
         cast: Any = None
         for k, (name, value) in enumerate(given.items()):
             parameter = self.signature.parameters[name]
-            if self.name in AS_GIVEN and k == 0:
+            if self.name in FIRST_AS_GIVEN and k == 0:
                 inputs += value if parameter.kind is parameter.VAR_POSITIONAL else [value]
-            elif name in PLACES and k < self.inputs:
+            elif name in UNCONVERTED and k < self.inputs:
                 inputs.append(value)
             elif parameter.kind is parameter.VAR_POSITIONAL:
-                inputs += [_item(x, backend) for x in value]
+                inputs += [_array_item(x, backend) for x in value]
             elif k == 0 and self.sequence:
-                inputs.append([_item(x, backend) for x in value])
+                inputs.append([_array_item(x, backend) for x in value])
             elif k < self.inputs:
                 inputs.append((_parameter if name in PARAMETERS else _array)(name, value, backend))
             else:
@@ -321,14 +321,14 @@ class Call:
         return self.target(*inputs, **options)
 
 
-def _created(func: Callable[..., Any], like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _create_like(func: Callable[..., Any], like: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Make an array on the backend of `like`; from Tensors, as in `np.array([t, u], like=t)`, it is recorded."""
     if func.__name__ in ("array", "asarray", "asanyarray") and args and set(kwargs) <= {"copy", "dtype"}:
         obj, *rest = args
         dtype = rest[0] if rest else kwargs.get("dtype")
         if len(rest) <= 1 and _holds_tensor(obj):
             return asarray(obj, dtype=_parameter("dtype", dtype, like.backend), copy=kwargs.get("copy"))
-    return asarray(func(*_values(args), **_values(kwargs)), backend=like.backend, device=like.device)
+    return asarray(func(*_to_numpy(args), **_to_numpy(kwargs)), backend=like.backend, device=like.device)
 
 
 # -- arguments
@@ -352,7 +352,7 @@ def _operand(value: ArrayLike, backend: Backend) -> Any:
     return asarray(np.asarray(value), backend=backend) if isinstance(value, list | tuple) else value
 
 
-def _item(value: ArrayLike, backend: Backend) -> Any:
+def _array_item(value: ArrayLike, backend: Backend) -> Any:
     """Return one of several array arguments, such as a part of a concatenation, where a number is an array, too."""
     return asarray(np.asarray(value), backend=backend) if type(value) in SCALARS else _operand(value, backend)
 
@@ -379,21 +379,21 @@ def _parameter(name: str, value: ArrayLike, backend: Backend) -> Any:
     return (value,) if name in ("reps", "shape") and isinstance(value, int) else value
 
 
-def _values(value: ArrayLike) -> Any:
+def _to_numpy(value: ArrayLike) -> Any:
     """Put NumPy arrays in place of Tensors."""
     if isinstance(value, Tensor):
         return value.backend.numpy(value.array)
     if type(value) in (list, tuple):
-        return type(value)([_values(v) for v in value])
+        return type(value)([_to_numpy(v) for v in value])
     if type(value) is dict:
-        return {k: _values(v) for k, v in value.items()}
+        return {k: _to_numpy(v) for k, v in value.items()}
     return value
 
 
-def _wrapped(value: ArrayLike, like: Tensor) -> Any:
+def _to_tensors(value: ArrayLike, like: Tensor) -> Any:
     """Put Tensors in place of NumPy arrays."""
     if type(value) is tuple:
-        return tuple([_wrapped(v, like) for v in value])
+        return tuple([_to_tensors(v, like) for v in value])
     if isinstance(value, np.ndarray | np.generic):
         return asarray(value, backend=like.backend, device=like.device)
     return value

@@ -14,13 +14,13 @@ from tape_core.ops.statistical import normal_axes
 from tape_core.typing import ArrayLike, Axis, DTypeLike
 
 
-def _floating(a: ArrayLike) -> Any:
+def _as_floating(a: ArrayLike) -> Any:
     """Return `a` in a floating dtype: float64 for integers, whose mean NumPy computes in that."""
     a = tc.asarray(a)
     return a if a.dtype.inexact else tc.astype(a, "float64")
 
 
-def _lines(a: ArrayLike, axis: Axis) -> tuple[Any, tuple[int, ...]]:
+def _merge_axes(a: ArrayLike, axis: Axis) -> tuple[Any, tuple[int, ...]]:
     """Return the array with the axes of a reduction as one, its last, and the shape of the result with `keepdims`."""
     for k in () if axis is None else axis if isinstance(axis, tuple) else (axis,):
         normal_axis(k, a.ndim)
@@ -32,7 +32,7 @@ def _lines(a: ArrayLike, axis: Axis) -> tuple[Any, tuple[int, ...]]:
     return tc.reshape(moved, (*(a.shape[k] for k in kept), length)), shape
 
 
-def _real(a: ArrayLike, label: str) -> Any:
+def _check_real(a: ArrayLike, label: str) -> Any:
     if a.dtype.kind == "complex floating":
         raise TypeError(f"numpy.{label}: complex numbers have no order")
     return a
@@ -53,11 +53,11 @@ _CONTINUOUS = {
 _ROUNDED = frozenset({"lower", "higher", "midpoint", "nearest"})
 
 
-def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: bool, label: str, ignoring: bool) -> Any:
+def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: bool, label: str, ignore_nan: bool) -> Any:
     if method not in _CONTINUOUS and method not in _ROUNDED:
         known = ", ".join([*_CONTINUOUS, *sorted(_ROUNDED)])
         raise ValueError(f"numpy.{label}: method must be one of {known}; got {method!r}")
-    a = _real(_floating(a), label)
+    a = _check_real(_as_floating(a), label)
     if not isinstance(q, tc.Tensor) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
         raise ValueError(f"numpy.{label}: quantiles must be in [0, 1], and percentiles in [0, 100]")
     if isinstance(q, int | float):
@@ -66,12 +66,12 @@ def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: boo
         q = q if isinstance(q, tc.Tensor) else tc.asarray(np.asarray(q, dtype=float), backend=a.backend.root)
     if q.ndim > 1 or 0 in a.shape:
         raise ValueError(f"numpy.{label}: q must have at most one dimension, and the array an element")
-    lines, shape = _lines(a, axis)
+    lines, shape = _merge_axes(a, axis)
     lines = tc.sort(lines, axis=-1)  # NaN last: the numbers of a line are its first `number` elements
     missing = tc.isnan(lines)
     share = tc.reshape(q, (-1,))
     number: Any = lines.shape[-1]
-    if ignoring:
+    if ignore_nan:
         number = tc.astype(tc.count_nonzero(~missing, axis=-1, keepdims=True), share.dtype)
     alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
     # Hyndman and Fan's place among the order statistics, counted from 0.
@@ -91,7 +91,7 @@ def _quantile(a: ArrayLike, q: ArrayLike, axis: Axis, method: str, keepdims: boo
     ends = [tc.take_along_axis(lines, tc.astype(tc.maximum(k, 0), "int64"), axis=-1) for k in (low, high)]
     found = ends[0] + (ends[1] - ends[0]) * part
     # With a NaN in a line, its last element is one, and so is the result.
-    if not ignoring:
+    if not ignore_nan:
         found = tc.where(missing[..., -1:], lines[..., -1:], found)
     found = tc.moveaxis(found, -1, 0)
     return tc.reshape(found, (*q.shape, *(shape if keepdims else lines.shape[:-1])))
@@ -107,18 +107,18 @@ def nanquantile(
     return _quantile(a, q, axis, method, keepdims, "nanquantile", True)
 
 
-def _hundredth(q: ArrayLike) -> Any:
+def _as_quantile(q: ArrayLike) -> Any:
     return q / 100 if isinstance(q, tc.Tensor | int | float) else np.asarray(q) / 100
 
 
 def percentile(a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False) -> Any:
-    return _quantile(a, _hundredth(q), axis, method, keepdims, "percentile", False)
+    return _quantile(a, _as_quantile(q), axis, method, keepdims, "percentile", False)
 
 
 def nanpercentile(
     a: ArrayLike, /, q: ArrayLike, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    return _quantile(a, _hundredth(q), axis, method, keepdims, "nanpercentile", True)
+    return _quantile(a, _as_quantile(q), axis, method, keepdims, "nanpercentile", True)
 
 
 def median(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -132,7 +132,7 @@ def nanmedian(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any
 # -- without NaN
 
 
-def _present(a: ArrayLike, axis: Axis, keepdims: bool, dtype: DTypeLike) -> Any:
+def _count_present(a: ArrayLike, axis: Axis, keepdims: bool, dtype: DTypeLike) -> Any:
     return tc.astype(tc.count_nonzero(~tc.isnan(a), axis=axis, keepdims=keepdims), dtype)
 
 
@@ -162,14 +162,14 @@ def nanprod(a: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def nancumsum(a: ArrayLike, /, axis: Axis = None) -> Any:
-    return _accumulated(tc.cumulative_sum, a, 0, axis)
+    return _accumulate(tc.cumulative_sum, a, 0, axis)
 
 
 def nancumprod(a: ArrayLike, /, axis: Axis = None) -> Any:
-    return _accumulated(tc.cumulative_prod, a, 1, axis)
+    return _accumulate(tc.cumulative_prod, a, 1, axis)
 
 
-def _accumulated(function: Callable[..., Any], a: ArrayLike, neutral: int, axis: Axis) -> Any:
+def _accumulate(function: Callable[..., Any], a: ArrayLike, neutral: int, axis: Axis) -> Any:
     a = tc.where(tc.isnan(a), neutral, a) if a.dtype.inexact else a
     return function(tc.reshape(a, (-1,)) if axis is None else a, axis=0 if axis is None else axis)
 
@@ -177,7 +177,7 @@ def _accumulated(function: Callable[..., Any], a: ArrayLike, neutral: int, axis:
 def _cast(name: str, a: ArrayLike, dtype: DTypeLike) -> Any:
     """Return `a` in the floating dtype that is asked for, or else in the one that NumPy computes in."""
     if dtype is None:
-        return _floating(a)
+        return _as_floating(a)
     found = tc.zeros(0, dtype=dtype).dtype
     if not found.inexact or (a.dtype.kind == "complex floating" != found.kind):
         raise TypeError(f"numpy.{name}: dtype must be floating for Tensors, and complex for complex ones; got {dtype}")
@@ -186,7 +186,7 @@ def _cast(name: str, a: ArrayLike, dtype: DTypeLike) -> Any:
 
 def nanmean(a: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Any:
     a = _cast("nanmean", a, dtype)
-    return nansum(a, axis=axis, keepdims=keepdims) / _present(a, axis, keepdims, a.dtype)
+    return nansum(a, axis=axis, keepdims=keepdims) / _count_present(a, axis, keepdims, a.dtype)
 
 
 def nanvar(
@@ -204,7 +204,7 @@ def nanvar(
     centred = tc.where(missing, 0, a - nanmean(a, axis=axis, keepdims=True))
     squares = tc.abs(centred) ** 2 if a.dtype.kind == "complex floating" else centred * centred
     total = tc.sum(squares, axis=axis, keepdims=keepdims)
-    left = _present(a, axis, keepdims, total.dtype) - (ddof if correction is None else correction)
+    left = _count_present(a, axis, keepdims, total.dtype) - (ddof if correction is None else correction)
     # With too few numbers for `ddof` the result is NaN, as in NumPy, and never a negative variance.
     return total / tc.where(left > 0, left, math.nan)
 
@@ -233,7 +233,7 @@ def _observations(x: ArrayLike, rowvar: bool, label: str) -> Any:
     return x if rowvar or x.shape[0] == 1 else x.mT
 
 
-def _double(x: ArrayLike) -> Any:
+def _as_double(x: ArrayLike) -> Any:
     return tc.astype(x, tc.complex128 if x.dtype.kind == "complex floating" else tc.float64)
 
 
@@ -249,9 +249,9 @@ def cov(
     *,
     dtype: DTypeLike = None,
 ) -> Any:
-    x = _observations(_double(m), rowvar, "cov")
+    x = _observations(_as_double(m), rowvar, "cov")
     if y is not None:
-        x = tc.concat([x, _observations(_double(y), rowvar, "cov")])
+        x = tc.concat([x, _observations(_as_double(y), rowvar, "cov")])
     x = x if dtype is None else tc.astype(x, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = None

@@ -16,7 +16,7 @@ from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.lookup import OPS, ops
-from tape_core.engine.levels import Axis, BatchedArray, is_in_place, lifted, misplaced
+from tape_core.engine.levels import Axis, BatchedArray, is_on_level, lift, misplaced
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.modes.batching import Call, batch_rule
 from tape_core.staging import TracedValue
@@ -120,8 +120,8 @@ class Batched(Backend):
         if type(value) is BatchedArray:
             if value.backend is self:
                 return value
-            return self.shared(lifted(wrap(value, value.backend), self.base))
-        return self.shared(lifted(wrap(self.root.asarray(value), self.root), self.base))
+            return self.shared(lift(wrap(value, value.backend), self.base))
+        return self.shared(lift(wrap(self.root.asarray(value), self.root), self.base))
 
     def apply(self, op: Op, *args: Any, **kwargs: Any) -> Any:
         """Call an op on arrays of this backend."""
@@ -141,7 +141,7 @@ class Batched(Backend):
             if type(v) is BatchedArray:
                 own = v.axis
                 # The usual case first, without a call: the axis of the innermost vmap, on its own level.
-                if not (axes and own is axes[-1] and v.backend.level == len(axes)) and not is_in_place(v):
+                if not (axes and own is axes[-1] and v.backend.level == len(axes)) and not is_on_level(v):
                     raise misplaced(op.name, v)
                 axis = axis or own
         # No input differs by example: one call below does for all of them.
@@ -250,4 +250,4 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
         return first() if bool(tensor) else second()
     if isinstance(condition, Tensor):
         return xp.where(tensor, first(), second())
-    return xp.where(lifts[0].shared(lifted(tensor, lifts[0].base)), first(), second())
+    return xp.where(lifts[0].shared(lift(tensor, lifts[0].base)), first(), second())

@@ -18,7 +18,7 @@ from tape_core.base.lookup import ops
 from tape_core.engine import plan, record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.levels import Axis, BatchedArray, lifted, placed
+from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
 from tape_core.engine.op import Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
@@ -58,7 +58,7 @@ def _level_below(inner: Axes) -> int:
 def below(tensor: Tensor, inner: Axes) -> Tensor:
     """Return a Tensor below hidden axes, where it has all examples."""
     level = _level_below(inner)
-    tensor = placed(tensor)
+    tensor = move_to_level(tensor)
     while tensor.backend.level > level:
         tensor = tensor._array.value
     return tensor
@@ -66,10 +66,10 @@ def below(tensor: Tensor, inner: Axes) -> Tensor:
 
 def lower_cotangent(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor]:
     """Return a result and its cotangent below hidden axes."""
-    out, axes = placed(out), OPEN_AXES.get()
+    out, axes = move_to_level(out), OPEN_AXES.get()
     # From the innermost vmap outwards: each round brings both one level down.
     for k in range(len(axes), _level_below(inner), -1):
-        own = lifted(g, _backend_in(axes[k - 1], g))._array
+        own = lift(g, _backend_in(axes[k - 1], g))._array
         shared = out.backend.level < k or out._array.axis is None  # by all examples
         if shared and own.axis is None and axes[k - 1] not in inner:
             g = own.value  # of a vmap that is there again for what the function reads: the cotangent is from outside
@@ -79,7 +79,7 @@ def lower_cotangent(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor
             g = _total(g) if shared else g
         if out.backend.level == k:
             out = out._array.value
-    return out, g if g.backend.height > out.backend.height else lifted(g, out.backend)
+    return out, g if g.backend.height > out.backend.height else lift(g, out.backend)
 
 
 def with_all_axes(tensor: Tensor, inner: Axes) -> Tensor:
@@ -88,9 +88,9 @@ def with_all_axes(tensor: Tensor, inner: Axes) -> Tensor:
     The arguments of a derivative have them, so that their cotangents are one for each example, as those of results: the
     cotangent of the argument of one step of a loop is that of the result of the step before.
     """
-    tensor = placed(tensor)
+    tensor = move_to_level(tensor)
     for axis in inner:
-        tensor = _with_axis(lifted(tensor, _backend_in(inner[-1], tensor)), axis)
+        tensor = _with_axis(lift(tensor, _backend_in(inner[-1], tensor)), axis)
     return tensor
 
 
@@ -120,7 +120,7 @@ def raise_derivative(derivative: Tangent, x: Tensor, inner: Axes) -> Any:
     found = raise_derivative(derivative, x._array.value, inner)
     if x._array.axis is not None:
         return _above(found, x._array.axis)
-    return found if found.backend.level > x.backend.level else lifted(found, x.backend)
+    return found if found.backend.level > x.backend.level else lift(found, x.backend)
 
 
 class FunctionCall:
@@ -203,9 +203,9 @@ class _FunctionOp(Op):
         call: FunctionCall = record.kwargs(rec)["call"]
         if call.push is None:
             return NotImplemented
-        _, lift = lifting(plan.backend)
+        _, lift_kept = lifting(plan.backend)
         slots = record.out_slots(rec)
-        outs = _listed(lift(record.out(rec), tuple(slots) if type(slots) is list else slots))
+        outs = _listed(lift_kept(record.out(rec), tuple(slots) if type(slots) is list else slots))
         with derivative_below(call.inner):
             found = tuple(call.push(list(record.slot(rec, 0)), outs))
         return found if len(outs) > 1 else found[0]
@@ -273,7 +273,7 @@ def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | No
         if axis in OPEN_AXES.get():
             return push(ts, outs)
         with _reopened(axis):
-            return [None if t is None else lifted(t, _backend_in(axis, t).base) for t in push(ts, outs)]
+            return [None if t is None else lift(t, _backend_in(axis, t).base) for t in push(ts, outs)]
 
     return pulled, pushed if push else None
 
@@ -296,7 +296,7 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
     """Return a Tensor in a vmap: the examples are along its dimension 0, or it is the same for all."""
     if axis is None:
         return value
-    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, move_to_level(value)
     if value.backend.level == level:
         value = value._array.value
     if value.backend.level > level:
@@ -305,18 +305,18 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
         return wrap(BatchedArray(_above(below, axis), array.backend, array.axis), value.backend)
     backend = _backend_in(axis, value)
     assert isinstance(backend, Batched)
-    return wrap(BatchedArray(lifted(value, backend.base), backend, axis), backend)
+    return wrap(BatchedArray(lift(value, backend.base), backend, axis), backend)
 
 
 def _with_axis_shown(value: Tensor, axis: Axis) -> Tensor:
     """Return a Tensor of a vmap below it, with the examples along dimension 0."""
-    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, move_to_level(value)
     if value.backend.level <= level:
-        return spread(lifted(value, _backend_in(axis, value))._array, axis.size)
+        return spread(lift(value, _backend_in(axis, value))._array, axis.size)
     array = value._array
     below = _with_axis_shown(array.value, axis)
     below = below if array.axis is None else _moved(below, 0, 1)
-    return wrap(BatchedArray(lifted(below, array.backend.base), array.backend, array.axis), value.backend)
+    return wrap(BatchedArray(lift(below, array.backend.base), array.backend, array.axis), value.backend)
 
 
 def _varies(value: Tensor, axis: Axis) -> bool:
@@ -335,12 +335,12 @@ def _shared(value: Tensor, axis: Axis) -> Tensor:
     Raises:
         BatchError: the examples have different ones.
     """
-    level, value = OPEN_AXES.get().index(axis) + 1, placed(value)
+    level, value = OPEN_AXES.get().index(axis) + 1, move_to_level(value)
     if value.backend.level < level:
         return value
     array = value._array
     if value.backend.level > level:
-        below = lifted(_shared(array.value, axis), array.backend.base)
+        below = lift(_shared(array.value, axis), array.backend.base)
         return wrap(BatchedArray(below, array.backend, array.axis), value.backend)
     if array.axis is not None:
         raise BatchError("the tangent of a result is not the same for all examples, but the result is")
@@ -366,9 +366,9 @@ def _give_to_first_example(g: Tensor, axis: Axis) -> Tensor:
 
 def _cotangent_below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
     """Return a cotangent in a vmap below it, summed over the examples if they share the value."""
-    d = placed(dense(d))
+    d = move_to_level(dense(d))
     backend = _backend_in(axis, d)
-    own = lifted(d, backend)._array
+    own = lift(d, backend)._array
     if not shared:
         return spread(own, axis.size)
     return own.value if own.axis is None else _total(own.value)
@@ -432,7 +432,7 @@ def record_as_one(
             forward mode goes by the transpose of `pull`.
         name: what debugging tapes call it.
     """
-    inputs, outs = list(map(placed, inputs)), list(map(placed, outs))
+    inputs, outs = list(map(move_to_level, inputs)), list(map(move_to_level, outs))
     level = max([t.backend.level for t in (*inputs, *outs)])
     # Vmaps that are open here, and of which no value has the axis: the functions may read examples nevertheless.
     for axis in reversed(OPEN_AXES.get()[level:]):
@@ -449,7 +449,7 @@ def _recorded(
 ) -> list[Tensor]:
     """Record a call of Tensors that are on their levels, with all examples of the vmaps of these axes."""
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
-    given = [lifted(t, backend) for t in inputs]
-    call = FunctionCall([lifted(o, backend) for o in outs], backend, pull, push, name, inner)
+    given = [lift(t, backend) for t in inputs]
+    call = FunctionCall([lift(o, backend) for o in outs], backend, pull, push, name, inner)
     found = FUNCTION_CALL.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

@@ -14,7 +14,7 @@ from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
-from tape_core.engine.levels import Axis, BatchedArray, lifted
+from tape_core.engine.levels import Axis, BatchedArray, lift
 from tape_core.engine.tensor import Tensor, read, wrap
 from tape_core.modes.batched import Batched
 from tape_core.staging import current
@@ -122,7 +122,7 @@ def new_axis(size: int) -> Iterator[Axis]:
         try:
             yield axis
         finally:
-            # Tensors that still have the axis are refused from now on, by `levels.is_in_place`.
+            # Tensors that still have the axis are refused from now on, by `levels.is_on_level`.
             axis.open = False
 
 
@@ -140,7 +140,7 @@ def batch(tensor: Tensor, axis: Axis) -> Tensor:
     """Return a Tensor of all examples, along dimension 0, as one example."""
     backend = _backend_for(tensor, axis)
     assert isinstance(backend, Batched)
-    return wrap(BatchedArray(lifted(tensor, backend.base), backend, axis), backend)
+    return wrap(BatchedArray(lift(tensor, backend.base), backend, axis), backend)
 
 
 def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
@@ -154,7 +154,7 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
         tensor = ops.asarray(tensor)
     # A result that depends on no example is lifted to the level of the others.
     backend = _backend_for(tensor, axis)
-    array = lifted(tensor, backend)._array
+    array = lift(tensor, backend)._array
     if place is None:
         if array.axis is not None:
             raise ValueError(f"vmap: {where()} has out_axes None, but is not the same for all examples")

@@ -75,7 +75,7 @@ def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 def _products_of_others(xp: Namespace, x: Array) -> Array:
-    """For each element along the last axis the product of all others.
+    """Return for each element along the last axis the product of all others.
 
     It multiplies the products of what stands before and after an element. The shorter `prod(x) / x` fails at 0.
     """

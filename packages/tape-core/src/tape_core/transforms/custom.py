@@ -15,7 +15,7 @@ from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.levels import Axis, BatchedArray, lifted, placed
+from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
@@ -261,7 +261,8 @@ def linear_transpose(
         around: the closure of `f`; the cotangents of its Tensors come after those of the arguments.
         inner: the hidden axes below which the derivative is asked for, see :func:`axes_inside`.
     """
-    fresh, found_around = [with_own_slots(placed(t)) for t in at], [placed(t) for t in around.tensors] if around else []
+    fresh = [with_own_slots(move_to_level(t)) for t in at]
+    found_around = [move_to_level(t) for t in around.tensors] if around else []
     # The derivative may be asked for outside vmaps that the function is in: then the tape watches the values that the
     # vmaps split, with all examples.
     known = [below(t, inner) for t in [*fresh, *found_around]]
@@ -301,7 +302,7 @@ def _join_examples(rows: Sequence[Cotangent], backend: Any, axis: Axis) -> Tenso
     if like is None:
         return None
     whole = stack([_zeros(like) if row is None else row for row in rows])
-    return wrap(BatchedArray(lifted(whole, backend.base), backend, axis), backend)
+    return wrap(BatchedArray(lift(whole, backend.base), backend, axis), backend)
 
 
 # -- arguments and results

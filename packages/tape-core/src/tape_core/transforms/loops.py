@@ -16,7 +16,7 @@ from tape_core import random
 from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
-from tape_core.engine.levels import placed
+from tape_core.engine.levels import move_to_level
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.forward import ForwardAccumulator
@@ -430,15 +430,15 @@ class _Rerun:
 
     def push_forward(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
         """Return the tangents of the results for those of the inputs, None for zero, and the results."""
-        at = [with_own_slots(placed(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
-        known = zip([*at, *map(placed, self.around.tensors)], ts, strict=True)
+        at = [with_own_slots(move_to_level(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
+        known = zip([*at, *map(move_to_level, self.around.tensors)], ts, strict=True)
         pairs = [lower_tangent(x, t, inner) for x, t in known if t is not None]
         accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
         accumulator._cuts = Cuts()
         with share_slots(self.around.shared, accumulator._key):
             with accumulator:
                 outs = self._at(f, arguments, at)
-            outs = list(map(placed, outs))
+            outs = list(map(move_to_level, outs))
             found = accumulator.jvp([below(out, inner) for out in outs])
         for cuts in self.around.cuts:
             cuts.merge(accumulator._cuts)

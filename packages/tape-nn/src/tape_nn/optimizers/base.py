@@ -101,6 +101,7 @@ class Optimizer:
     ) -> None:
         self.learning_rate = learning_rate  # the setter takes schedules, too
         self.weight_decay = None if weight_decay is None else self._check_range("weight_decay", weight_decay, 0)
+        # One kind only, as in Keras: the result of two would depend on their order.
         clips = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
         chosen = {name: clipping.check_positive(name, value) for name, value in clips.items() if value is not None}
         if len(chosen) > 1:
@@ -134,6 +135,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
             self._without_decay[id(variable)] = variable
+        # The set is no plain setting that the guard could compare.
         self._version += 1
 
     def build(self, variables: Iterable[Variable]) -> None:
@@ -146,6 +148,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
+                # Checked again under the lock: most calls find their slots and never take it.
                 with SLOT_CREATION.held():
                     if id(variable) not in self._states:  # another thread may have made them meanwhile
                         self._states[id(variable)] = self._new_state(variable)
@@ -236,8 +239,10 @@ class Optimizer:
         assert backend is not None
         rate = self.learning_rate
         commit = Commit()
+        # NumPy's warnings are off meanwhile: they would point at a line of this file, and not at one of the user's.
         with backend.quiet():
             self._compute_values(list(updates.values()), backend.xp, rate, commit)
+        # In the same commit as the Variables: a count without its update would shift all bias corrections.
         commit.value(Optimizer.iterations.of(self), self.iterations + 1)
         if fresh:
             commit.attribute(self, "_states", {**self._states, **fresh})
@@ -319,12 +324,14 @@ class Optimizer:
         number = self.iterations + 1
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
             if factor is not None:
+                # The norm may be in float32 where gradients are of half precision.
                 factor = xp.astype(factor, _values(g).dtype)
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
                 if self._update_rows(xp, g, factor, state, rate, commit):
                     continue
+                # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
             self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
 
@@ -393,6 +400,7 @@ class Optimizer:
             slots.library = state.variable.backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))
         if self.weight_decay and id(state.variable) not in self._without_decay:
+            # Not in place: `w` may be the Variable's own array, which records of a tape still hold.
             w = w * (1 - rate * self.weight_decay)
         w = self._step(xp, w, g, slots, rate, t)
         return [w, *slots.values()]
@@ -405,6 +413,7 @@ class Optimizer:
             return False  # weight decay moves all rows
         variable, backend = state.variable, state.variable.backend
         rows = self._clip(xp, slices.values.array, factor)
+        # A plain dict, no `Slots`: rows are not computed in prepared memory.
         slots = {name: slot._array for name, slot in state.slots.items()}
         add_rows = partial(rows_added, backend)
         array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)

@@ -40,7 +40,7 @@ def gives_new(instruction: Instruction, specs: Specs) -> bool:
 
 
 def axes_in_rows(fn: object) -> int | None:
-    """Up to how many axes results of a function have that lie row by row, however the arguments do."""
+    """Return the number of axes up to which a function's results lie row by row, however its arguments do."""
     # Matrix products do, but for stacks of stacks of matrices, which NumPy may order otherwise.
     return 3 if fn is operator.matmul or fn is diagonal_matmul else None
 

@@ -19,6 +19,7 @@ from tape_numpy.thresholds import (
     BLOCK_CACHES,
     BLOCK_MAX_ELEMENTS,
     BLOCK_MIN_ELEMENTS,
+    BLOCK_MULTIPLE,
     JOIN_MAX_LENGTH,
     JOINED_LINES_MAX_LENGTH,
     L2_BYTES,
@@ -97,7 +98,7 @@ class Tiling:
         return self.lines_joined > 1 and seen[-2:] == (1, self.lengths[-1])
 
     def repeat_line(self, array: Raw) -> Raw:
-        """Such an array with its line as often as lines are taken as one: NumPy is slow along short ones."""
+        """Repeat the line of such an array, as often as lines are taken as one: NumPy is slow along short ones."""
         *before, _, n = array.shape
         return np.broadcast_to(array, (*before, self.lines_joined, n)).reshape(*before, 1, self.lines_joined * n)
 
@@ -136,7 +137,9 @@ def _block_length(nbytes: int, size: int) -> int:
     Large arrays have a few blocks for each of several threads.
     """
     longest = min(BLOCK_MAX_ELEMENTS, max(BLOCK_MAX_ELEMENTS // 2, size // 4))
-    return max(BLOCK_MIN_ELEMENTS, min(longest, BLOCK_CACHES * _l2_size() // max(1, nbytes) // 1024 * 1024))
+    return max(
+        BLOCK_MIN_ELEMENTS, min(longest, BLOCK_CACHES * _l2_size() // max(1, nbytes) // BLOCK_MULTIPLE * BLOCK_MULTIPLE)
+    )
 
 
 @lru_cache(maxsize=256)

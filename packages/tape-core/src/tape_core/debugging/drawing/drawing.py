@@ -39,7 +39,7 @@ class Box:
 
 
 class Drawing:
-    """What :meth:`GradientTape.draw` gives; notebooks show it.
+    """The result of :meth:`GradientTape.draw`; notebooks show it.
 
     Attributes:
         dot: the graph in Graphviz's language.
@@ -137,7 +137,7 @@ _MORE = "more"
 
 
 def _chooser(collapse: bool | Iterable[str]) -> Callable[[Node], Key]:
-    """What a node becomes part of."""
+    """Return a function that returns for a node the key of its box: the node itself, or a call around it."""
     if not collapse:
         return lambda node: node.slot
     if isinstance(collapse, str):
@@ -154,7 +154,7 @@ def _chooser(collapse: bool | Iterable[str]) -> Callable[[Node], Key]:
 
 
 def _keys(graph: Graph, choose: Callable[[Node], Key]) -> list[Key]:
-    """For each node what it becomes part of; one of several results goes where the op goes."""
+    """Return for each node the key of its box; one of several results goes into the box of its op."""
     keys: list[Key] = []
     for node in graph.nodes:
         keys.append(choose(node) if node.part_of is None else keys[node.part_of])
@@ -162,7 +162,7 @@ def _keys(graph: Graph, choose: Callable[[Node], Key]) -> list[Key]:
 
 
 def _edges(graph: Graph, keys: Sequence[Key]) -> set[tuple[Key, Key]]:
-    """Between different boxes."""
+    """Return the edges between different boxes."""
     return {(keys[i], key) for node, key in zip(graph.nodes, keys, strict=True) for i in node.inputs if keys[i] != key}
 
 

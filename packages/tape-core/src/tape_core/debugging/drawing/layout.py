@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 @dataclass
 class Layout:
-    """Where nodes are, by their centre, and the points that edges pass."""
+    """The centres of the nodes, and the points that edges pass."""
 
     places: list[Point]
     edges: dict[tuple[int, int], list[Point]]
@@ -109,7 +109,7 @@ def _layered(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Layout
 
 
 def _layers(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """By the longest path from a node without inputs; such nodes themselves just above what uses them first."""
+    """Return each node's layer: the longest path from a node without inputs; those are just above their first use."""
     layers = [0] * n
     inputs: list[list[int]] = [[] for _ in range(n)]
     outputs: list[list[int]] = [[] for _ in range(n)]

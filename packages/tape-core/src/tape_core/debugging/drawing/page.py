@@ -42,7 +42,7 @@ def _watched(tape: GradientTape, graph: Graph) -> str:
 
 
 def text(tape: GradientTape) -> str:
-    """For `repr`."""
+    """Return the text of a tape for `repr`."""
     graph = graph_of(tape)
     ops = sum(node.kind == "op" and node.part_of is None for node in graph.nodes)
     watched = _watched(tape, graph)
@@ -51,7 +51,7 @@ def text(tape: GradientTape) -> str:
 
 
 def html(tape: GradientTape) -> str:
-    """For notebooks."""
+    """Return the page of a tape for notebooks."""
     graph = graph_of(tape)
     parts = [f"<p><b>GradientTape</b>: {escape(', '.join(_state(tape)))}</p>"]
     if watched := _watched(tape, graph):

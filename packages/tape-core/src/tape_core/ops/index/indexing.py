@@ -8,7 +8,7 @@ from typing import Any
 
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
-from tape_core.engine.levels import lifted, placed
+from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
@@ -84,9 +84,10 @@ def with_raw_key(x: Tensor, key: IndexKey) -> tuple[Tensor, Any]:
     """
     if type(key) in _BASIC_TYPES or (type(key) is tuple and _BASIC_TYPES.issuperset(map(type, key))):
         return x, key
-    deepest = max([placed(x), *map(placed, _tensors_in(key))], key=lambda tensor: tensor.backend.height).backend
+    tensors = map(move_to_level, [x, *_tensors_in(key)])
+    deepest = max(tensors, key=lambda tensor: tensor.backend.height).backend
     if deepest.height and deepest.library is x.backend.library:
-        x = lifted(x, deepest)
+        x = lift(x, deepest)
     return x, raw_key(key, x)
 
 
@@ -104,7 +105,7 @@ def raw_key(key: IndexKey, tensor: Tensor) -> IndexKey:
     if isinstance(key, Tensor):
         if key.backend is not tensor.backend:
             if key.backend.library is tensor.backend.library and key.backend.height < tensor.backend.height:
-                return lifted(key, tensor.backend)._array
+                return lift(key, tensor.backend)._array
             raise TypeError(
                 f"getitem: the index is on backend {key.backend.name!r}, the array on {tensor.backend.name!r}; "
                 f"convert one with tape_core.asarray"

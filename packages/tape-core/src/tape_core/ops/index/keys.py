@@ -241,7 +241,7 @@ def _is_false_everywhere(xp: Namespace, mask: Array) -> bool:
 
 
 def products_of_others(xp: Namespace, values: Array, numbers: Array) -> Array:
-    """For each row of a matrix the product of all other rows that have the same number; no row is divided by."""
+    """Return for each row of a matrix the product of all others with the same number, without a division."""
     if values.shape[0] == 0:
         return values
     order = xp.argsort(numbers, stable=True)
@@ -253,7 +253,7 @@ def products_of_others(xp: Namespace, values: Array, numbers: Array) -> Array:
 
 
 def _products_before(xp: Namespace, rows: Array, numbers: Array) -> Array:
-    """For each row the product of those before it that have the same number; an exclusive scan."""
+    """Return for each row the product of those before it that have the same number; an exclusive scan."""
     one = xp.ones_like(rows[:1, :])
     until = xp.concat([one, segmented_scan(xp, xp.multiply, 1, rows, numbers)[:-1, :]], axis=0)
     same = xp.concat([numbers[:1] != numbers[:1], numbers[1:] == numbers[:-1]], axis=0)

@@ -252,7 +252,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
 
 
 def _best_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
-    """For each chain of matrices from i to j, the number of the matrix after which to split it.
+    """Return for each chain of matrices from i to j the number of the matrix after which to split it.
 
     Matrix k has the shape (lengths[k], lengths[k + 1]). Dynamic programming: Cormen et al., "Introduction to
     Algorithms", fourth edition, section 14.2.
