@@ -10,7 +10,7 @@ from tape_core import Tensor, Variable
 from tape_core.support import binding, contextmanager, meant, read_array
 from tape_core.typing import ArrayLike
 
-from tape_nn.module_tree import LEAVES, flatten_module
+from tape_nn.module_tree import LEAVES, flatten_module, named_state
 
 if TYPE_CHECKING:
     from tape_nn.module import Module
@@ -44,8 +44,6 @@ def using(module: Module, params: Parameters, method: str = "using") -> Iterator
 
     `method` is the name of the public function, for messages.
     """
-    from tape_nn.module import named_state
-
     known = named_state(module, method)
     for name, found in known.items():
         if not isinstance(found, Variable):
@@ -88,8 +86,6 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
         with using(module, params, "functional_call"):
             return module(*args, **kwargs)  # type: ignore[operator]
     # A functional copy has no Variables to bind, so another copy is made, with the values in it.
-    from tape_nn.module import named_state
-
     known = named_state(module, "functional_call")
     given = _by_name(module, params, known, "functional_call")
     values = {name: _checked(name, value, known[name], "functional_call") for name, value in given.items()}

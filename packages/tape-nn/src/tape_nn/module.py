@@ -12,7 +12,8 @@ from tape_core.staging import current, guard
 from tape_core.support import assign_together, wrap
 from tape_core.typing import ArrayLike
 
-from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in
+from tape_nn.functional import using
+from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named_state
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -206,8 +207,6 @@ class Module:
                 Variables yet.
             TypeError: a value is no array, or of a dtype of another kind.
         """
-        from tape_nn.functional import using
-
         return using(self, params)
 
     def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -261,32 +260,6 @@ class Module:
         variables = self.variables
         parameters = sum(getattr(variable, "size", 0) for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
-
-
-def named_state(module: Module, method: str) -> dict[str, Variable]:
-    """Return all Variables by name.
-
-    Raises:
-        ValueError: a layer has not made its Variables yet, or two have one name.
-    """
-    waiting = [
-        f"{path!r} ({type(found).__name__})" if path else type(found).__name__
-        for path, found in module.named_modules()
-        # Only a Layer can be unbuilt; a Module of the user's has no such attribute.
-        if not getattr(found, "built", True)
-    ]
-    if waiting:
-        raise ValueError(
-            f"{method}: {', '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} no Variables yet; call it once "
-            "with an input, or build(input_shape)"
-        )
-    variables: dict[str, Variable] = {}
-    for name, variable in module.named_variables():
-        # Paths are joined by dots, so that an attribute `a` with the key "b.c" and one `a.b` with `c` would collide.
-        if name in variables:
-            raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
-        variables[name] = variable
-    return variables
 
 
 def _check_is_original(module: Module, method: str, variables: Mapping[str, Tensor]) -> None:

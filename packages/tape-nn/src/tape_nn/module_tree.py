@@ -107,6 +107,32 @@ def leaves_in(module: Module) -> Places:
     return found
 
 
+def named_state(module: Module, method: str) -> dict[str, Variable]:
+    """Return all Variables by name.
+
+    Raises:
+        ValueError: a layer has not made its Variables yet, or two have one name.
+    """
+    waiting = [
+        f"{path!r} ({type(found).__name__})" if path else type(found).__name__
+        for path, found in module.named_modules()
+        # Only a Layer can be unbuilt; a Module of the user's has no such attribute.
+        if not getattr(found, "built", True)
+    ]
+    if waiting:
+        raise ValueError(
+            f"{method}: {', '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} no Variables yet; call it once "
+            "with an input, or build(input_shape)"
+        )
+    variables: dict[str, Variable] = {}
+    for name, variable in module.named_variables():
+        # Paths are joined by dots, so that an attribute `a` with the key "b.c" and one `a.b` with `c` would collide.
+        if name in variables:
+            raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
+        variables[name] = variable
+    return variables
+
+
 class _Flatten:
     """One walk through a Module, in the order of `Module.named_variables`."""
 
