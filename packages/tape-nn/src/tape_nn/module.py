@@ -272,24 +272,21 @@ def _check_is_original(module: Module, method: str, variables: Mapping[str, Tens
             )
 
 
-def _walk(
-    value: object, path: str, seen: set[int], place: tuple[object, ...] = (), places: Places | None = None
-) -> Iterator[tuple[str, Any]]:
+def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met.
 
-    The leaves of a functional copy count as Variables; `places` has those of the Module around the value.
+    The leaves of a functional copy count as Variables.
     """
-    token = places.get(place) if places else None
-    if token is not None or isinstance(value, Variable):
-        own = id(value if token is None else token)
-        if own not in seen:
-            seen.add(own)
+    if isinstance(value, Variable):
+        if id(value) not in seen:
+            seen.add(id(value))
             yield path, value
         return
     children: Iterable[tuple[object, object]]
     if isinstance(value, Module):
-        # Looked up anew in each walk, and not registered on assignment as PyTorch does: lists, tuples and dicts that
-        # are changed in place need no wrapper classes.
+        if LEAVES in vars(value):
+            yield from _walk_copy(value, path, seen, (), leaves_in(value))
+            return
         children = vars(value).items()
     elif isinstance(value, dict):
         children = value.items()
@@ -302,8 +299,28 @@ def _walk(
     seen.add(id(value))
     if isinstance(value, Module):
         yield path, value
-        place, places = (), leaves_in(value)
-        if places:
-            children = [(key, child) for key, child in children if key != LEAVES]
     for key, child in children:
-        yield from _walk(child, f"{path}.{key}" if path else str(key), seen, (*place, key), places)
+        yield from _walk(child, f"{path}.{key}" if path else str(key), seen)
+
+
+def _walk_copy(
+    value: object, path: str, seen: set[int], place: tuple[object, ...], places: Places
+) -> Iterator[tuple[str, Any]]:
+    """Do the same for what is at a place of a functional copy; `places` has its leaves."""
+    if (token := places.get(place)) is not None:
+        if id(token) not in seen:  # tied leaves have one token
+            seen.add(id(token))
+            yield path, value
+        return
+    if place and not isinstance(value, dict | list | tuple):
+        yield from _walk(value, path, seen)
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if not place:
+        yield path, value
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if place else vars(value).items()  # type: ignore[arg-type]
+    for key, child in items:
+        if place or key != LEAVES:
+            yield from _walk_copy(child, f"{path}.{key}" if path else str(key), seen, (*place, key), places)

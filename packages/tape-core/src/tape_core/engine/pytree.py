@@ -28,6 +28,10 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
         return [tree], None
     if (kind is list or kind is tuple) and are_tensors(tree):
         return list(tree), kind
+    return _flatten_general(tree)
+
+
+def _flatten_general(tree: PyTree, modules: bool = True) -> tuple[list[Any], Any]:
     if isinstance(tree, _DICT_VIEWS):
         tree = list(tree)
     import optree
@@ -35,12 +39,12 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
     try:
         found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
         # A class is registered when its first instance is met: importing optree takes longer than a small program.
-        while not _PLAIN.issuperset(map(type, found[0])) and _registered_any(found[0]):
+        while not _PLAIN.issuperset(map(type, found[0])) and _registered_any(found[0], modules):
             found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
         return found
     except RecursionError:
         raise ValueError(
-            f"a {kind.__name__} that contains itself, or is nested very deeply, is no structure of arrays"
+            f"a {type(tree).__name__} that contains itself, or is nested very deeply, is no structure of arrays"
         ) from None
 
 
@@ -172,6 +176,7 @@ _PLAIN = frozenset({Tensor, Variable, type(None), bool, int, float, complex, str
 
 _registering = RLock()
 _known: set[type] = set()
+_nodes_by_method: set[type] = set()  # those of `_known` with a `__tape_node__`
 
 
 class Constant:
@@ -278,14 +283,17 @@ def _register(cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any
     _known.add(cls)
 
 
-def _registered_any(leaves: Sequence[Any]) -> bool:
-    """Register the classes of leaves that turn out to be nodes; return whether there were any."""
+def _registered_any(leaves: Sequence[Any], modules: bool) -> bool:
+    """Register the classes of leaves that turn out to be nodes, those of Modules if asked; return if there were any."""
     found = False
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
     for kind in {*map(type, leaves)} - _PLAIN:
         if hasattr(kind, "__tape_node__"):
+            if not modules:
+                continue
             flatten, unflatten = _whole_or_parts, _from_parts
+            _nodes_by_method.add(kind)
         elif hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__tape_tensor__"):
             flatten, unflatten = _dataclass_functions(kind)
         else:
@@ -356,12 +364,16 @@ def flatten_whole(tree: PyTree) -> tuple[list[Any], Structure]:
         return [tree], None
     if (kind is list or kind is tuple) and are_tensors(tree):
         return list(tree), kind
+    if not _nodes_by_method:  # no Module was flattened so far, so there are no copies with Tensors
+        return _flatten_general(tree, False)
     token = KEEP_MODULES.set(True)
     try:
-        leaves, structure = flatten(tree)
+        leaves, structure = _flatten_general(tree)
     finally:
         KEEP_MODULES.reset(token)
-    return [leaf.node if type(leaf) is _Whole else leaf for leaf in leaves], structure
+    if not _PLAIN.issuperset(map(type, leaves)):
+        leaves = [leaf.node if type(leaf) is _Whole else leaf for leaf in leaves]
+    return leaves, structure
 
 
 _NODES = frozenset({dict, list, tuple})
