@@ -443,3 +443,23 @@ def test_a_gradient_is_no_silent_zero() -> None:
         tc.grad(lambda vs: loss(twin))(twin.trainable_variables)
     with pytest.raises(ValueError, match="reads the Variable itself"):
         tc.grad(lambda m: loss(twin))(twin)
+
+
+def test_fixed_points_of_a_layer() -> None:
+    layer = nn.Dense(3)
+    layer.build((None, 3), dtype="float64")
+    layer.kernel.assign(points(3, 3) * 0.2)
+
+    def of_module(m: Any) -> Any:
+        return tc.sum(tc.fixed_point(lambda z, m: tc.tanh(m(z)) + X, X, m) ** 2)
+
+    def of_state(state: Any) -> Any:
+        with layer.using(state):
+            return tc.sum(tc.fixed_point(lambda z: tc.tanh(layer(z)) + X, X) ** 2)
+
+    expected = dict(zip(layer.state_dict(), by_tape(layer, lambda m: of_state({})), strict=True))
+    assert same(tc.grad(of_state)(layer.state_dict()), expected, atol=1e-6)
+    assert same(tc.grad(of_module)(layer).state_dict(), expected, atol=1e-6)
+    step = {"kernel": tc.zeros((3, 3), dtype="float64"), "bias": tc.asarray([0.0, 1e-5, 0.0], dtype="float64")}
+    up, down = (of_state(tc.tree_map(lambda v, d, s=s: v + s * d, layer.state_dict(), step)) for s in (1.0, -1.0))
+    assert ((up - down) / 2e-5).item() == pytest.approx(expected["bias"][1].item(), rel=1e-5)
