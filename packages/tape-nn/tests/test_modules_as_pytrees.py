@@ -357,3 +357,24 @@ def test_nothing_keeps_a_module_alive() -> None:
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_settings_and_modules_that_are_held_twice() -> None:
+    shape = [3, 3]
+
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            self.one, self.two = network(), network()
+            self.one.shape, self.two.shape = shape, shape  # type: ignore[attr-defined]
+            self.table = {"one": self.one, "sizes": (shape, shape)}
+            self.one.owner = self  # type: ignore[attr-defined]
+
+        def __call__(self, x: Any) -> Any:
+            return self.table["one"](x) + self.two(x)  # type: ignore[operator]
+
+    holder = Holder()
+    found = tc.grad(loss)(holder)
+    assert close(found, by_tape(holder))
+    assert found.one.shape is found.two.shape is shape
+    assert found.table["one"] is found.one
+    assert found.one.owner is found

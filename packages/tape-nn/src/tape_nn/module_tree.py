@@ -174,6 +174,7 @@ class _Flatten:
             keys.append(key)
             parts.append(self.look(part, (*place, key), f"{path}.{key}" if path else str(key), around, places))
         if not is_module and all([type(part) is _Constant and not isinstance(part.value, Variable) for part in parts]):
+            del self._nodes[id(value)]
             return _Constant(value)  # it stays the same object, as a setting that several layers share
         return _Node(value, number, tuple(keys), tuple(parts))
 
@@ -211,6 +212,8 @@ class _Build:
         if type(node) is _Constant:
             return node.value
         if type(node) is _Shared:
+            if node.number not in self._made:
+                raise ValueError("a tuple in a Module holds, through another Module, itself: use a list")
             return self._made[node.number]
         if type(node) is _Leaf:
             assert places is not None
