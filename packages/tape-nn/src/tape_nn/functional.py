@@ -80,7 +80,7 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
     Args:
         module: a built Module.
         params: see :meth:`Module.using`.
-        *args, **kwargs: those of the call.
+        args, kwargs: those of the call.
     """
     if not any([LEAVES in vars(part) for _, part in module.named_modules()]):
         with using(module, params, "functional_call"):
