@@ -68,7 +68,7 @@ def check_compiled(case: Case, examples: Examples) -> None:
 
 
 def check_compiled_by(name: str, case: Case) -> None:
-    """An op and its gradient, compiled by a compiler, return what an eager call returns, for two calls.
+    """An op and its gradient, compiled by a compiler, return what eager calls return, for other values as well.
 
     Bits are compared where the compiler says that it keeps them, else values.
     """

@@ -91,7 +91,7 @@ class Variable(Tensor):
     @property
     def _place(self) -> Any:
         """The keeper of the value here, with `_raw`, `_home` and `_raw_slots`: the Variable itself or a `Bound`."""
-        return (bound_to(self) if binding.in_use else None) or self
+        return self._bound() or self
 
     # While a function is traced, a Variable has in that context the value that the program has assigned to it so far,
     # in a binding the value that it is bound to, and everywhere else its real one. Hence properties; where there are
