@@ -244,6 +244,8 @@ def _remembered(known: dict[object, NDArray[Any]], fn: partial[Any], *args: obje
     except TypeError:  # it binds arrays
         return fn(*args, **kwargs)
     selected = select()
+    if any(isinstance(a, tuple) for a in args):  # a shape, or the shape and dtype of an array that is not needed itself
+        return fn(*args, **kwargs)
     arrays = [selected.backend.numpy(a) if hasattr(a, "dtype") else a for a in args]
     if not all(isinstance(a, np.ndarray | float | int) for a in arrays):
         return fn(*args, **kwargs)
