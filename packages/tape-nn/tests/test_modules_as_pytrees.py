@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -378,3 +380,43 @@ def test_settings_and_modules_that_are_held_twice() -> None:
     assert found.one.shape is found.two.shape is shape
     assert found.table["one"] is found.one
     assert found.one.owner is found
+
+
+def test_copies_can_be_shown_copied_and_pickled() -> None:
+    model = network()
+    copied = tc.tree_map(lambda w: w * 1.0, model)
+    assert str(copied.summary()) == str(model.summary())
+    assert repr(copied) == repr(model)
+    for twin in (copy.deepcopy(copied), pickle.loads(pickle.dumps(copied))):
+        assert close(twin, copied)
+        assert close(tc.grad(loss)(twin), by_tape(model))
+
+
+def test_an_optimizer_inside_cuts_the_path_and_says_so() -> None:
+    model = network()
+
+    def trained(params: Any) -> Any:
+        with model.using(params) as values:
+            with tc.GradientTape() as tape:
+                y = loss(model)
+            nn.SGD(0.1).apply_gradients(tape.gradient(y, model), model)
+            return tc.sum(values["layers.0.kernel"])
+
+    with pytest.raises(ValueError, match="does not depend on argument 0"):
+        tc.grad(trained)(model.state_dict())
+
+
+def test_gradients_of_single_examples_are_those_of_torch_func() -> None:
+    torch = pytest.importorskip("torch")
+    model = network()
+    found = tc.vmap(tc.grad(lambda m, x: tc.sum(m(x[None]) ** 2)), in_axes=(None, 0))(model, X)
+    compiled = tc.function(tc.vmap(tc.grad(lambda m, x: tc.sum(m(x[None]) ** 2)), in_axes=(None, 0)))(model, X)
+    state = {name: torch.tensor(v.numpy()) for name, v in model.state_dict().items()}
+    a, b, c, d = state
+
+    def reference(p: dict[str, Any], x: Any) -> Any:
+        return torch.sum((torch.tanh(x @ p[a] + p[b]) @ p[c] + p[d]) ** 2)
+
+    expected = torch.func.vmap(torch.func.grad(reference), in_dims=(None, 0))(state, torch.tensor(X.numpy()))
+    for result in (found, compiled):
+        assert all(np.allclose(g.numpy(), expected[name].numpy()) for name, g in result.named_variables())
