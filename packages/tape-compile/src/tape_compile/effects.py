@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
-from tape_core.staging import value_of
+from tape_core.staging import TracedValue, value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
 from tape_core.typing import BackendLike, Raw
 
@@ -39,6 +39,7 @@ class Effects:
         def roll_back(self, state: Snapshot) -> None: ...
         def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
         def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None: ...
+        def record_call(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
         def on_draw(self, generator: Generator) -> None: ...
         def on_new_generator(self, generator: Generator) -> None: ...
 
@@ -76,6 +77,20 @@ class Effects:
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
             OpaqueCall(function, args, kwargs).emit_into(self)
+
+    def foreign(
+        self, function: Callable[..., Any], args: Sequence[Raw], backend: Backend, *, is_pure: bool
+    ) -> tuple[Any, ...]:
+        """Call a function of another library on raw arrays now, and again in each run."""
+        traced = tracing_backend(backend)
+        name = function.__name__
+        if not is_pure and all([not isinstance(arg, TracedValue) or arg.is_known for arg in args]):
+            # Without an argument that differs between calls it would be a constant.
+            return tuple(self.effect(name, function, args, traced))
+        return tuple(self.record_call(name, function, args, traced))
+
+    def on_foreign_draw(self, what: str) -> None:
+        """Draws of another library are as in eager calls, since the instruction draws in each run."""
 
     # -- random numbers
 
