@@ -21,7 +21,7 @@ from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
 from tape_torch.parameters import variable_of
-from tape_torch.torch_op import Arrays, Graph, Task, bind, is_watched, reachable_leaves
+from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here, is_watched
 
 Function = Callable[..., Any]
 
@@ -84,12 +84,15 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     task.parameters, variables = _parameters(modules, every=stage is not None)
     task.buffers, buffers = ([], []) if stage is None and not task.forbids else _buffers(modules)
     inputs = [*tensors, *[v._read() for v in variables], *[v._read() for v in buffers]]
+    task.constants = len(buffers) + sum([not v.trainable for v in variables])
     if stage is None and not in_vmap and not is_watched(inputs) and not task.buffers:
         task.parameters, inputs = [], tensors
     if stage is not None and modules:
         layout = _Layout(modules)
         stage.guard(layout, layout())
-    found = bind(task, inputs)
+    if stage is not None and tensors and _is_shaped_by_values(fn):
+        stage.require_value(f"the shape of the result of {label}")
+    found = (bind_here if stage is None and not in_vmap else bind)(task, inputs)
     for variable, new in zip(buffers, found[len(found) - len(buffers) :], strict=True):
         if new is not None:
             check_assignable(variable)
@@ -120,6 +123,7 @@ class _Call(Task):
         "_places",
         "_seen",
         "_structure",
+        "_updates",
         "buffers",
         "forbids",
         "parameters",
@@ -146,6 +150,7 @@ class _Call(Task):
         self.parameters: Sequence[str] = ()
         self.buffers: Sequence[str] = ()
         self.forbids = forbids
+        self._updates: set[str] | None = None  # the buffers that the first run has updated
         # The structure of the first result, and its leaves that are no tensors, each with its place.
         self._seen: tuple[pytree.Structure, dict[int, Any]] | None = None
 
@@ -165,17 +170,24 @@ class _Call(Task):
         if not values and not given:
             return self._flattened(self._fn(*args, **kwargs))
         versions = [b._version for b in given.values()]
-        out, after = torch.func.functional_call(self._holder, {**values, **given}, args, kwargs)  # type: ignore[arg-type]
+        assert self._holder is not None  # it has the modules whose parameters these are
+        self._holder.gives_buffers = bool(given)
+        out, after = torch.func.functional_call(self._holder, {**values, **given}, args, kwargs)
         news: Arrays = []
-        for (name, before), version in zip(given.items(), versions, strict=True):
+        first = self._updates is None
+        updates = self._updates or set()
+        for (name, before), version, old in zip(given.items(), versions, arrays[m:], strict=True):
             now = after[name]
-            changed = now is not before or now._version != version
-            if changed and self.forbids:
+            # Batch norm writes past PyTorch's count of writes, so the first run compares the values.
+            if now is not before or now._version != version or (first and not torch.equal(now, old)):
+                updates.add(name)
+            if name in updates and self.forbids:
                 raise TypeError(
                     f"{self.label} updates the buffer {name.split('.', 2)[2]!r} of a module {self.forbids}: let the "
                     f"module be in eval() mode, or call it outside"
                 )
-            news.append(now.detach() if changed else None)
+            news.append(now.detach() if name in updates else None)
+        self._updates = updates
         return [*self._flattened(out), *news]
 
     def _flattened(self, out: Any) -> Arrays:
@@ -201,12 +213,8 @@ class _Call(Task):
 
     def on_result(self, outs: Arrays, graph: Graph | None) -> None:
         """Refuse a graph that leads to other tensors than the arguments."""
-        if graph is not None:
-            unknown = reachable_leaves([o for o in graph.outs if o is not None])
-            for leaf in graph.leaves:
-                unknown.pop(id(leaf), None)
-            if unknown:
-                _refuse_unknown(self.label, list(unknown.values()))
+        if graph is not None and graph.unknown:
+            _refuse_unknown(self.label, graph.unknown)
 
     def result(self, tensors: Sequence[Any]) -> Any:
         """Return results in the structure in which the function has returned them."""
@@ -223,19 +231,25 @@ _DRAWING_BUILTINS = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh", "rrelu"})
 
 
 @functools.lru_cache(maxsize=1024)
-def _draws_nothing(name: str) -> bool:
-    if name in _DRAWING_BUILTINS or "dropout" in name:
-        return False
+def _tags(name: str) -> frozenset[torch.Tag] | None:
+    """Return what PyTorch says of the overloads of a function; None if it is no op."""
     packet: Any = getattr(torch.ops.aten, name, None)
     if packet is None:
-        return False
-    found = [getattr(packet, overload) for overload in packet.overloads()]
-    return not any([torch.Tag.nondeterministic_seeded in op.tags for op in found])
+        return None
+    return frozenset([tag for overload in packet.overloads() for tag in getattr(packet, overload).tags])
 
 
 def is_pure(fn: Function) -> bool:
     """Return whether a function is one of PyTorch's own that draws no random numbers."""
-    return type(fn) is BuiltinFunctionType and _draws_nothing(fn.__name__)
+    if type(fn) is not BuiltinFunctionType or fn.__name__ in _DRAWING_BUILTINS or "dropout" in fn.__name__:
+        return False
+    tags = _tags(fn.__name__)
+    return tags is not None and torch.Tag.nondeterministic_seeded not in tags
+
+
+def _is_shaped_by_values(fn: Function) -> bool:
+    tags = _tags(fn.__name__) if type(fn) is BuiltinFunctionType else None
+    return tags is not None and torch.Tag.dynamic_output_shape in tags
 
 
 _DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
@@ -319,6 +333,7 @@ class _FunctionModule(torch.nn.Module):
     """A module around a function: `functional_call` runs it with other values for the parameters of several modules."""
 
     function: Function
+    gives_buffers = False
 
     def __init__(self, function: Function, modules: Sequence[torch.nn.Module]) -> None:
         super().__init__()
@@ -328,7 +343,7 @@ class _FunctionModule(torch.nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function's result, and the buffers after it."""
         out = self.function(*args, **kwargs)
-        return out, dict(self.named_buffers())
+        return out, dict(self.named_buffers()) if self.gives_buffers else {}
 
 
 def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[list[str], list[Variable]]:
@@ -337,8 +352,13 @@ def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[lis
     for k, module in enumerate(modules):
         for name, parameter in module.named_parameters():
             if (every or parameter.requires_grad) and id(parameter) not in found:
-                found[id(parameter)] = f"held.{k}.{name}", variable_of(parameter, name)
-    return [name for name, _ in found.values()], [variable for _, variable in found.values()]
+                variable = variable_of(parameter, name)
+                variable.trainable = parameter.requires_grad
+                found[id(parameter)] = f"held.{k}.{name}", variable
+    pairs = list(found.values())
+    if every:
+        pairs.sort(key=lambda pair: not pair[1].trainable)  # those that are constants come last
+    return [name for name, _ in pairs], [variable for _, variable in pairs]
 
 
 def _buffers(modules: Sequence[torch.nn.Module]) -> tuple[list[str], list[Variable]]:

@@ -53,7 +53,7 @@ class ParameterVariable(Variable):
         return self.parameter
 
     # The place of the real value, which Variable has in a slot; a running trace has its own, see Variable._array.
-    @property  # type: ignore[misc]
+    @property
     def _raw(self) -> torch.Tensor:
         # PyTorch counts writes in `_version`, but does not count `parameter.data = ...`, hence the other comparisons.
         parameter, held = self.parameter, self._held

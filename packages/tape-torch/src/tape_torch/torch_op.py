@@ -51,18 +51,19 @@ class Graph:
     Attributes:
         leaves: a tensor for each input.
         outs: the results with a derivative.
-        draws: True if random numbers were drawn.
+        reached: for each leaf, True if a result depends on it.
+        unknown: other tensors that require grad, and on which a result depends.
     """
 
-    __slots__ = ("draws", "leaves", "outs", "reached", "replaced_nodes")
+    __slots__ = ("leaves", "outs", "reached", "replaced_nodes", "unknown")
 
-    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor | None], draws: bool) -> None:
+    def __init__(self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor | None]) -> None:
         self.leaves = tuple(leaves)
         self.outs = tuple([o if o is not None and o.requires_grad else None for o in outs])
-        self.draws = draws
         self.replaced_nodes: list[Any] = []
-        found = reachable_leaves([o for o in self.outs if o is not None], self.replaced_nodes)
-        self.reached = tuple([id(leaf) in found for leaf in self.leaves])
+        found = _reachable_leaves([o for o in self.outs if o is not None], self.replaced_nodes)
+        self.reached = tuple([found.pop(id(leaf), None) is not None for leaf in self.leaves])
+        self.unknown = list(found.values())
 
     def cotangents(
         self, gs: Sequence[torch.Tensor | None], watched: Sequence[bool], *, create_graph: bool, batched: bool
@@ -109,12 +110,12 @@ class GraphTensor(torch.Tensor):
     @staticmethod
     def of(graph: Graph) -> GraphTensor:
         """Return such a tensor for a graph."""
-        made: GraphTensor = torch.empty(0).as_subclass(GraphTensor)  # type: ignore[assignment]
+        made: GraphTensor = torch.empty(0).as_subclass(GraphTensor)
         made.graph = graph
         return made
 
 
-def reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
+def _reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
     """Return the leaves that a graph leads back to, by id; append nodes with a faulty rule to `replaced_nodes`."""
     # A walk over the nodes, without recursion. AccumulateGrad is the node that ends in a leaf.
     leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
@@ -175,7 +176,7 @@ class _LogCumSumExp(torch.autograd.Function):
         ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
         x, out = ctx.saved_tensors
         return _logcumsumexp_rule(g, x, out, ctx.dim), None
 
@@ -226,22 +227,24 @@ class Task:
         label: its name in messages.
         written: the number of its first arguments, into which it must not write.
         is_pure: True if it draws no random numbers and has no effect, as a function of PyTorch's own.
+        constants: the number of its last arguments that have no derivative.
     """
 
-    __slots__ = ("is_pure", "label", "run", "written")
+    __slots__ = ("constants", "is_pure", "label", "run", "written")
 
-    def __init__(self, run: Run, label: str, *, written: int = 0, is_pure: bool = False) -> None:
+    def __init__(self, run: Run, label: str, *, written: int = 0, is_pure: bool = False, constants: int = 0) -> None:
         self.run = run
         self.label = label
         self.written = written
         self.is_pure = is_pure
+        self.constants = constants
 
     def compute(self, arrays: Arrays, records: bool) -> tuple[Arrays, Graph | None]:
         """Return the results on plain tensors, and their graph if `records`."""
-        leaves = list(map(_as_leaf, arrays)) if records else arrays
+        n = len(arrays) - self.constants
+        leaves = [*map(_as_leaf, arrays[:n]), *arrays[n:]] if records else arrays
         given = arrays[: self.written]
         versions = list(map(_version, given))  # PyTorch counts writes in place
-        state = None if self.is_pure or not records else random_state(arrays)
         with running(records, self.label):
             outs = self.run(list(leaves))
         for k, (array, version) in enumerate(zip(given, versions, strict=True)):
@@ -252,7 +255,7 @@ class Task:
                 )
         if not records:
             return outs, None
-        return outs, Graph(leaves, outs, state is not None and state != random_state(arrays))
+        return outs, Graph(leaves, outs)
 
     def name_of_argument(self, k: int) -> str:
         """Return the name of an argument for messages."""
@@ -267,7 +270,7 @@ class Task:
 
     def pullback(self, given: Sequence[bool], watched: Sequence[bool]) -> Task:
         """Return the task that maps cotangents, and then the arguments, to cotangents of the watched arguments."""
-        return Task(_vjp(self.run, given, watched), self.label, is_pure=self.is_pure)
+        return Task(_vjp(self.run, given, watched), self.label, is_pure=self.is_pure, constants=self.constants)
 
 
 def _vjp(run: Run, given: Sequence[bool], watched: Sequence[bool]) -> Run:
@@ -284,7 +287,7 @@ def _vjp(run: Run, given: Sequence[bool], watched: Sequence[bool]) -> Run:
 
         with _WithOwnRules():
             try:
-                outs, pull = torch.func.vjp(wanted, *point)
+                outs, pull = torch.func.vjp(wanted, *point)[:2]
                 found = pull(tuple([_conj(_cast_like(g, o)) for g, o in zip(gs, outs, strict=True)]))
             except RuntimeError:
                 if _is_transforming():
@@ -299,7 +302,8 @@ def _vjp(run: Run, given: Sequence[bool], watched: Sequence[bool]) -> Run:
 
 def _is_transforming() -> bool:
     """Return whether a transformation of torch.func runs, under which torch.autograd sees nothing."""
-    return torch._C._functorch.maybe_current_level() is not None  # type: ignore[attr-defined]
+    level: Any = torch._C._functorch.maybe_current_level()
+    return level is not None
 
 
 def _vjp_by_autograd(
@@ -322,7 +326,7 @@ class BatchedTask(Task):
     __slots__ = ("axes", "one", "randomness", "seed", "size")
 
     def __init__(self, one: Task, axes: Sequence[int | None], size: int, randomness: str) -> None:
-        super().__init__(self._run_all, one.label, written=one.written, is_pure=one.is_pure)
+        super().__init__(self._run_all, one.label, written=one.written, is_pure=one.is_pure, constants=one.constants)
         self.one = one
         self.axes = tuple(axes)
         self.size = size
@@ -401,35 +405,37 @@ class PullTask(Task):
     Attributes:
         functional: the same as a function of all its arguments, for derivatives inside vmap.
         graph: the graph; in a trace the traced array that carries it.
-        draws: True if the task has drawn random numbers, so that it cannot run once more.
         given, watched: which results have cotangents, and which arguments are to have them.
         layers: of each vmap around the sweep, the outermost first, the size, and for each cotangent whether it differs
             by example.
     """
 
-    __slots__ = ("draws", "functional", "given", "graph", "layers", "watched")
+    __slots__ = ("functional", "given", "graph", "layers", "watched")
 
     def __init__(
         self,
         functional: Task,
         graph: Any,
-        draws: bool,
         given: Sequence[bool],
         watched: Sequence[bool],
         layers: tuple[tuple[int, tuple[bool, ...]], ...] = (),
     ) -> None:
-        super().__init__(self._run_functional, functional.label, is_pure=functional.is_pure)
+        super().__init__(
+            self._run_functional, functional.label, is_pure=functional.is_pure, constants=functional.constants
+        )
         self.functional = functional
         self.graph = graph
-        self.draws = draws
         self.given = tuple(given)
         self.watched = tuple(watched)
         self.layers = layers
 
     def _run_functional(self, values: Arrays) -> Arrays:
-        if self.draws:
+        # The function has run, for the graph, and runs again.
+        before = None if self.is_pure else random_state(values)
+        found = self.functional.run(values)
+        if before is not None and random_state(values) != before:
             refuse_repetition(self.label)
-        return self.functional.run(values)
+        return found
 
     def compute(self, arrays: Arrays, records: bool) -> tuple[Arrays, Graph | None]:
         """Return the cotangents, by a walk through the graph."""
@@ -461,7 +467,7 @@ class PullTask(Task):
                             raise
                         found = swept_one_by_one(flat)  # a backward function without a batch rule
                 found = [None if d is None else d.unflatten(0, sizes) for d in found]
-        return found, Graph([*seeds, *graph.leaves], found, self.draws) if records else None
+        return found, Graph([*seeds, *graph.leaves], found) if records else None
 
     def _spread(self, k: int, seed: torch.Tensor) -> torch.Tensor:
         """Return a cotangent with a dimension for each vmap in front, also of those whose examples share it."""
@@ -477,7 +483,7 @@ class PullTask(Task):
         if any([axis is not None for axis in axes[n:]]):
             return functional
         layer = size, tuple([axis is not None for axis in axes[:n]])
-        return PullTask(functional, self.graph, self.draws, self.given, self.watched, (layer, *self.layers))
+        return PullTask(functional, self.graph, self.given, self.watched, (layer, *self.layers))
 
 
 # -- random numbers
@@ -516,7 +522,7 @@ def bind(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         return _bind_in_vmap(task, tensors, top)
     if current() is not None:
         return _bind_in_trace(task, tensors)
-    return _bind_here(task, tensors)
+    return bind_here(task, tensors)
 
 
 def is_watched(tensors: Sequence[Tensor]) -> bool:
@@ -525,7 +531,8 @@ def is_watched(tensors: Sequence[Tensor]) -> bool:
     return any([tape._key in t._slots for tape in active for t in tensors])
 
 
-def _bind_here(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def bind_here(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    """Do as :func:`bind` on Tensors that are neither inside vmap nor traced."""
     backend = tensors[0].backend if tensors else torch_backend()
     arrays = [t._array for t in tensors]
     repeats = not task.is_pure and is_captured()
@@ -571,13 +578,16 @@ class TorchCall:
         self.graph: Graph | None = None  # of the first run, while that is traced
         self._specs: list[Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"{self.task.label} of PyTorch"
+
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Return the results, and the graph."""
         given = list(arrays)
         task = self.task
         if isinstance(task, PullTask):
             made = given.pop(0)
-            task = PullTask(task.functional, made.graph, task.draws, task.given, task.watched, task.layers)
+            task = PullTask(task.functional, made.graph, task.given, task.watched, task.layers)
         outs, graph = task.compute(given, self.records)
         self.task.on_result(outs, graph)
         flows = [False] * len(outs) if graph is None else [o is not None for o in graph.outs]
@@ -642,8 +652,7 @@ def _record(
     if not any(flows):
         return list(outs)
     values = tuple([o._array for o, f in zip(outs, flows, strict=True) if f])  # type: ignore[union-attr]
-    draws = graph is not None and graph.draws
-    found = _op.function(list(tensors), values=values, task=task, flows=tuple(flows), graph=carried, draws=draws)
+    found = _op.function(list(tensors), values=values, task=task, flows=tuple(flows), graph=carried)
     each = iter(found if type(found) is tuple else (found,))
     return [next(each) if f else o for o, f in zip(outs, flows, strict=True)]
 
@@ -658,14 +667,12 @@ class _CallOp(Op):
         return self.bound(backend, _computed_values, Plans(self, self.compiled, None, backend))
 
 
-def _computed_values(
-    arrays: object, /, *, values: tuple[Any, ...], task: Task, flows: object, graph: object, draws: bool
-) -> Any:
+def _computed_values(arrays: object, /, *, values: tuple[Any, ...], task: Task, flows: object, graph: object) -> Any:
     return values if len(values) > 1 else values[0]
 
 
 def torch_call(
-    arrays: object, /, *, values: tuple[Any, ...], task: Task, flows: tuple[bool, ...], graph: object, draws: bool
+    arrays: object, /, *, values: tuple[Any, ...], task: Task, flows: tuple[bool, ...], graph: object
 ) -> Any:
     """Return the results of a function of PyTorch."""
 
@@ -678,13 +685,12 @@ def _pull(
     task: Task,
     flows: tuple[bool, ...],
     graph: Any,
-    draws: bool,
 ) -> list[Any]:
     each = iter(g if type(g) is tuple else (g,))
     gs = [next(each) if f else None for f in flows]
     given = [d is not None for d in gs]
     functional = task.pullback(given, arrays_watched)
-    pull = functional if graph is None else PullTask(functional, graph, draws, given, arrays_watched)
+    pull = functional if graph is None else PullTask(functional, graph, given, arrays_watched)
     values = [*[d for d in gs if d is not None], *arrays]
     if isinstance(values[0], Tensor):
         return list(bind(pull, values))
@@ -694,7 +700,7 @@ def _pull(
 
 
 def _backend_of(array: Any) -> Backend:
-    return array.backend if type(array) in (BatchedArray, TracedArray) else torch_backend()  # type: ignore[no-any-return]
+    return array.backend if type(array) in (BatchedArray, TracedArray) else torch_backend()
 
 
 _op = _CallOp(torch_call, {"arrays": vjp(_pull)}, form="op", sequence=True, materialize=False)
