@@ -181,7 +181,7 @@ def test_functions_that_run_again() -> None:
         tc.grad(tc.checkpoint(lambda x: tc.sum(tape_torch.call(torch.nn.functional.dropout, x))))(x)
     torch.set_rng_state(before)
     norm = torch.nn.BatchNorm1d(3).double()
-    with pytest.raises(TypeError, match="updates the buffer 'running_mean' .* would update them twice"):
+    with pytest.raises(TypeError, match=r"updates the buffer 'running_mean' .* would update them twice"):
         tc.grad(tc.checkpoint(lambda x: tc.sum(tape_torch.call(norm, x))))(x)
     assert norm.num_batches_tracked == 0
 
@@ -194,3 +194,28 @@ def test_custom_gradients_with_functions_of_pytorch() -> None:
     gradient = tc.grad(lambda x: tc.sum(sine(x)))
     close(tc.vmap(gradient)(tc.asarray(X)), torch.cos(X))
     close(tc.jacrev(gradient)(tc.asarray(X[0])), torch.diag(-torch.sin(X[0])))
+
+
+def test_loops_and_branches_under_jacobians_of_jacobians() -> None:
+    """A derivative of theirs reopens the vmap of the inner Jacobian, where the arguments are what examples share."""
+    scale = torch.tensor([1.1, 0.2, -0.7], dtype=torch.float64)
+
+    def scaled(x: Any) -> Any:
+        return tape_torch.call(lambda a: a * scale, x)
+
+    def looped(x: Any) -> Any:
+        step = lambda s: (s[0] + 1, tc.sin(scaled(s[1])) * x)  # noqa: E731
+        return tc.sum(tc.while_loop(lambda s: s[0] < 2, step, (tc.asarray(0), x))[1])
+
+    def branched(x: Any) -> Any:
+        return tc.sum(tc.cond(tc.sum(x) < 9, lambda y: scaled(y) * scaled(x), lambda y: y, x))
+
+    def looped_by_torch(x: torch.Tensor) -> torch.Tensor:
+        return (torch.sin(torch.sin(x * scale) * x * scale) * x).sum()
+
+    pairs = [(looped, looped_by_torch), (branched, lambda x: ((x * scale) ** 2).sum())]
+    for f, by_torch in pairs:
+        expected = torch.autograd.functional.hessian(by_torch, X[0])
+        for inner in (tc.jacrev, tc.jacfwd):
+            for outer in (tc.jacrev, tc.jacfwd):
+                close(outer(inner(f))(tc.asarray(X[0])), expected)

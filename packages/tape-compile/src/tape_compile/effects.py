@@ -30,6 +30,7 @@ class Effects:
     """
 
     guards: list[tuple[Callable[[], Any], Any]]
+    parent: Any
     instructions: list[Instruction]
     speculating: int
 
@@ -84,8 +85,9 @@ class Effects:
         """Call a function of another library on raw arrays now, and again in each run."""
         traced = tracing_backend(backend)
         name = function.__name__
-        if not is_pure and all([not isinstance(arg, TracedValue) or arg.is_known for arg in args]):
-            # Without an argument that differs between calls it would be a constant.
+        if self.parent is None and not is_pure and all([not _differs(arg) for arg in args]):
+            # Without an argument that differs between calls it would be a constant. In a branch or a loop it may be
+            # one: there it draws nothing.
             return tuple(self.effect(name, function, args, traced))
         return tuple(self.record_call(name, function, args, traced))
 
@@ -177,6 +179,11 @@ class Effects:
 def _with_iterators_as_lists(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return arguments with lists in place of iterators, such as a zip, which could be read only once."""
     return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
+
+
+def _differs(value: object) -> bool:
+    """Return whether a value may differ between calls."""
+    return isinstance(value, TracedValue) and not value.is_known
 
 
 def _is_batched(value: object) -> bool:

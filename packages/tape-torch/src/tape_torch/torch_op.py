@@ -314,9 +314,11 @@ def _vjp_by_autograd(
         xs = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in point]
         outs = function(*xs)
         flowing = [(o, _conj(_cast_like(g, o))) for o, g in zip(outs, gs, strict=True) if o.requires_grad]
-        found = torch.autograd.grad(
-            [o for o, _ in flowing], xs, [g for _, g in flowing], create_graph=recorded, allow_unused=True
-        )
+        found: Sequence[Any] = [None] * len(xs)
+        if flowing:
+            found = torch.autograd.grad(
+                [o for o, _ in flowing], xs, [g for _, g in flowing], create_graph=recorded, allow_unused=True
+            )
     return [torch.zeros_like(x) if d is None else d for d, x in zip(found, xs, strict=True)]
 
 
@@ -514,15 +516,30 @@ def refuse_repetition(label: str) -> None:
 # -- running and recording
 
 
-def bind(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """Run a task on Tensors, and record it; return its results, None where it returns None."""
-    tensors = [move_to_level(t) for t in tensors]
+Outs = list[Tensor | None]
+"""The results of a task, None where it returns None."""
+
+
+def bind(task: Task, tensors: Sequence[Tensor]) -> Outs:
+    """Run a task on Tensors, and record it."""
+    return _bind(task, [move_to_level(t) for t in tensors], records=False)[0]
+
+
+def _bind(task: Task, tensors: Sequence[Tensor], *, records: bool) -> tuple[Outs, Graph | None, Any]:
+    """Return also the graph, and what carries it for a rule: itself, or in a trace an array; None inside vmap.
+
+    Args:
+        task: the function.
+        tensors: its arguments, on their levels.
+        records: True if a level above needs the graph.
+    """
     top = max([t.backend for t in tensors], key=lambda backend: backend.height, default=torch_backend())
     if top.level:
-        return _bind_in_vmap(task, tensors, top)
+        return _bind_in_vmap(task, tensors, top, records=records)
+    records = records or is_watched(tensors)
     if current() is not None:
-        return _bind_in_trace(task, tensors)
-    return bind_here(task, tensors)
+        return _bind_in_trace(task, tensors, records=records)
+    return _bind_here(task, tensors, records=records)
 
 
 def is_watched(tensors: Sequence[Tensor]) -> bool:
@@ -531,35 +548,42 @@ def is_watched(tensors: Sequence[Tensor]) -> bool:
     return any([tape._key in t._slots for tape in active for t in tensors])
 
 
-def bind_here(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def bind_here(task: Task, tensors: Sequence[Tensor]) -> Outs:
     """Do as :func:`bind` on Tensors that are neither inside vmap nor traced."""
+    return _bind_here(task, tensors, records=is_watched(tensors))[0]
+
+
+def _bind_here(task: Task, tensors: Sequence[Tensor], *, records: bool) -> tuple[Outs, Graph | None, Any]:
     backend = tensors[0].backend if tensors else torch_backend()
     arrays = [t._array for t in tensors]
     repeats = not task.is_pure and is_captured()
     before = random_state(arrays) if repeats else None
-    outs, graph = task.compute(arrays, is_watched(tensors))
+    found, graph = task.compute(arrays, records)
     if repeats and random_state(arrays) != before:
         refuse_repetition(task.label)
-    task.on_result(outs, graph)
-    if graph is None:
-        return [None if o is None else wrap(o.detach(), backend) for o in outs]
-    return _record(task, tensors, [None if o is None else wrap(o.detach(), backend) for o in outs], graph, graph)
+    task.on_result(found, graph)
+    outs = [None if o is None else wrap(o.detach(), backend) for o in found]
+    return (outs if graph is None else _record(task, tensors, outs, graph, graph)), graph, graph
 
 
-def _bind_in_vmap(task: Task, tensors: Sequence[Tensor], top: Backend) -> list[Tensor | None]:
+def _bind_in_vmap(
+    task: Task, tensors: Sequence[Tensor], top: Backend, *, records: bool
+) -> tuple[Outs, Graph | None, Any]:
     lifted = [lift(t, top) for t in tensors]
     arrays = [t._array for t in lifted]
+    watched = is_watched(lifted)
     axis = next((a.axis for a in arrays if a.axis is not None), None)
+    graph = carried = None
+    if axis is None:  # one run is that of all examples, and its graph is of use here, too
+        found, graph, carried = _bind(task, [a.value for a in arrays], records=records or watched)
+    else:
+        axes = [None if a.axis is None else 0 for a in arrays]
+        # Without a word of the user's for it, random numbers inside vmap are an error, as Tape's own.
+        inner = task.batched(axes, axis.size, getattr(axis, "randomness", "error"))
+        found = _bind(inner, [a.value for a in arrays], records=False)[0]
     below: Any = top.base
-    if axis is None:
-        found = bind(task, [a.value for a in arrays])
-        return [None if o is None else lift(o, top) for o in found]
-    axes = [None if a.axis is None else 0 for a in arrays]
-    # Without a word of the user's for it, random numbers inside vmap are an error, as Tape's own.
-    inner = task.batched(axes, axis.size, getattr(axis, "randomness", "error"))
-    found = bind(inner, [a.value for a in arrays])
     outs = [None if o is None else wrap(BatchedArray(lift(o, below), top, axis), top) for o in found]
-    return _record(task, lifted, outs, None, None) if is_watched(lifted) else outs
+    return (_record(task, lifted, outs, graph, carried) if watched else outs), graph, carried
 
 
 class TorchCall:
@@ -607,9 +631,8 @@ def _listed_specs(specs: Sequence[Any]) -> str:
     return ", ".join([f"{spec[1]}{list(spec[0])}" for spec in specs if spec is not None]) or "nothing"
 
 
-def _bind_in_trace(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def _bind_in_trace(task: Task, tensors: Sequence[Tensor], *, records: bool) -> tuple[Outs, Graph | None, Any]:
     stage: Any = current()
-    records = is_watched(tensors)
     function = TorchCall(task, records)
     arrays = [t._array for t in tensors]
     if isinstance(task, PullTask):
@@ -627,12 +650,14 @@ def _bind_in_trace(task: Task, tensors: Sequence[Tensor]) -> list[Tensor | None]
     carried = found.pop() if function.graph is not None else None
     outs = [None if o is None else wrap(o, backend) for o in found]
     graph, function.graph = function.graph, None
-    return outs if graph is None else _record(task, [lift(t, backend) for t in tensors], outs, graph, carried)
+    if graph is not None and is_watched(tensors):
+        outs = _record(task, [lift(t, backend) for t in tensors], outs, graph, carried)
+    return outs, graph, carried
 
 
 def _record(
     task: Task, tensors: Sequence[Tensor], outs: Sequence[Tensor | None], graph: Graph | None, carried: Any
-) -> list[Tensor | None]:
+) -> Outs:
     """Return the results as Tensors that are recorded as a function of `tensors`.
 
     Args:
