@@ -19,6 +19,8 @@ import numpy as np
 import tape_core
 from hypothesis import strategies as st
 
+from tape_fuzz.compilers import CallByCall
+
 POINT = np.array([0.3, 0.5, 0.2])
 OTHER = np.array([0.7, -0.4, 0.6])
 CONSTANT = np.array([1.1, 0.2, -0.7])
@@ -75,7 +77,30 @@ def with_jvp(f):
     own = tc.custom_jvp(lambda u: f(u))
     own.defjvp(lambda primals, tangents: tc.jvp(f, primals, tangents))
     return own
+
+def by_using(f, a, cell):
+    with cell.using({"v": a}) as values:
+        return f(cell.v) + 0.0 * values["v"]
+
+def by_assigning(f, a, cell):
+    with cell.using([a]):
+        y = f(cell.v) + 0.0 * a
+        cell.v.assign(cell.v + 1.0)
+        return y
+
+def with_module(transform, f, a, cell):
+    found = transform(lambda m: f(m.v))(tc.tree_map(lambda _: a, cell))
+    return getattr(found, "v", found)
 """
+
+MODULES = """
+import tape_nn
+class Cell(tape_nn.Module):
+    def __init__(self):
+        self.v = tc.Variable([9.0, 9.0, 9.0], dtype=tc.float64, backend=backend)
+cells = [Cell() for _ in range(100)]
+"""
+"""Modules whose Variable has other values wherever it is read: one for each place in a program."""
 
 
 # -- programs
@@ -90,6 +115,7 @@ class Program:
         backend: of the arrays.
         variable: whether `w` is a Variable.
         compiled: whether the whole is a compiled function, as well.
+        compiler: by what, as code: a name in `COMPILERS`.
         torch: whether it is compared with torch.func, too.
     """
 
@@ -100,6 +126,7 @@ class Program:
     variable: bool = False
     compiled: bool = False
     torch: bool = False
+    compiler: str = "None"
 
     def code(self) -> str:
         """The program as code that runs."""
@@ -107,16 +134,21 @@ class Program:
         return "\n".join(
             [
                 "import tape_core as tc",
+                "from tape_fuzz.compilers import CallByCall",
                 f"backend = {self.backend!r}",
                 HELPERS.rstrip(),
-                "",
+                MODULES if "cells" in self.expression else "",
                 f"x = tc.asarray({POINT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"w = tc.Variable({w})" if self.variable else f"w = {w}",
                 f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"f = lambda x: {self.expression}",
                 f"print(f(x), {FIRST[self.first]}, {SECOND[self.second]}, sep='\\n')",
-                f"print(tc.function({_as_function(FIRST[self.first])})(x))" if self.compiled else "",
-                f"print(tc.function({_as_function(SECOND[self.second])})(x))" if self.compiled else "",
+                f"print(tc.function({_as_function(FIRST[self.first])}, compile={self.compiler})(x))"
+                if self.compiled
+                else "",
+                f"print(tc.function({_as_function(SECOND[self.second])}, compile={self.compiler})(x))"
+                if self.compiled
+                else "",
             ]
         )
 
@@ -155,9 +187,9 @@ SECOND = {
 
 FLOWS = ["cond", "while_loop", "scan", "map"]
 BATCHES = ["vmap", "vmap of two", "vmap of numbers"]
-WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both"]
+WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both", "using", "module"]
 FORWARD = ["jvp", "linearize", "jacfwd", "accumulator"]
-BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape"]
+BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape", "module grad"]
 TWICE = ["hessian", "hvp"]
 LONG = ["long scan", "long map"]
 """Loops of more steps than are recorded one by one."""
@@ -181,6 +213,7 @@ def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] 
         draw(st.booleans()),
         draw(st.integers(0, 3)) == 3,
         draw(st.integers(0, 3)) == 3,
+        draw(st.sampled_from(list(COMPILERS))),
     )
 
 
@@ -301,6 +334,14 @@ class _Writer:
                 return f"with_gradient(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
             case "custom_jvp":
                 return f"with_jvp(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "using":
+                how = self.pick(["by_using", "by_using", "by_assigning"])
+                return f"{how}(lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+            case "module":
+                return f"with_module(tc.checkpoint, lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+            case "module grad":
+                body = within(u, cost=1)
+                return f"with_module(tc.grad, lambda {u}: tc.sum({body}), {value()}, cells[{self.number}])"
             case "grad":
                 return f"tc.grad(lambda {u}: tc.sum({within(u, cost=1)}))({value()})"
             case "value_and_grad":
@@ -416,6 +457,9 @@ class Unrolled:
         found["zero"] = lambda: 0
         found["with_gradient"] = found["with_jvp"] = lambda f: f
         found["by_tape"] = lambda f, a: self.grad(f)(a)
+        found["by_using"] = found["by_assigning"] = lambda f, a, cell: f(a)
+        found["with_module"] = lambda transform, f, a, cell: transform(f)(a)
+        found["cells"] = [None] * 100
         found["by_accumulator"] = lambda f, a, t: self.jvp(f, (a,), (t,))[1]
         return found
 
@@ -486,7 +530,7 @@ def check(program: Program) -> None:
         for a, b, what in zip(wanted, expected(program, on_torch()), _PARTS, strict=True):
             _compare(program, b, a, f"{what}, torch.func and the program unrolled")
     names: dict[str, Any] = {"tc": tape_core, "backend": program.backend}
-    exec(HELPERS, names)
+    exec(HELPERS + MODULES * ("cells" in program.expression), names)
     given = {
         name: tape_core.asarray(a, dtype=tape_core.float64, backend=program.backend)
         for name, a in (("x", POINT), ("w", OTHER), ("c", CONSTANT))
@@ -500,7 +544,7 @@ def check(program: Program) -> None:
         compiled = []
         if program.compiled:
             for text in ("f(x)", FIRST[program.first], SECOND[program.second]):
-                f = tape_core.function(eval(_as_function(text), names))
+                f = tape_core.function(eval(_as_function(text), names), compile=COMPILERS[program.compiler])
                 compiled.append([f(names["x"]), f(names["x"])])
     except Exception as error:
         raise AssertionError(f"{type(error).__name__}: {error}\n{_shown(program)}") from error
@@ -511,6 +555,7 @@ def check(program: Program) -> None:
             _compare_bits(program, got.numpy(), eager.numpy(), f"{what}, compiled, call {number}")
 
 
+COMPILERS: dict[str, Any] = {"None": None, "'python'": "python", "CallByCall()": CallByCall()}
 _PARTS = ("the value", "the Jacobian", "the second derivatives")
 
 

@@ -77,6 +77,7 @@ class ExponentialMovingAverage:
             blocks = variable.backend.blocks(whole)
             if type(blocks) is list:  # small arrays come back whole; large ones in blocks that fit the cache
                 mean, value = whole
+                # In this form of the formula, a mean that equals the value stays what it is, to the bit.
                 new = mean + (value - mean) * (1 - self.decay)
             else:
                 new = variable.backend.xp.empty_like(whole[0])
@@ -124,6 +125,7 @@ class ExponentialMovingAverage:
         by_name = dict(self._named_variables())
         if unknown := [name for name in state if name not in by_name]:
             raise ValueError(unknown_names("load_state_dict", unknown, by_name))
+        # As with an optimizer: everything is checked and converted before the commit, so that an error changes nothing.
         averages = {}
         commit = Commit()
         for name, value in state.items():
@@ -142,6 +144,7 @@ class ExponentialMovingAverage:
 
     def _named_variables(self) -> Iterable[tuple[str, Variable]]:
         found = named_variables(self.variables)
+        # Counters and moving statistics of a Module are left as they are; in a mapping the user has chosen.
         return [(name, v) for name, v in found if v.trainable] if isinstance(self.variables, Module) else found
 
 

@@ -97,22 +97,27 @@ def save_tensors(path: Path, tensors: Mapping[str, ArrayLike], metadata: Mapping
             raise TypeError(f"save_tensors: the metadata {key!r} is written by save_tensors itself")
     arrays = {}
     for name, value in tensors.items():
+        # The format keeps metadata in the header beside the tensors, under this name.
         if not isinstance(name, str) or name == "__metadata__":
             raise TypeError(f"save_tensors: {name!r} cannot be the name of a tensor")
         arrays[name] = _to_bytes(name, value)
     # The widest dtype first: so each array begins at a multiple of its itemsize, as other readers of the format want.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1][1].itemsize, item[0]))
     header = _header(ordered, metadata or {})
+    # Not joined to one string of bytes, which would double the memory that a checkpoint takes.
     pieces: list[bytes | memoryview] = [header]
+    # Flat, since an array of shape () cannot be viewed with another itemsize.
     pieces += [memoryview(array.reshape(-1).view("uint8")) for _, (_, array) in ordered]
     checksum = hashlib.sha256()
     for piece in pieces:
         checksum.update(piece)
+    # The checksum was computed with a blank one of the same length, so that nothing moves.
     pieces[0] = header.replace(_checksum_entry(_BLANK_CHECKSUM), _checksum_entry(f"sha256:{checksum.hexdigest()}"), 1)
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"save_tensors: there is no folder {folder!r}")
+    # Shared: many may write into one folder. It only keeps `remove_drafts` from taking this draft for an abandoned one.
     with _locked(folder, exclusive=False):
         write_whole("save_tensors", [(target, pieces)])
 
@@ -141,6 +146,7 @@ def load_tensors(
     """
     path = os.fspath(path)  # refuses an integer, which `open` would take for a file descriptor
     with open(path, "rb") as stream:
+        # As a whole, not mapped into memory: the checksum needs all bytes anyway.
         content = stream.read()
     return read_tensors(content, f"load_tensors: {path!r}", like=like, backend=backend, device=device)
 
@@ -164,12 +170,14 @@ def read_tensors(
         # `deserialize` has checked the header, and returns all of it but the metadata.
         end = HEADER_LENGTH_BYTES + int.from_bytes(content[:HEADER_LENGTH_BYTES], "little")
         metadata = json.loads(content[HEADER_LENGTH_BYTES:end]).get("__metadata__") or {}
+    # ValueError: no JSON, or no UTF-8; RecursionError: JSON nested thousands of levels deep.
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} is damaged or not in safetensors format: {error}") from error
     if _CHECKSUM in metadata or _WRITER in metadata:
         _verify(content, end, metadata.pop(_CHECKSUM, ""), metadata.pop(_WRITER, ""), what)
     if unknown := [f"{name!r} ({entry['dtype']})" for name, entry in entries if entry["dtype"] not in _DTYPES]:
         raise TypeError(f"{what} has dtypes that Tensors do not have: {', '.join(unknown)}")
+    # The backend that is selected, once for all: otherwise each NumPy array would choose that of its own library.
     if backend is None and device is None:
         backend = tc.get_backend()
     like = like or {}
@@ -217,6 +225,7 @@ def _locked(folder: str, exclusive: bool) -> Iterator[bool | None]:
 
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        # A lock on the folder itself, and not on a lock file, which would have to be removed by somebody.
         held: bool | None = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
@@ -244,6 +253,7 @@ def _header(ordered: list[tuple[str, tuple[str, Raw]]], metadata: Mapping[str, s
         text = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
         raise TypeError(f"save_tensors: a name or a piece of metadata is no text that UTF-8 has: {error}") from error
+    # Spaces are what the format pads with: to a JSON parser they are nothing.
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(HEADER_LENGTH_BYTES, "little") + text
 
@@ -303,6 +313,7 @@ def _from_bytes(entry: Mapping[str, Any]) -> Raw:
 
 def _to_tensor(array: Raw, to_bfloat16: bool, backend: BackendLike, device: str | None) -> tc.Tensor:
     """Copy a NumPy array to a backend, with `to_bfloat16` in that dtype if the backend has it."""
+    # A copy: an array of `np.frombuffer` shares its memory with the bytes, and is read-only where these are.
     tensor = tc.asarray(array, backend=backend, device=device, copy=True)
     if not to_bfloat16:
         return tensor

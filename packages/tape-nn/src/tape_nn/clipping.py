@@ -106,16 +106,19 @@ def check_positive(name: str, value: object) -> float:
         ValueError: it is not above 0.
     """
     found = real("", name, value)
+    # Not `found <= 0`, which is False for NaN.
     if not found > 0:
         raise ValueError(f"{name} must be above 0; got {value}")
     return found
 
 
 def _scale(g: tc.Tensor, by: tc.Tensor) -> tc.Tensor:
+    # The norm of half-precision gradients is in float32 and would promote them.
     return g * (by if by.dtype is g.dtype else tc.astype(by, g.dtype))
 
 
 def _tensor(gradient: Gradient) -> tc.Tensor:
     if isinstance(gradient, IndexedSlices):
+        # As a whole: rows that are named twice add up before the norm is taken.
         return gradient.densify()
     return gradient if isinstance(gradient, tc.Tensor) else tc.asarray(gradient)

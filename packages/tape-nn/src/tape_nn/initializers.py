@@ -88,6 +88,7 @@ def truncated_normal(mean: float = 0.0, stddev: float = 0.05) -> Initializer:
     def draw(shape: tuple[int, ...], *, rng: tc.Generator, dtype: DTypeLike = None, **where: Any) -> tc.Tensor:
         # The inverse of the distribution function, on uniform numbers: one draw per element, whatever is cut off.
         probability = rng.uniform(shape, low=below, high=1 - below, dtype=tc.float64, **where)
+        # Clipped, as rounding may put the inverse just outside of the cut.
         values = tc.clip(tc.special.ndtri(probability), -TRUNCATED_AT, TRUNCATED_AT) * stddev + mean
         return tc.astype(values, tc.get_default_dtype() if dtype is None else dtype)
 
@@ -114,6 +115,7 @@ def orthogonal(gain: float = 1.0) -> Initializer:
         if len(shape) < 2:
             raise ValueError(f"orthogonal: the shape must have two dimensions or more; got {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]
+        # QR of the tall matrix; the wide one is its transpose, so that the rows are orthonormal where they are fewer.
         high, low = max(rows, columns), min(rows, columns)
         q, r = tc.linalg.qr(rng.normal((high, low), dtype=tc.float64, **where))
         # With a positive diagonal of r the factors are unique, and so the same on every backend.
@@ -146,10 +148,13 @@ def variance_scaling(
     def draw(shape: tuple[int, ...], *, rng: tc.Generator, **where: Any) -> tc.Tensor:
         inputs, outputs = _fans(shape)
         n = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[mode]
+        # At least 1, as in Keras: a shape with a length of 0 has no fan, and no elements either.
         variance = scale / max(1.0, n)
         if distribution == "uniform":
+            # The uniform distribution on [-a, a] has the variance a**2 / 3.
             limit = math.sqrt(3 * variance)
             return uniform(-limit, limit)(shape, rng=rng, **where)
+        # Wider by what the truncation takes away, as in Keras (0.87962566103423978 there).
         return truncated_normal(0.0, math.sqrt(variance) / TRUNCATED_STDDEV)(shape, rng=rng, **where)
 
     return draw
@@ -207,6 +212,7 @@ _BY_NAME: dict[str, Initializer] = {
     "he_normal": he_normal,
     "lecun_uniform": lecun_uniform,
     "lecun_normal": lecun_normal,
+    # Made without arguments, as in Keras. `constant` is missing, since it needs its value.
     "uniform": uniform(),
     "normal": normal(),
     "truncated_normal": truncated_normal(),
@@ -238,6 +244,7 @@ def get(initializer: Initializer | str) -> Initializer:
         return initializer
     try:
         return _BY_NAME[initializer]
+    # TypeError: what was passed cannot be hashed.
     except (KeyError, TypeError):
         raise ValueError(
             f"unknown initializer {initializer!r}; pass a callable or one of {', '.join(_BY_NAME)}"

@@ -112,6 +112,7 @@ def categorical_crossentropy(
     y_true, y_pred = _tensors_of_one_shape(name, y_true, y_pred)
     if y_pred.ndim == 0:
         raise ValueError(f"{name}: y_pred needs an axis of classes; got shape ()")
+    # Towards the uniform distribution: each of n classes has 1 / n.
     y_true = _smooth_labels(name, y_true, label_smoothing, 1 / y_pred.shape[axis])
     return -tc.sum(y_true * _log_probabilities(y_pred, from_logits, axis), axis=axis)
 
@@ -172,6 +173,7 @@ def sparse_categorical_crossentropy(
 def _check_classes(name: str, labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(tc.any(wrong)):
+        # Only here, where an error is certain, is a value fetched from the device.
         found = int(labels[wrong][0])
         raise ValueError(f"{name}: y_true has class {found}; there are {classes} classes, from 0 to {classes - 1}")
 
@@ -184,6 +186,7 @@ def mean_absolute_percentage_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tens
     [25.0]
     """
     y_true, y_pred = _tensors_of_one_shape("mean_absolute_percentage_error", y_true, y_pred)
+    # Keras divides by max(|y_true|, epsilon) as well; the values for a truth of 0 are huge in both.
     return 100.0 * _mean_over_last_axis(tc.abs(y_true - y_pred) / tc.maximum(tc.abs(y_true), EPSILON))
 
 
@@ -195,6 +198,7 @@ def mean_squared_logarithmic_error(y_true: ArrayLike, y_pred: ArrayLike) -> Tens
     [0.4805]
     """
     y_true, y_pred = _tensors_of_one_shape("mean_squared_logarithmic_error", y_true, y_pred)
+    # As in Keras, which takes epsilon and not 0 for what is not positive.
     error = tc.log1p(tc.maximum(y_true, EPSILON)) - tc.log1p(tc.maximum(y_pred, EPSILON))
     return _mean_over_last_axis(error * error)
 
@@ -220,6 +224,7 @@ def cosine_similarity(y_true: ArrayLike, y_pred: ArrayLike, axis: int = -1) -> T
     [-1.0]
     """
     y_true, y_pred = _tensors_of_one_shape("cosine_similarity", y_true, y_pred)
+    # The maximum, not a sum: it leaves the cosine of vectors of usual length exact, and sqrt has a finite derivative.
     lengths = [tc.sqrt(tc.maximum(tc.sum(y * y, axis=axis), SQUARED_LENGTH_EPSILON)) for y in (y_true, y_pred)]
     return -tc.sum(y_true * y_pred, axis=axis) / (lengths[0] * lengths[1])
 
@@ -247,6 +252,7 @@ def categorical_hinge(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
     [0.5]
     """
     y_true, y_pred = _tensors_of_one_shape("categorical_hinge", y_true, y_pred)
+    # As in Keras: the right class takes part in the maximum with 0, so that `wrong` is never negative.
     right, wrong = tc.sum(y_true * y_pred, axis=-1), tc.max((1 - y_true) * y_pred, axis=-1)
     return tc.relu(wrong - right + 1)
 
@@ -271,6 +277,7 @@ def poisson(y_true: ArrayLike, y_pred: ArrayLike) -> Tensor:
     [1.3069]
     """
     y_true, y_pred = _tensors_of_one_shape("poisson", y_true, y_pred)
+    # Without log(y_true!), which does not depend on the prediction: the loss may be negative.
     return _mean_over_last_axis(y_pred - y_true * tc.log(y_pred + EPSILON))
 
 
@@ -316,6 +323,8 @@ class Loss:
                     f"sample_weight of shape {weights.shape} must have the shape of the losses, {losses.shape}, or of "
                     "their first axes"
                 )
+            # One weight for an example counts for all its losses: aligned on the left, where broadcasting aligns on the
+            # right.
             weights = tc.reshape(weights, weights.shape + (1,) * (losses.ndim - weights.ndim))
             losses = losses * weights
         if self.reduction == "none":
@@ -323,10 +332,13 @@ class Loss:
         total = tc.sum(losses)
         if self.reduction == "sum":
             return total
+        # "sum_over_batch_size" divides by the number of examples and not by the sum of weights: so Keras does, and a
+        # batch of small weights has a small loss.
         counts = self._example_counts(y_true, losses)
         if self.reduction == "mean_with_sample_weight" and weights is not None:
             counts = tc.broadcast_to(weights, losses.shape) * (1 if counts is None else counts)
         if counts is None:
+            # The loss of an empty batch is 0, and not 0 / 0.
             return total / max(losses.size, 1)
         divisor = tc.sum(counts)
         # Without an example that counts, the loss is 0 and not NaN.
@@ -414,6 +426,8 @@ class SparseCategoricalCrossentropy(Loss):
 
 def _float_predictions(name: str, y_pred: Any) -> Tensor:
     prediction = y_pred if isinstance(y_pred, Tensor) else tc.asarray(y_pred)
+    # Integers are refused rather than converted: as predictions they are nearly always class numbers, passed in the
+    # wrong order.
     if prediction.dtype.kind != "real floating":
         raise TypeError(f"{name}: y_pred must be real numbers; got dtype {prediction.dtype}")
     # As in Keras: squares overflow in half precision, and sums lose small terms.

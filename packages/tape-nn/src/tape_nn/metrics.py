@@ -78,8 +78,10 @@ class Metric:
         self._add_values(self.values(tc.stop_gradient(y_true), y_pred), sample_weight)
 
     def _add_values(self, values: Tensor, sample_weight: ArrayLike | None) -> None:
+        # In float64, since float32 cannot count beyond 2**24.
         values = tc.astype(values, tc.float64)
         if sample_weight is None:
+            # The sum comes to the host in each update: with a GPU, this waits for it.
             self._accumulate(_as_number(tc.sum(values)), values.size)
             return
         weights = tc.asarray(sample_weight, dtype=tc.float64, backend=values.backend, device=values.device)
@@ -178,6 +180,7 @@ class BinaryAccuracy(Metric):
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return True for each prediction on the side of the threshold that the truth is on."""
+        # The truth has its own threshold, 1/2, whatever that of the predictions is: labels may be smoothed.
         return (_check_same_shape(self.name, y_true, y_pred) > 0.5) == (y_pred > self.threshold)
 
 
@@ -230,9 +233,12 @@ class SparseTopKCategoricalAccuracy(Metric):
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return True for each example whose class is among the `k` largest."""
         # A class is among the k largest if fewer than k predictions are larger. This sorts nothing, and ties count.
+        # Labels may come as floats, as Keras allows, and those index nothing. A label that is no class is replaced by 0
+        # for the lookup, and counted as wrong by `known`.
         labels = tc.astype(_check_class_numbers(self.name, y_true, y_pred), tc.int64)
         known = (labels >= 0) & (labels < y_pred.shape[-1]) & tc.all(tc.isfinite(y_pred), axis=-1)
         of_class = tc.take_along_axis(y_pred, tc.expand_dims(tc.where(known, labels, 0), axis=-1), axis=-1)
+        # Strictly larger, so that a tie with the k-th counts as right.
         return known & (tc.count_nonzero(y_pred > of_class, axis=-1) < self.k)
 
 
@@ -261,6 +267,7 @@ class AUC(Metric):
 
     name = "auc"
 
+    # Lists that grow are no numbers that a trace could follow: a compiled function calls this in Python.
     @opaque
     def update(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         """Add a batch: 0 or 1, probabilities or logits of the same shape, and a weight for each."""
@@ -279,6 +286,7 @@ class AUC(Metric):
         """Return the area for all batches since the last reset."""
         if current() is not None:
             raise TracingError("auc: its result is computed in Python; ask for it outside of the compiled function")
+        # NaN has no rank among the predictions: a result would depend on where the sort happens to put it.
         if not self._scores or any(map(math.isnan, self._scores)):
             return math.nan
         weights, truth = tc.asarray(self._weights, dtype=tc.float64), tc.asarray(self._truth)

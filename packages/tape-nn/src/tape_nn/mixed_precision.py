@@ -46,6 +46,7 @@ def mixed_precision(model: M, dtype: DTypeLike = "float16") -> M:
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None and wanted.kind != "real floating":
         raise TypeError(f"mixed_precision: dtype must be real floating-point, such as 'float16'; got {wanted}")
+    # Layers only: a Module's own Variables are used by code that knows nothing of `compute_dtype`.
     layers = [found for _, found in model.named_modules() if isinstance(found, Layer)]
     if not layers:
         raise ValueError(f"mixed_precision: there is no layer with Variables in {model!r}")

@@ -28,6 +28,7 @@ def named_variables(variables: Module | Mapping[str, Variable]) -> list[tuple[st
 
 def copy_like(value: ArrayLike, variable: Variable) -> Tensor:
     """Copy a value to the dtype, the backend and the device of a Variable."""
+    # A copy, since the caller may go on writing to an array that it passed.
     tensor: Tensor = asarray(value, dtype=variable.dtype, backend=variable.backend, device=variable.device, copy=True)
     return tensor
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+# Frozen dataclasses, also for their repr, by which a checkpoint compares schedules (`fitting.resuming.describe`).
 @dataclass(frozen=True)
 class ExponentialDecay:
     """`initial_learning_rate * decay_rate ** (step / decay_steps)`; with `staircase` the exponent is rounded down.
@@ -94,6 +95,7 @@ class CosineDecay:
         start = self.initial_learning_rate
         if self.warmup_target is not None:
             if step < self.warmup_steps:
+                # The steps of the warm-up come before the `decay_steps`, as in Keras, and not out of them.
                 return start + (self.warmup_target - start) * step / self.warmup_steps
             start, step = self.warmup_target, step - self.warmup_steps
         cosine = 0.5 * (1 + math.cos(math.pi * min(step / self.decay_steps, 1)))
@@ -121,6 +123,7 @@ class PiecewiseConstantDecay:
             raise ValueError(f"boundaries must increase; got {list(self.boundaries)}")
 
     def __call__(self, step: int) -> float:
+        # `bisect_left` and not `bisect_right`: a boundary itself still has the old value, as in Keras.
         return float(self.values[bisect_left(self.boundaries, step)])
 
 
@@ -172,6 +175,7 @@ class PolynomialDecay:
         check_positive("power", self.power)
 
     def __call__(self, step: int) -> float:
+        # At least one period, also at step 0, where the quotient rounds up to 0.
         steps = self.decay_steps * (max(math.ceil(step / self.decay_steps), 1) if self.cycle else 1)
         height = (1 - min(step / steps, 1)) ** self.power
         return float((self.initial_learning_rate - self.end_learning_rate) * height + self.end_learning_rate)

@@ -28,6 +28,7 @@ class Summary:
         owners = sorted(module.named_modules(), key=lambda item: -len(item[0]))
         held: dict[str, list[tuple[str, Variable]]] = {path: [] for path, _ in owners}
         for name, variable in module.named_variables():
+            # `not path` is the Module itself, which comes last and holds what no other does.
             owner = next(path for path, _ in owners if not path or name.startswith(f"{path}."))
             held[owner].append((name[len(owner) + 1 :] if owner else name, variable))
         self.rows: list[tuple[str, str, str, int | None]] = []
@@ -71,4 +72,4 @@ class Summary:
 
 
 def _describe(variables: list[tuple[str, Variable]]) -> str:
-    return ", ".join(f"{name} {v.shape}" + ("" if v.trainable else " fixed") for name, v in variables)
+    return ", ".join(f"{name} {v.shape}" + ("" if getattr(v, "trainable", True) else " fixed") for name, v in variables)

@@ -68,12 +68,14 @@ def as_tensor(value: Any) -> tc.Tensor | None:
         return value.native  # type: ignore[no-any-return]
     if kind is list or kind is tuple:
         try:
+            # A list without tensors goes to NumPy as a whole, which is much faster than a stack of its elements.
             holds_tensor = _holds_tensor(value)
         except RecursionError:
             raise ValueError(
                 f"a {kind.__name__} that contains itself, or is nested very deeply, is no tensor"
             ) from None
         return _stack(value) if holds_tensor else None
+    # After the exact types, which are the common case: here come Variables and slices of Variables.
     if isinstance(value, Value):
         return value._read_native()
     if isinstance(value, tc.Tensor):
@@ -82,6 +84,7 @@ def as_tensor(value: Any) -> tc.Tensor | None:
         return value.densify()  # type: ignore[no-any-return]
     if isinstance(value, tc.IndexedSlices):
         return value.densify()
+    # TensorFlow's protocol for objects that convert themselves (tf.types.experimental.TensorProtocol).
     if hasattr(kind, "__tf_tensor__"):
         return native(value.__tf_tensor__())
     return None
@@ -118,6 +121,7 @@ def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> 
         rank = _RANK_OF_SCALAR[kind]
     if dtype is None:
         if kind is int:
+            # tf.constant(2**40) is int64 in TensorFlow, too; beyond 64 bits the core raises.
             dtype = tc.int32 if value in _INT32 else tc.int64
         elif kind in _RANK_OF_SCALAR:
             dtype = {bool: tc.bool, float: tc.float32, complex: tc.complex128}[kind]
@@ -142,6 +146,7 @@ def _as_array(value: Any, *, is_converted: bool = False) -> Any:
     """
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
+    # NumPy would make arrays of text or of objects from these.
     if value is None or isinstance(value, str | bytes | dict | set):
         raise _unsupported(value)
     try:
@@ -173,6 +178,7 @@ def _has_dtype(value: object) -> bool:
 def _fits(value: Any, rank: int, dtype: tc.DType) -> bool:
     """Return whether a number or NumPy array, of this rank in the order of kinds, converts to a dtype."""
     target = _RANK_OF_KIND[dtype.kind]
+    # An empty list and truth values convert to every dtype.
     if not np.size(value) or rank == 0:
         return True
     if target == 1 and rank in (1, 2):  # to integers: those in range, and float arrays that are whole numbers
@@ -217,6 +223,7 @@ def match_dtypes(values: list[Any], op: str, keep_scalars: bool = False) -> list
             rank = _RANK_OF_SCALAR.get(type(value))
             if rank is None:
                 array = _as_array(value, is_converted=True)
+                # 4: above all kinds, for an array of text or times, which fits no dtype.
                 rank = _RANK_OF_NUMPY_KIND.get(array.dtype.kind, 4)
                 value = array
             if not _fits(value, rank, dtype):
@@ -292,6 +299,8 @@ def wrap(value: PyTree) -> Any:
         return Variable.of(value)
     if kind is tc.IndexedSlices:
         return IndexedSlices.of(value)
+    # Written out for the plain containers: a façade function wraps its result in each call, and a general pytree is
+    # slower.
     if kind is tuple or kind is list:
         return kind([wrap(part) for part in value])
     if kind is dict:
@@ -301,7 +310,7 @@ def wrap(value: PyTree) -> Any:
     if isinstance(value, list | dict):  # subclasses, such as defaultdict
         from tape_core.support import pytree
 
-        leaves, structure = pytree.flatten(value)
+        leaves, structure = pytree.flatten_whole(value)
         return pytree.unflatten(structure, [wrap(leaf) for leaf in leaves])
     if isinstance(value, tc.Variable):
         return Variable.of(value)
@@ -315,7 +324,7 @@ def unwrap(value: PyTree) -> Any:
     if isinstance(value, list | tuple | dict) and value:
         from tape_core.support import pytree
 
-        leaves, structure = pytree.flatten(value)
+        leaves, structure = pytree.flatten_whole(value)
         return pytree.unflatten(
             structure, [leaf.native if isinstance(leaf, Value | IndexedSlices) else leaf for leaf in leaves]
         )
@@ -394,6 +403,7 @@ def _reshape_or_fill(found: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
         size *= length
     if found.size == size:
         return tc.reshape(found, shape)
+    # TensorFlow fills a shape with one number, and with nothing else: tf.constant is no broadcast.
     if found.size == 1:
         return tc.broadcast_to(tc.reshape(found, ()), shape)
     raise TypeError(

@@ -121,6 +121,8 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if other is self:
             return True
+        # There is one DType object for each type, so that another one is another type. None is not converted: as an
+        # argument it stands for the default dtype.
         if other is None or isinstance(other, DType):
             return False
         try:
@@ -128,10 +130,12 @@ class DType:
         except TypeError:
             return False
 
+    # Equal to its name, and so with the hash of its name: dicts may be asked for either.
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __reduce__(self) -> Any:
+        # A copy or an unpickled DType is the one object of its type again.
         return as_dtype, (self.name,)
 
     def __repr__(self) -> str:

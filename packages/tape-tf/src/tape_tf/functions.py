@@ -37,6 +37,7 @@ class _Group(NamedTuple):
             else:
                 given[there[0]] = value.native if type(value) is Tensor else native(value)
         elif there:
+            # Only the arguments that are there take part: an optional bias that is None does not fix the dtype.
             given.update(zip(there, match_dtypes([given[p] for p in there], label, keep_scalars), strict=True))
 
 
@@ -91,12 +92,15 @@ def op(
         tensors = [p for group in groups for p in group.names]
         if unknown := {*tensors, *statics} - {*parameters}:
             raise TypeError(f"op {short}: no parameter is called {', '.join(sorted(unknown))}")
+        # Worked out when the function is declared, so that a call has loops over short tuples, and no inspection.
         typed = [p for p in parameters if p in _DTYPES]
         required = [p for p in tensors if signature.parameters[p].default is inspect.Parameter.empty]
+        # For tracebacks and help: the body may be called `reduce` or `conv` in the code that makes several functions.
         body.__name__ = body.__qualname__ = short
 
         @wraps(body)
         def function(*args: Any, **kwargs: Any) -> Any:
+            # TensorFlow names nodes of a graph by it; there is no graph.
             kwargs.pop("name", None)
             if len(args) == len(parameters) + 1 and (args[-1] is None or isinstance(args[-1], str)):
                 args = args[:-1]  # `name`, given by position
@@ -136,7 +140,9 @@ def op(
             parameters=[
                 *[p.replace(annotation=accepted[n]) if n in accepted else p for n, p in signature.parameters.items()],
                 inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
-            ]
+            ],
+            # The body returns a Tensor of tape_core, and the function one of the façade.
+            return_annotation="Tensor" if signature.return_annotation == "tc.Tensor" else "Any",
         )
         return export(names, function, differs) if publish else function
 

@@ -34,6 +34,7 @@ class Module:
     """
 
     def __init__(self, name: str | None = None) -> None:
+        # TensorFlow's rule and message: the name becomes a part of the names of Variables.
         if name is not None and not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not a valid module name. Module names must be valid Python identifiers.")
         self._name = name
@@ -100,6 +101,7 @@ class NameScope:
 
     def __init__(self, name: str) -> None:
         self._name = str(name)
+        # A stack, since one scope object may be entered again inside itself.
         self._tokens: list[Any] = []
 
     @property
@@ -120,8 +122,9 @@ def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     """Yield the Variables and Modules in a module, each once, breadth first: its own, then those of its submodules."""
     # Ids of the core's objects tell them apart: a Variable of the façade and the core's own are one.
     inner = []
+    # By sorted name, as tf.Module does: the order of `variables` is part of its contract.
     for _, value in sorted(vars(module).items()):
-        for leaf in pytree.flatten(value)[0]:
+        for leaf in pytree.flatten_whole(value)[0]:
             found = Variable.of(leaf) if isinstance(leaf, tc.Variable) else leaf
             if not isinstance(found, Variable | Module | nn.Module):
                 continue

@@ -34,6 +34,7 @@ def export(names: str, value: T, differs: str = "") -> T:
         ValueError: another value has one of the names.
     """
     for name in names.split():
+        # Two functions under one name would hide each other, by the order of imports.
         if name in _published and _published[name] is not value:
             raise ValueError(f"tf.{name} is published already, as {_published[name]!r}")
         _published[name] = value

@@ -102,10 +102,12 @@ class TensorShape(tuple):  # type: ignore[type-arg]
     def __hash__(self) -> int:  # __eq__ alone would make shapes unhashable
         return hash(tuple(self))
 
+    # As in TensorFlow a shape is true if its rank is known, and so TensorShape([]) is, unlike an empty tuple.
     def __bool__(self) -> bool:
         return self._known
 
     def __reduce__(self) -> Any:
+        # By `dims`, which is None for an unknown rank: a tuple's own pickle would forget `_known`.
         return TensorShape, (self.dims,)
 
     def __str__(self) -> str:

@@ -64,13 +64,15 @@ def _native_tree(tree: PyTree, method: str, argument: str) -> Any:
     Raises:
         TypeError: a leaf is neither.
     """
+    # Nearly all targets, and many sources, are one tensor: without a walk through a structure.
     if isinstance(tree, Tensor | Variable):
         return tree.native
-    leaves, structure = pytree.flatten(tree)
+    leaves, structure = pytree.flatten_whole(tree)
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Value):
             leaves[k] = leaf.native
         elif isinstance(leaf, IndexedSlices):
+            # As a source IndexedSlices are known by their identity; a target is a value, of which the sum is taken.
             leaves[k] = leaf.native if argument == "sources" else leaf.densify()
         elif not isinstance(leaf, tc.Tensor | tc.IndexedSlices):
             hint = (
@@ -149,8 +151,9 @@ class GradientTape(_Block):
         Raises:
             ValueError: a leaf is something else. (The error is a TypeError, too.)
         """
-        leaves, _ = pytree.flatten(tensor)
+        leaves, _ = pytree.flatten_whole(tensor)
         for leaf in leaves:
+            # All leaves are checked before the first is watched.
             if not isinstance(leaf, Value | IndexedSlices | tc.Tensor | tc.IndexedSlices):
                 raise WatchError(
                     f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or tf.Variable or "
@@ -205,6 +208,7 @@ class GradientTape(_Block):
         wanted = _native_tree(sources, "gradient", "sources")
         cotangents = None if output_gradients is None else _cotangents(output_gradients, targets)
         found = self.native.gradient(targets, wanted, cotangents, how)
+        # After the gradient: an error is not to be preceded by a warning of something else.
         _warn_of_dtypes(targets, wanted)
         return wrap(found)
 
@@ -259,8 +263,8 @@ class GradientTape(_Block):
 def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
     """Convert output gradients to tape_core Tensors, arrays among them on the targets' backend and device."""
     # Tensors stay where they are; a NumPy array goes to the targets' backend and device.
-    leaves, structure = pytree.flatten(output_gradients)
-    like = next(iter(pytree.flatten(targets)[0]), None)
+    leaves, structure = pytree.flatten_whole(output_gradients)
+    like = next(iter(pytree.flatten_whole(targets)[0]), None)
     return pytree.unflatten(
         structure, [native(leaf, like=like) if isinstance(leaf, np.ndarray) else unwrap(leaf) for leaf in leaves]
     )
@@ -268,7 +272,7 @@ def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
 
 def _warn_of_dtypes(targets: PyTree, sources: PyTree) -> None:
     for what, tree in (("target", targets), ("source", sources)):
-        for leaf in pytree.flatten(tree)[0]:
+        for leaf in pytree.flatten_whole(tree)[0]:
             if not leaf.dtype.inexact:
                 _warn_not_floating(what, "gradient", leaf.dtype)
 
@@ -295,13 +299,16 @@ class ForwardAccumulator(_Block):
     __slots__ = ("__weakref__", "_guard", "native")
 
     def __init__(self, primals: PyTree, tangents: PyTree) -> None:
+        # A Variable is not read here: the accumulator follows its readings.
         given = _native_tree(primals, "ForwardAccumulator", "primals")
-        leaves = pytree.flatten(given)[0]
-        directions, structure = pytree.flatten(tangents)
+        leaves = pytree.flatten_whole(given)[0]
+        directions, structure = pytree.flatten_whole(tangents)
         # The tangent of a single tensor may be a list of numbers, which is no structure.
         if isinstance(given, tc.Tensor) and not isinstance(tangents, Value | tc.Tensor):
             directions, structure = [native(tangents)], None
         converted = [unwrap(d) for d in directions]
+        # Not strict: the core reports structures that differ. This is only for the dtypes, which TensorFlow does not
+        # promote.
         for primal, tangent in zip(leaves, converted, strict=False):
             if isinstance(tangent, tc.Tensor) and tangent.dtype is not primal.dtype:
                 match_dtypes([wrap_tensor(primal), wrap_tensor(tangent)], "ForwardAccumulator")
@@ -350,6 +357,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     @wraps(f)
     def native_f(*args: Any, **kwargs: Any) -> Any:
         pair = f(*wrap(args), **kwargs)
+        # The core has the error for this; a conversion here would hide what `f` returned.
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             return pair
         result, grad = pair
@@ -363,6 +371,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
             return unwrap(grad(*given, variables=wrap(list(variables))))
 
         vjp.takes_slices = True  # type: ignore[attr-defined] # the core may pass IndexedSlices
+        # Numbers and arrays become tensors: the core differentiates with respect to tensors only.
         return _native_results(result), vjp
 
     return _facade_of(tc.custom_gradient(native_f), f)
@@ -370,7 +379,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
 def _native_results(result: PyTree) -> Any:
     """Convert the tensors, arrays and numbers that a function returned to tape_core Tensors."""
-    leaves, structure = pytree.flatten(result)
+    leaves, structure = pytree.flatten_whole(result)
     return pytree.unflatten(structure, [leaf if leaf is None else native(leaf) for leaf in leaves])
 
 
@@ -419,6 +428,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     def through(*args: Any, **kwargs: Any) -> Any:
         def grad(*upstream: Any, variables: Sequence[Variable] | None = None) -> Any:
             gradients = upstream if len(upstream) > 1 else upstream[0]
+            # The pass-through has no gradient for the Variables that `f` reads: TensorFlow returns None for them, too.
             return (gradients, [None] * len(variables)) if variables is not None else gradients
 
         return f(*args, **kwargs), grad
@@ -427,7 +437,8 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @op("stop_gradient", "", kernel="StopGradient")
-def stop_gradient(input: TensorLike) -> Any:
+def stop_gradient(input: TensorLike) -> tc.Tensor:
     """Return the value as a constant: no gradient flows back through it. Reading a Variable so does not watch it."""
+    # Not `native`, which reads a Variable, and thereby makes tapes watch it.
     value = unwrap(input)
     return tc.stop_gradient(value if isinstance(value, tc.Tensor) else native(value))

@@ -41,6 +41,7 @@ class Value:
 
     def __hash__(self) -> int:
         what = "Variable" if isinstance(self.native, tc.Variable) else "Tensor"
+        # As in TensorFlow 2: `==` is elementwise, so that an equal hash could not mean equality.
         raise TypeError(f"{what} is unhashable. Instead, use {what.lower()}.ref() as the key.")
 
     @property
@@ -67,6 +68,7 @@ class Value:
         """The device, spelled as TensorFlow does."""
         kind, _, number = self.native.device.partition(":")
         kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind)
+        # TensorFlow's name of a device in the only process of a cluster: programs compare and print it.
         return f"/job:localhost/replica:0/task:0/device:{kind}:{number or 0}"
 
     def ref(self) -> Reference:
@@ -77,6 +79,7 @@ class Value:
         """Return a copy as a NumPy array, or as a NumPy scalar if there are no dimensions. No gradient flows back."""
         native = self._read_native()
         report_leave(native, "numpy()", sys._getframe(1))  # tape.native.explain says that the path ends here
+        # `[()]` makes a NumPy scalar of an array without dimensions, as TensorFlow's numpy() returns.
         return native.numpy()[()]
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Any:
@@ -85,6 +88,7 @@ class Value:
         return native.__array__(dtype, copy)
 
     def __bool__(self) -> bool:
+        # Checked before the read, so that an error makes no tape watch a Variable.
         if self.native.size > 1:
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all() "
@@ -120,6 +124,7 @@ class Value:
     def __iter__(self) -> Iterator[Any]:
         if not self.native.ndim:
             raise TypeError("Cannot iterate over a scalar tensor.")
+        # By `self[k]`, an op for each row, so that gradients flow back.
         return (self[k] for k in range(self.native.shape[0]))
 
     def _values(self) -> Any:
@@ -128,6 +133,7 @@ class Value:
         return native.backend.numpy(native.backend.public(native._array))
 
     def __format__(self, spec: str) -> str:
+        # In a trace there is no value that an f-string could show, as in a TensorFlow graph.
         if symbol(self.native) is not None and not spec:
             return str(self)
         return format(self._values(), spec)
@@ -207,6 +213,7 @@ class Tensor(Value):
     def __copy__(self) -> Tensor:
         return self
 
+    # A tensor never changes: a copy would only lose its place on the tapes.
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return self
 
@@ -279,6 +286,7 @@ class Reference:
         return self._value
 
     def __eq__(self, other: object) -> bool:
+        # The native objects, since two façade objects may wrap one core Tensor.
         return isinstance(other, Reference) and self._value.native is other._value.native
 
     def __hash__(self) -> int:

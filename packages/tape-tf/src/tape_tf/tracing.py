@@ -61,5 +61,6 @@ def as_instruction(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except (TypeError, ValueError, RuntimeError) as error:
+        # The error is kept for the message, and the branch or loop runs again in Python, where it may well work.
         trace.require_value(f"a branch or a loop ({error})")
         return NOT_TRACED

@@ -26,6 +26,7 @@ _ACCEPTED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists a
 
 def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the Variables, modules and optimizers in an object with their paths, each once, depth first."""
+    # The façade of a core Variable may have been dropped and made anew: the core's object is the one that lasts.
     key = id(held.native) if isinstance(held, Variable) else id(held)
     if key in seen:
         return
@@ -168,6 +169,7 @@ class Restoration:
                     f"restore: {name!r} has shape {value.shape} in the file; the Variable has {variables[name].shape}"
                 )
         for name, value in ready.items():
+            # Cast to the dtype of the Variable: a checkpoint of float32 fits a model of float16.
             variables[name].native.assign(tc.asarray(value, dtype=variables[name].native.dtype))
             del self.waiting[name]
         for name, held in found:
@@ -175,11 +177,13 @@ class Restoration:
                 self._restore_optimizer(name, held, {key: unwrap(variable) for key, variable in variables.items()})
         for _, held in found:
             if isinstance(held, Module):
+                # Past `Module.__setattr__`, which would ask the restoration again.
                 object.__setattr__(held, "_deferred", self if self.waiting else None)
 
     def _restore_optimizer(self, name: str, optimizer: Any, variables: dict[str, Any]) -> None:
         """Load an optimizer's state, once all the Variables that it trains exist: its slots are named by theirs."""
         own = {key[len(name) + 1 :]: value for key, value in self.waiting.items() if key.startswith(f"{name}/")}
+        # Keys are "variable/slot"; those without a slash, such as "iterations", belong to the optimizer itself.
         trained = {key.rpartition("/")[0] for key in own} - {""}
         if not own or not trained <= variables.keys():
             return
@@ -327,6 +331,7 @@ class CheckpointManager:
         else:
             os.makedirs(self.directory, exist_ok=True)
             path = self.checkpoint.write(f"{prefix}-{int(checkpoint_number)}")
+        # After the write: a crash in between leaves one checkpoint too many, and never one too few.
         for old in self.checkpoints[: -self._keep] if self._keep else []:
             os.remove(_file(old))
         return path

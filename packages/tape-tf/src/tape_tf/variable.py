@@ -74,6 +74,7 @@ class Variable(Value):
 
         if initial_value is None:
             raise ValueError("tf.Variable: initial_value is needed, a value or a function that makes one")
+        # A function delays the making of the value; TensorFlow has it for Variables of a tf.function.
         if callable(initial_value) and not isinstance(initial_value, Value):
             initial_value = initial_value()
         value = provided.native(initial_value, dtype, "initial_value")
@@ -91,6 +92,8 @@ class Variable(Value):
     @classmethod
     def of(cls, native: tc.Variable) -> Variable:
         """Return the façade of a tape_core Variable, such as a layer of tape_nn makes: always the same object."""
+        # The same object each time, so that `is`, sets of ids and `constraint` hold for a Variable that the core
+        # returns.
         found = _facades.get(id(native))
         if found is None:
             found = object.__new__(cls)
@@ -143,6 +146,7 @@ class Variable(Value):
         Raises:
             ValueError: the value has another shape, or is a tensor of another dtype.
         """
+        # Here, and not in the core, whose message has its own words for another shape.
         given = self._convert(value)
         if given.shape != self.native.shape:
             raise ValueError(
@@ -181,6 +185,7 @@ class Variable(Value):
     def _delta(self, delta: TensorLike) -> Any:
         if isinstance(delta, IndexedSlices | tc.IndexedSlices):
             found = delta.native if isinstance(delta, IndexedSlices) else delta
+            # With the Variable's own shape: TensorFlow's IndexedSlices for an assignment often have none.
             return tc.IndexedSlices(found.values, found.indices, self.native.shape)
         given = self._convert(delta)
         if given.shape != self.native.shape:
@@ -255,6 +260,7 @@ class Variable(Value):
 
     def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:
         """Subtract from the elements, or parts, whose coordinates are in the last axis of `indices`."""
+        # Negated after the conversion, since a list has no minus.
         return self._update_nd(indices, -self._convert(updates), "add")
 
     def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Any:

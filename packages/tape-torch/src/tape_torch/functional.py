@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 from tape_compile.extend import TracedArray
-from tape_core import Tensor, Variable
+from tape_core import Tensor
 from tape_core.staging import current
-from tape_core.support import BatchedArray, check_assignable, pytree
+from tape_core.support import BatchedArray, binding, check_assignable, pytree
 from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
-from tape_torch.parameters import variable_of
+from tape_torch.parameters import ParameterVariable, known_variable, variable_of
 from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here, is_watched
 
 Function = Callable[..., Any]
@@ -78,15 +78,18 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
     stage = current()
+    # Parameters come after the arguments, and those that are constants after the others.
+    names_of_parameters, variables, constants = _parameters(modules, every=stage is not None)
+    tensors += [v._read() for v in variables]
     in_vmap = any([t.backend.level for t in tensors])
     task = _Call(fn, label, leaves, structure, places, names, modules, forbids=_repeats(in_vmap))
-    # Parameters come after the arguments. Only where nothing is recorded, the module may as well use its own.
-    task.parameters, variables = _parameters(modules, every=stage is not None)
+    task.parameters = names_of_parameters
     task.buffers, buffers = ([], []) if stage is None and not task.forbids else _buffers(modules)
-    inputs = [*tensors, *[v._read() for v in variables], *[v._read() for v in buffers]]
-    task.constants = len(buffers) + sum([not v.trainable for v in variables])
-    if stage is None and not in_vmap and not is_watched(inputs) and not task.buffers:
-        task.parameters, inputs = [], tensors
+    inputs = [*tensors, *[v._read() for v in buffers]]
+    task.constants = len(buffers) + constants
+    # Only where nothing is recorded, the module may as well use its own.
+    if stage is None and not in_vmap and not binding.in_use and not is_watched(inputs) and not task.buffers:
+        task.parameters, inputs = [], tensors[: len(places)]
     if stage is not None and modules:
         layout = _Layout(modules)
         stage.guard(layout, layout())
@@ -346,24 +349,30 @@ class _FunctionModule(torch.nn.Module):
         return out, dict(self.named_buffers()) if self.gives_buffers else {}
 
 
-def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[list[str], list[Variable]]:
-    """Return the trainable parameters, or `every` one, each once: their names in a `_FunctionModule`, and Variables."""
-    found: dict[int, tuple[str, Variable]] = {}
+def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[list[str], list[ParameterVariable], int]:
+    """Return the parameters with a derivative, or `every` one, each once, and the number of constants, which come last.
+
+    The first list has their names in a `_FunctionModule`. A frozen parameter has a derivative where a tape watches its
+    Variable, or a binding gives it a value.
+    """
+    found: dict[int, tuple[str, ParameterVariable]] = {}
+    constants: dict[int, tuple[str, ParameterVariable]] = {}
     for k, module in enumerate(modules):
         for name, parameter in module.named_parameters():
-            if (every or parameter.requires_grad) and id(parameter) not in found:
-                variable = variable_of(parameter, name)
-                variable.trainable = parameter.requires_grad
-                found[id(parameter)] = f"held.{k}.{name}", variable
-    pairs = list(found.values())
-    if every:
-        pairs.sort(key=lambda pair: not pair[1].trainable)  # those that are constants come last
-    return [name for name, _ in pairs], [variable for _, variable in pairs]
+            if id(parameter) in found or id(parameter) in constants:
+                continue
+            variable = variable_of(parameter, name) if every or parameter.requires_grad else known_variable(parameter)
+            if variable is not None:
+                varies = parameter.requires_grad or variable._bound() is not None or is_watched([variable])
+                if varies or every:
+                    (found if varies else constants)[id(parameter)] = f"held.{k}.{name}", variable
+    pairs = [*found.values(), *constants.values()]
+    return [name for name, _ in pairs], [variable for _, variable in pairs], len(constants)
 
 
-def _buffers(modules: Sequence[torch.nn.Module]) -> tuple[list[str], list[Variable]]:
+def _buffers(modules: Sequence[torch.nn.Module]) -> tuple[list[str], list[ParameterVariable]]:
     """Return the buffers likewise."""
-    found: dict[int, tuple[str, Variable]] = {}
+    found: dict[int, tuple[str, ParameterVariable]] = {}
     for k, module in enumerate(modules):
         for name, buffer in module.named_buffers():
             if id(buffer) not in found:

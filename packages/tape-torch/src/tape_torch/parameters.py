@@ -81,8 +81,11 @@ class ParameterVariable(Variable):
 
     def _assignable(self, value: ArrayLike) -> Any:
         check_assignable(self)
+        operand = self._operand(value, "assign")
+        if self._bound() is not None:
+            return operand
         # Copied, since PyTorch's optimizers write to parameters in place, and others may hold the array.
-        return self._operand(value, "assign").to(self._held.device, copy=True)
+        return operand.to(self._held.device, copy=True)
 
 
 def variable_of(parameter: torch.Tensor, name: str | None = None) -> ParameterVariable:
@@ -93,6 +96,11 @@ def variable_of(parameter: torch.Tensor, name: str | None = None) -> ParameterVa
     elif variable.name is None:
         variable.name = name
     return variable
+
+
+def known_variable(parameter: torch.Tensor) -> ParameterVariable | None:
+    """Return the Variable of a parameter if there is one."""
+    return _variables.get(id(parameter))
 
 
 def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tuple[Variable, ...]:

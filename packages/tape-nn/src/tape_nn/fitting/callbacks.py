@@ -94,6 +94,7 @@ class _Monitor(Callback):
 
     def on_train_begin(self, run: Run) -> None:
         """Forget the best value of earlier runs."""
+        # The object may have been a callback of an earlier run; a resumed one gets its state back after this call.
         self.best = math.nan
 
     def improved(self, run: Run) -> bool | None:
@@ -181,6 +182,7 @@ class EarlyStopping(_Monitor):
         if better:
             self.wait, self.best_epoch = 0, run.epoch
             if self.restore_best:
+                # No copies of arrays: a Variable's assignment replaces its array, so that these values stay.
                 self._weights = run.model.state_dict()
             return
         self.wait += 1

@@ -47,10 +47,12 @@ def source_of(data: Data, model: object, batch_size: int | None, seed: int | Non
         ValueError: arrays differ in the number of examples, or have none.
     """
     where = _placement(model)
+    # A list is no batch but an iterable of batches.
     if isinstance(data, tuple | Mapping) or hasattr(data, "shape"):
         return Arrays(data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size, seed, where, name)
     if batch_size is not None:
         raise ValueError(f"batch_size is for arrays; {name} of type {type(data).__name__!r} has batches already")
+    # The second epoch would be empty, and a resumed run could not skip to its place.
     if isinstance(data, Iterator):
         raise TypeError(
             f"{name} is an iterator of type {type(data).__name__!r}, which can be gone through once only; pass a "
@@ -85,6 +87,7 @@ class Arrays:
             raise ValueError(f"{name} has no examples: shapes {found}")
         self.batch_size = batch_size
         self.seed = seed
+        # Division rounded up.
         self.length: int | None = -(-self.examples // batch_size)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
@@ -96,6 +99,7 @@ class Arrays:
             for backend, device in {(leaf.backend, leaf.device) for leaf in self.leaves if leaf is not None}:
                 rng = tc.default_rng((abs(self.seed) << 32) + epoch)
                 orders[backend, device] = rng.permutation(self.examples, backend=backend, device=device)
+        # Arrays are cut by position, so that skipped batches cost nothing.
         for start in range(skip * self.batch_size, self.examples, self.batch_size):
             rows = slice(start, start + self.batch_size)
             parts: list[Tensor | None] = []

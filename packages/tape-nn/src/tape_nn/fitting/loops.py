@@ -113,6 +113,7 @@ def fit(
         file = None if checkpoint is None else RunFile(checkpoint, model)
         saved = file.read() if file is not None and resume else None
         if seed is None:
+            # Drawn once and kept in the file: each epoch's order follows from the seed and its number.
             seed = global_rng().integers(0, 2**31).item() if saved is None else saved.seed
         source = source_of(data, model, batch_size, seed if shuffle else None)
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
@@ -127,6 +128,8 @@ def fit(
                 file.write(run)
         while run.epoch < run.epochs and not run.stopped:
             for _ in _steps(run, source, step, class_weight):
+                # Between two steps, where the state is whole: within a step, weights and metrics are of different
+                # batches.
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
                     file.write(run)
             run.end_epoch()
@@ -214,6 +217,7 @@ def _evaluate(
     metrics: Iterable[Metric] | Mapping[str, Metric],
     test_step: Step | None,
 ) -> dict[str, float]:
+    # A Run of its own: `begin_epoch` resets the means of this one, not those of the training. The metrics are shared.
     run = Run(model, None, loss, metrics)
     step = steps.test_step if test_step is None else test_step
     run.length = source.length
@@ -270,6 +274,7 @@ def _build_model(model: Module, source: Source) -> None:
     set_random_states(model, before)
     if batch is None:
         raise ValueError("fit: data has no batches in epoch 0")
+    # Evaluation mode: no dropout draws, and no moving average moves.
     model.eval()
     try:
         model(unpack(batch)[0])
@@ -281,6 +286,7 @@ def _build_model(model: Module, source: Source) -> None:
 @contextmanager
 def _restore_modes(model: Module) -> Iterator[None]:
     """Return a context after which all modules are in the modes they were in before."""
+    # Each Module its own mode: a part of a model may be kept in evaluation mode on purpose, when the rest is trained.
     modes = [(module, module.training) for _, module in model.named_modules()]
     try:
         yield

@@ -22,6 +22,7 @@ class Progress(Callback):
         """Start the clock and the bar."""
         self._close()
         self._started = time.perf_counter()
+        # In a file or a log a bar would be a line for each refresh.
         if sys.stderr.isatty():
             try:
                 from tqdm import tqdm
@@ -35,6 +36,7 @@ class Progress(Callback):
             return
         self._bar.update()
         if time.perf_counter() - self._shown > REFRESH_INTERVAL:
+            # Not in each batch: `logs` computes the result of every metric.
             self._bar.set_postfix_str(_numbers(run), refresh=False)
             self._shown = time.perf_counter()
 

@@ -55,6 +55,7 @@ class RunFile:
             "optimizer": {name: optimizer.state_dict(self.model) for name, optimizer in run.optimizers.items()},
         }
         tensors: dict[str, Tensor] = {}
+        # Python's json writes and reads NaN, of which a history may be full, and floats to the last bit.
         text = json.dumps(_pack(state, "", tensors))
         save_tensors(self.path, tensors, {_METADATA_KEY: text})
 
@@ -66,6 +67,7 @@ class RunFile:
         """
         if not os.path.exists(self.path):
             return None
+        # Each weight where its Variable is; the optimizer's slots are moved to theirs by `load_state_dict`.
         like = {f"model/{name}": variable for name, variable in self.model.named_variables()}
         backend = next((variable.backend for variable in like.values()), None)
         tensors, metadata = load_tensors(self.path, like=like, backend=backend)
@@ -74,6 +76,7 @@ class RunFile:
         try:
             state = _unpack(json.loads(metadata[_METADATA_KEY]), tensors)
             version = state["version"]
+            # Only then: a later version may have other parts, and "damaged" would be the wrong message.
             if version == FORMAT_VERSION:
                 _check_state(state)
         except Exception as error:
@@ -168,15 +171,18 @@ class SavedRun:
         run.epoch, run.batch, run.step = state["epoch"], state["batch"], state["step"]
         run.stopped = state["stopped"]
         run.epoch_random = state["epoch_random"]
+        # In place, since the caller or a callback may hold the dictionary.
         run.history.clear()
         run.history.update({name: list(values) for name, values in state["history"].items()})
         run.history.epochs = run.epoch
+        # The means are made by the first step of an epoch, which this run has not taken.
         for name, own in state["means"].items():
             run.means[name] = Mean(name)
             run.means[name].load_state_dict(own)
         for name, own in state["metrics"].items():
             run.metrics[name].load_state_dict(own)
         for callback, own in zip(run.stateful, state["callbacks"], strict=True):
+            # By position: `_check` has compared the classes.
             callback.load_state_dict(own)
         set_random_states(run.model, state["random"])
 
@@ -226,6 +232,7 @@ def _check_state(state: StateDict) -> None:
             raise ValueError(f"the variable {name!r} is {tensor!r}")
     for part in ("random", "epoch_random"):
         for place, numbers in state[part].items():
+            # A generator's state is words of 64 bits.
             if not isinstance(numbers, list) or not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in numbers):
                 raise ValueError(f"the state of the random generator {place!r} is {numbers!r}")
 

@@ -40,6 +40,8 @@ class History(dict[str, list[float]]):
     def append(self, logs: Mapping[str, float]) -> None:
         """Add the results of an epoch."""
         for name in logs:
+            # A result that appears late, such as one of a callback, gets NaN for the epochs before: lists stay of one
+            # length.
             self.setdefault(name, [math.nan] * self.epochs)
         for name, values in self.items():
             values.append(float(logs.get(name, math.nan)))
@@ -135,6 +137,7 @@ class Run:
         for name, value in results.items():
             if name not in self.means:
                 self.means[name] = Mean(name)
+            # Weighted by the number of examples, as the last batch of an epoch may be smaller.
             self.means[name].update(float(value), examples)
 
     def begin_epoch(self) -> None:
@@ -167,8 +170,10 @@ def train_step(run: Run, batch: Batch) -> Mapping[str, Any]:
     with tc.GradientTape() as tape:
         predictions = run.model(x)
         loss = _loss(run, y, predictions, weights)
+        # The identity for all optimizers but LossScaler; the loss that is reported is not scaled.
         scaled = run.optimizer.scale_loss(loss)
     variables = run.model.trainable_variables
+    # Outside of the tape's block: the update is nothing to be differentiated, and needs no records.
     run.optimizer.apply_gradients(zip(tape.gradient(scaled, variables), variables, strict=True))
     run.update_metrics(y, predictions)
     return {"loss": loss}

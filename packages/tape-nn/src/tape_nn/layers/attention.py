@@ -154,6 +154,7 @@ class MultiHeadAttention(Layer):
             raise ValueError(
                 f"MultiHeadAttention was built for {name} of shape (examples, steps, {features}); got shape {x.shape}"
             )
+        # All heads in one product of matrices, which array libraries are fastest at.
         y = tc.matmul(self._cast(x), tc.reshape(self._cast_variable(kernel), (features, heads * length)))
         y = tc.reshape(y, (*x.shape[:2], heads, length))
         if bias is not None:
@@ -163,6 +164,7 @@ class MultiHeadAttention(Layer):
     def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
         features, heads = shape[-1], self.num_heads
         value_features, key_features = self._value_and_key_features
+        # The order of the Variables is that of the weights in Keras.
         for name, inputs, length in (
             ("query", features, self.key_dim),
             ("key", key_features, self.key_dim),
@@ -171,6 +173,7 @@ class MultiHeadAttention(Layer):
             add(f"{name}_kernel", (inputs, heads, length), self._initializer_as_matrix(inputs, heads * length))
             if self.use_bias:
                 add(f"{name}_bias", (heads, length), self.bias_initializer)
+        # By the shapes of the kernels themselves, three-dimensional, the fans would be those of a convolution.
         matrix = self._initializer_as_matrix(heads * self.value_dim, features)
         add("output_kernel", (heads, self.value_dim, features), matrix)
         if self.use_bias:
@@ -195,6 +198,7 @@ def _mask_for_heads(mask: ArrayLike | None, query: tc.Tensor) -> tc.Tensor | Non
         return None
     if not isinstance(mask, tc.Tensor):
         mask = tc.asarray(mask, backend=query.backend.root, device=query.device)
+    # Not numbers, which are ambiguous: PyTorch adds a mask of floats to the scores, Keras takes 1 for "may attend".
     if mask.dtype is not tc.bool or not 2 <= mask.ndim <= 4:
         raise ValueError(
             "MultiHeadAttention: attention_mask must be boolean, True where a query may attend to a key, of shape "

@@ -133,6 +133,7 @@ class Layer(Module):
 
     def _cast_variable(self, variable: tc.Variable | None) -> Any:
         """Return a Variable, or its value in the dtype that the layer computes in; None stays None."""
+        # The Variable itself where nothing is cast: an op that reads it asks the tapes whether they watch it.
         return variable if variable is None or self.compute_dtype is None else self._cast(variable)
 
     def _built_input(self, x: ArrayLike) -> tc.Tensor:
@@ -148,6 +149,8 @@ class Layer(Module):
         """Build the layer for inputs of these shapes, with the backend, the device and the dtype of `x`."""
         if x.backend.level:  # Variables made here would have vmap's hidden axis, and outlive it
             raise ValueError(f"{type(self).__name__} cannot be built inside vmap: call build(input_shape) before")
+        # In mixed precision the first input may be in half precision already: the Variables have the default dtype
+        # then.
         dtype = x.dtype if x.dtype.inexact and self.compute_dtype is None else None
         self.build(*shapes, dtype=dtype, backend=x.backend, device=x.device)
 
@@ -170,6 +173,7 @@ class Layer(Module):
 
     def _check_shape(self, shape: tuple[int | None, ...]) -> None:
         """Raise a ValueError if the layer was built for inputs of another shape."""
+        # Only the lengths that the Variables depend on: the number of examples or steps may differ from call to call.
         found = self._sized_lengths(shape)
         if found != self._built_lengths:
             assert self._built_lengths is not None

@@ -100,6 +100,7 @@ class Embedding(Layer):
         rng: the generator for the first values, as for :class:`Dense`.
     """
 
+    # No axis of the ids: the table has the same shape for all inputs.
     _sized_axes = ()
 
     def __init__(
@@ -134,6 +135,7 @@ class Embedding(Layer):
         ids = self._built_input(ids)
         try:
             rows = tc.gather(self.embeddings, ids)
+        # The op's message names no layer, and a vocabulary that is too small is the usual cause.
         except IndexError as error:
             raise IndexError(f"Embedding: an id is out of bounds for {self.input_dim} rows: {error}") from error
         return self._cast(rows)  # not the table, whose gradient would become dense
@@ -255,7 +257,9 @@ class Sequential(Module):
             input_shape: the shape of the first layer's input; a length that is None is taken as 1.
             dtype, backend, device: of that input; the Variables are as after any first call.
         """
+        # A length of 1 for what may vary: the cheapest call that every layer can make its Variables from.
         shape = tuple([1 if n is None else n for n in input_shape])
+        # Not training: dropout would draw random numbers, and BatchNorm average zeros into its statistics.
         self(tc.zeros(shape, dtype=dtype, backend=backend, device=device), training=False)
 
     def __len__(self) -> int:

@@ -86,6 +86,7 @@ class BatchNorm(Layer):
             known = self.moving_mean, self.moving_variance
             found = tc.batch_norm(x, self.gamma, self.beta, *known, epsilon=self.epsilon, layout=self.layout)
             return self._cast(found.output)
+        # The mean of no examples is NaN, and in the moving averages it would stay for good.
         if x.size == 0:
             raise ValueError(f"BatchNorm: in training there must be examples to take the mean of; got shape {x.shape}")
         y, mean, variance = tc.batch_norm(x, self.gamma, self.beta, epsilon=self.epsilon, layout=self.layout)
@@ -99,6 +100,7 @@ class BatchNorm(Layer):
     def _moved(self, moving: tc.Variable, batch: tc.Tensor) -> tc.Tensor:
         """Return a moving average after this batch."""
         # On raw arrays, so that no tape records it.
+        # Written as a move towards the batch: a moving average that has arrived stays, to the bit.
         new = moving.array + (batch.array - moving.array) * (1 - self.momentum)
         return wrap(new, batch.backend)
 
@@ -134,6 +136,7 @@ class _FeatureNorm(Layer):
 
     def _sized_lengths(self, shape: tuple[int | None, ...]) -> dict[int, int]:
         lengths = super()._sized_lengths(shape)
+        # With -1 and 2 for one axis, which only the shape of an input can tell.
         if len({a % len(shape) for a in self._sized_axes}) < len(self._sized_axes):
             raise ValueError(f"{type(self).__name__}: axis {self.axis} names one axis of shape {shape} twice")
         return lengths

@@ -73,6 +73,8 @@ class _Recurrent(Layer):
         projected = tc.matmul(x, self._cast_variable(self.kernel))
         if bias_in is not None:
             projected = projected + bias_in
+        # One op for all steps, whose VJP stacks the cotangents once. The VJP of `projected[:, k]` makes an array of
+        # zeros of the size of `projected` in each step.
         for step in tc.unstack(projected, axis=1):
             state = self._step(step, state, recurrent, bias)
             if self.return_sequences:
@@ -91,6 +93,7 @@ class _Recurrent(Layer):
             # `root` is the backend without vmap's hidden axes: all examples share the zeros.
             zeros = tc.zeros(shape, dtype=x.dtype, backend=x.backend.root, device=x.device)
             return (zeros,) * self._states
+        # A tensor could be iterated over, too: it is one state, not a sequence of them.
         given = (initial_state,) if hasattr(initial_state, "shape") else tuple(initial_state)
         names = ("h", "c")[: self._states]
         if len(given) != self._states or any([tuple(getattr(s, "shape", ())) != shape for s in given]):
@@ -193,6 +196,7 @@ class LSTM(_Recurrent):
 
     def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
         h, c = state
+        # The order of the gates in the kernels is Keras', and PyTorch's.
         i, f, g, o = self._split_gates(x + tc.matmul(h, recurrent))
         c = self._activate_gate(f) * c + self._activate_gate(i) * self._activate(g)
         return self._activate_gate(o) * self._activate(c), c
@@ -246,6 +250,8 @@ class GRU(_Recurrent):
         inner = tc.matmul(h, recurrent)
         if bias is not None:
             inner = inner + bias
+        # The reset gate multiplies the product with the state and not the state (`reset_after`): so that product is one
+        # for all three gates, and the weights are those of cuDNN. PyTorch's order of the gates is r, z, g.
         (z, r, g), (z_inner, r_inner, g_inner) = self._split_gates(x), self._split_gates(inner)
         z = self._activate_gate(z + z_inner)
         new = self._activate(g + self._activate_gate(r + r_inner) * g_inner)

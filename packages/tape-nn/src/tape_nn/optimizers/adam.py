@@ -28,6 +28,7 @@ class _Moments(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self.beta_1 = self._check_range("beta_1", beta_1, 0, 1, below=True)
+        # Less than 1: the bias correction divides by 1 - beta**t.
         self.beta_2 = self._check_range("beta_2", beta_2, 0, 1, below=True)
         self.epsilon = self._check_range("epsilon", epsilon, 0)
 

@@ -48,6 +48,7 @@ class RMSprop(Optimizer):
         return dict.fromkeys(names, 0.0)
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        # `rho * v + (1 - rho) * g * g`, in the slot's memory.
         slots.add("velocity", g * g * (1 - self.rho), self.rho)
         if self.centered:
             slots.add("average_gradient", g * (1 - self.rho), self.rho)
@@ -207,6 +208,7 @@ class Ftrl(Optimizer):
         change = g + (2 * self.l2_shrinkage_regularization_strength) * w - (after - before) / rate * w
         slots["linear"] = slots["linear"] + change
         linear, l1 = slots["linear"], self.l1_regularization_strength
+        # Soft thresholding: 0 wherever |linear| <= l1.
         return (xp.clip(linear, -l1, l1) - linear) / (
             after / rate + (2 * self.l2_regularization_strength + self.beta / rate)
         )

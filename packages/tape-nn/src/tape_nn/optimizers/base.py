@@ -20,8 +20,20 @@ from weakref import ref
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
-from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, real, rows_added, warn_user, wrap
-from tape_core.typing import ArrayLike, Namespace, Raw
+from tape_core.support import (
+    ACTIVE,
+    SCALARS,
+    Commit,
+    Lock,
+    binding,
+    check_assignable,
+    pytree,
+    real,
+    rows_added,
+    warn_user,
+    wrap,
+)
+from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
 from tape_nn.module import Module
@@ -89,6 +101,7 @@ class Optimizer:
     ) -> None:
         self.learning_rate = learning_rate  # the setter takes schedules, too
         self.weight_decay = None if weight_decay is None else self._check_range("weight_decay", weight_decay, 0)
+        # One kind only, as in Keras: the result of two would depend on their order.
         clips = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
         chosen = {name: clipping.check_positive(name, value) for name, value in clips.items() if value is not None}
         if len(chosen) > 1:
@@ -122,6 +135,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"exclude_from_weight_decay takes Variables; got {type(variable).__name__!r}")
             self._without_decay[id(variable)] = variable
+        # The set is no plain setting that the guard could compare.
         self._version += 1
 
     def build(self, variables: Iterable[Variable]) -> None:
@@ -134,6 +148,7 @@ class Optimizer:
             if not isinstance(variable, Variable):
                 raise TypeError(f"build takes Variables; got {type(variable).__name__!r}")
             if id(variable) not in self._states:
+                # Checked again under the lock: most calls find their slots and never take it.
                 with SLOT_CREATION.held():
                     if id(variable) not in self._states:  # another thread may have made them meanwhile
                         self._states[id(variable)] = self._new_state(variable)
@@ -151,7 +166,9 @@ class Optimizer:
         guard(self._settings)
 
     @stateful(_holders)
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Gradient, Variable]] | Module, variables: PyTree = None
+    ) -> None:
         """Update Variables once.
 
         Everything is computed before anything is changed; then all changes are made at once, so that a
@@ -159,7 +176,9 @@ class Optimizer:
 
         Args:
             grads_and_vars: (gradient, variable) pairs, as `zip(gradients, variables)` gives them.
-                Where a gradient is None the Variable is skipped with a warning, once.
+                Where a gradient is None the Variable is skipped with a warning, once. With `variables` the gradients
+                alone, in the same structure.
+            variables: a Module, or any pytree of Variables.
 
         Raises:
             ValueError: no Variable has a gradient, one is there twice, or the shape of a gradient is not that of its
@@ -167,7 +186,7 @@ class Optimizer:
             TypeError: an element is no pair, or its second part no floating-point Variable; or the Variables are on
                 several backends.
         """
-        pairs = list(grads_and_vars)
+        pairs = list(_paired(grads_and_vars, variables))
         with self._slot_creation_lock(pairs):
             self._compute_update(pairs).make()
 
@@ -220,8 +239,10 @@ class Optimizer:
         assert backend is not None
         rate = self.learning_rate
         commit = Commit()
+        # NumPy's warnings are off meanwhile: they would point at a line of this file, and not at one of the user's.
         with backend.quiet():
             self._compute_values(list(updates.values()), backend.xp, rate, commit)
+        # In the same commit as the Variables: a count without its update would shift all bias corrections.
         commit.value(Optimizer.iterations.of(self), self.iterations + 1)
         if fresh:
             commit.attribute(self, "_states", {**self._states, **fresh})
@@ -303,12 +324,14 @@ class Optimizer:
         number = self.iterations + 1
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
             if factor is not None:
+                # The norm may be in float32 where gradients are of half precision.
                 factor = xp.astype(factor, _values(g).dtype)
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
                 if self._update_rows(xp, g, factor, state, rate, commit):
                     continue
+                # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
             self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
 
@@ -325,7 +348,7 @@ class Optimizer:
     ) -> None:
         """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if current() is None and type(variable) is Variable:
+        if current() is None and not binding.in_use and type(variable) is Variable:
             # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
             backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
@@ -377,6 +400,7 @@ class Optimizer:
             slots.library = state.variable.backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))
         if self.weight_decay and id(state.variable) not in self._without_decay:
+            # Not in place: `w` may be the Variable's own array, which records of a tape still hold.
             w = w * (1 - rate * self.weight_decay)
         w = self._step(xp, w, g, slots, rate, t)
         return [w, *slots.values()]
@@ -389,6 +413,7 @@ class Optimizer:
             return False  # weight decay moves all rows
         variable, backend = state.variable, state.variable.backend
         rows = self._clip(xp, slices.values.array, factor)
+        # A plain dict, no `Slots`: rows are not computed in prepared memory.
         slots = {name: slot._array for name, slot in state.slots.items()}
         add_rows = partial(rows_added, backend)
         array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)
@@ -631,6 +656,22 @@ def _scheduled_rate(schedule: Schedule, iterations: int) -> float:
     return _check_rate(schedule(iterations), "the schedule's learning rate")
 
 
+def _paired(gradients: PyTree, variables: PyTree) -> Iterable[tuple[Gradient, Variable]]:
+    """Return (gradient, variable) pairs of two structures; without the second the first has them already."""
+    if variables is None:
+        if isinstance(gradients, Module):
+            raise TypeError("apply_gradients: for a Module of gradients also give the Module that it updates")
+        return gradients  # type: ignore[no-any-return]
+    if not isinstance(variables, Module | dict | list | tuple):
+        raise TypeError(f"apply_gradients: variables is a structure of Variables; got {type(variables).__name__!r}")
+    leaves, structure = pytree.flatten(variables)
+    found, found_structure = pytree.flatten(gradients)
+    if len(found) != len(leaves) or not pytree.same(structure, found_structure, len(leaves)):
+        shown = pytree.difference("gradients", found_structure, len(found), "variables", structure, len(leaves))
+        raise ValueError(f"apply_gradients: gradients and variables must have the same structure; {shown}")
+    return zip(found, leaves, strict=True)
+
+
 def _check_pair(pair: object) -> tuple[Gradient, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
@@ -658,7 +699,7 @@ def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSli
     """
     # The common case first, by a few attributes: this runs for each Variable in each step.
     plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
-    if plain and gradient.backend is variable._home:
+    if plain and gradient.backend is variable._home and not binding.in_use:
         array, own = gradient._array, variable._raw
         if array.dtype == own.dtype and array.shape == own.shape:
             return array

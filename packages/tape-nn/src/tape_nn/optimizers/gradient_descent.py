@@ -51,6 +51,7 @@ class SGD(Optimizer):
             momentum = slots.add("momentum", -step, self.momentum)
             if not self.nesterov:
                 return slots.subtract_step(w, -momentum)
+            # Nesterov: the velocity's next step is taken in advance.
             step -= momentum * self.momentum
         return slots.subtract_step(w, step)
 
@@ -94,6 +95,8 @@ class Lion(Optimizer):
         return {"momentum": 0.0}
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        # The step interpolates with `beta_1`, the memory with `beta_2`: the paper's point, and why the slot is updated
+        # after.
         step = xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1)) * rate
         slots.add("momentum", g * (1 - self.beta_2), self.beta_2)
         return slots.subtract_step(w, step)

@@ -115,6 +115,7 @@ class LossScaler:
         """Return the loss times the scale, to be differentiated; in float32 if the loss is of half precision."""
         loss = loss if isinstance(loss, Tensor) else tc.asarray(loss)
         if loss.dtype.inexact and tc.finfo(loss.dtype).bits < 32:
+            # A scale of 2**15 times a loss above 2 would overflow float16, whose largest number is 65504.
             loss = tc.astype(loss, tc.float32)
         scaled: Tensor = loss * self._scale_like(tc.stop_gradient(loss))
         return scaled
@@ -161,6 +162,7 @@ class LossScaler:
         scale = self._scale
         if self.growth_interval is not None:
             smaller = self._scale * self.backoff_factor
+            # Without a limit a loss of NaN would shrink the scale for ever, and skip every update in silence.
             if smaller < SMALLEST_SCALE:
                 raise FloatingPointError(
                     f"LossScaler: gradients are not finite with the scale {self._scale}, either, so it is not their "

@@ -118,6 +118,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         Raises:
             ValueError: there are no tensors, one is a scalar, or their first dimensions differ.
         """
+        # Copied: TensorFlow's datasets do not change with the arrays they were made of.
         arrays = map_structure(lambda value: np.array(to_array(value)), tensors)
         found = leaves(arrays)
         if not found or any(not array.ndim for array in found):
@@ -198,6 +199,8 @@ class Dataset(Transformations, metaclass=_DatasetType):
                     f"`generator` yielded an element that could not be converted to the expected type. The expected "
                     f"type was {spec.dtype.name}, but the yielded element was {value!r}."
                 ) from error
+            # An array is cast to the signature, as TensorFlow does with what a generator yields; Python numbers took
+            # the dtype above.
             if array.dtype != spec.dtype.as_numpy_dtype:
                 array = array.astype(spec.dtype.as_numpy_dtype)
             if not spec.shape.is_compatible_with(array.shape):
@@ -340,6 +343,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
             raise TypeError("The dataset length is unknown: only iterating tells, since it was filtered or generated.")
         return self._cardinality
 
+    # Without this `if dataset:` would ask for the length, which may be unknown.
     def __bool__(self) -> bool:
         return True
 

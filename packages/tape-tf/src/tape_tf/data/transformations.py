@@ -107,6 +107,8 @@ class Transformations:
 
             return map_structure(found, map_element(first))
 
+        # The function is called while the dataset is read, and not traced once, as TensorFlow does: Python code in it
+        # sees values.
         return self._new(lambda: map(map_element, self._make()), self._cardinality, spec)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
@@ -251,6 +253,7 @@ class Transformations:
 
         known = self._cardinality
         if known >= 0:
+            # The number of starts k * step from which a whole window fits; without `drop_remainder` every start counts.
             known = max(known - (count - 1) * every - 1 + step, 0) // step if drop_remainder else -(-known // step)
         return self._new(make, known)
 
@@ -289,6 +292,7 @@ class Transformations:
             reshuffle_each_iteration: draw another order for the next iteration; True by default.
         """
         size = self._cardinality if buffer_size is None else as_count(buffer_size, "buffer_size", "shuffle")
+        # Drawn when the dataset is made and not when it is read, so that the order follows from the program alone.
         start = int(global_rng().integers(0, 2**62).item()) if seed is None else int(seed)
         rounds = itertools.count()  # one order for each iteration
 
@@ -313,6 +317,7 @@ class Transformations:
         times = -1 if count is None else int(count)
         known = self._cardinality
         if times < 0:
+            # Nothing, repeated without end, is still nothing.
             known = INFINITE_CARDINALITY if known else 0
         elif known >= 0 or times == 0:
             known = max(known, 0) * times
@@ -372,6 +377,7 @@ class Transformations:
         def make() -> Iterator[Any]:
             kind = None
             for element in self._make():
+                # The first elements of both tell: the specs may have to be computed by calling the user's functions.
                 kind = kind or describe_dtypes(element)
                 yield element
             for element in other._make():
@@ -384,6 +390,7 @@ class Transformations:
 
     def enumerate(self, start: IntLike = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
+        # As good as endless, and `range` has a length that `zip` can compare.
         return self.zip((self.range(int(start), 2**63 - 1), self))
 
     def prefetch(self, buffer_size: IntLike | None = None, name: str | None = None) -> Dataset:
@@ -440,6 +447,7 @@ class Transformations:
             block_length: the number of elements that each gives in its turn.
         """
         check_callable(map_func, "interleave")
+        # TensorFlow tunes the width to the machine; one at a time gives the same order everywhere.
         width = 1 if cycle_length in (None, AUTOTUNE) else as_count(cycle_length, "cycle_length", "interleave")
         block = as_count(block_length, "block_length", "interleave")
 

@@ -35,6 +35,7 @@ def relu(x: TensorLike, negative_slope: float = 0.0, max_value: float | None = N
     """
     value = native(x)
     if threshold:
+        # Below the threshold 0 and not the threshold: Keras' relu jumps there.
         above = tc.where(value > threshold, value, 0.0)
         y = above - negative_slope * tc.relu(threshold - value) if negative_slope else above
     else:
@@ -101,6 +102,7 @@ hard_tanh = _activation("hard_tanh", lambda x: tc.clip(x, -1.0, 1.0), "`x` betwe
 tanh_shrink = _activation("tanh_shrink", lambda x: x - tc.tanh(x), "`x - tanh(x)`.")
 swish, hard_swish = silu, hard_silu
 
+# Functions that were imported have another `__module__`, and are no activations.
 _BY_NAME: dict[str, ActivationFunction] = {
     name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")
     and getattr(value, "__module__", None) == __name__

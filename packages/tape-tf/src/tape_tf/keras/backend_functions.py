@@ -27,7 +27,7 @@ _ALIASES = {
 
 
 def publish() -> None:
-    """Publish the functions of `_SAME`. `tape_tf` calls this last, when all functions of `tf` are published."""
+    """Publish the functions of `_ALIASES`. `tape_tf` calls this last, when all functions of `tf` are published."""
     known = published()
     for names, pattern in _ALIASES.items():
         for name in names.split():
@@ -76,6 +76,7 @@ def concatenate(tensors: Sequence[TensorLike], axis: int = -1) -> Any:
 def dot(x: TensorLike, y: TensorLike) -> Any:
     """The tensor product, summed over the last axis of `x` and the last but one of `y`."""
     x, y = convert_to_tensor(x), convert_to_tensor(y)
+    # NumPy's `dot`, which for more than two axes is no batched matmul.
     return _tf_function("tensordot")(x, y, [[x.ndim - 1], [max(y.ndim - 2, 0)]])
 
 
@@ -156,6 +157,7 @@ def reverse(x: TensorLike, axes: Axis) -> Any:
 def sqrt(x: TensorLike) -> Any:
     """The square root; 0 for negative elements."""
     x = convert_to_tensor(x)
+    # Keras' backend clips at 0, where tf.sqrt returns NaN.
     return _tf_function("sqrt")(_tf_function("maximum")(x, 0.0))
 
 
@@ -179,6 +181,7 @@ def switch(
     both: list[Any] = [
         part() if callable(part) else convert_to_tensor(part) for part in (then_expression, else_expression)
     ]
+    # The condition has the first axes of the values: it is aligned on the left, unlike a broadcast.
     missing = max(both[0].ndim - mask.ndim, 0)
     return _tf_function("where")(_tf_function("reshape")(mask, [*mask.shape, *[1] * missing]), *both)
 
@@ -284,6 +287,7 @@ def random_uniform(
 @exported("keras.backend.binary_crossentropy")
 def binary_crossentropy(target: TensorLike, output: TensorLike, from_logits: bool = False) -> Any:
     """The loss of each element."""
+    # An axis of length 1 for the mean that the loss takes, so that each element keeps its own.
     return losses.binary_crossentropy(expand_dims(target), expand_dims(output), from_logits=from_logits)
 
 

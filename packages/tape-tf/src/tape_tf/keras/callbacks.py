@@ -215,6 +215,7 @@ class EarlyStopping(_NativeCallback):
         super().__init__()
         self.verbose, self.baseline = verbose, baseline
         self.stopped_epoch = 0
+        # `abs`, as Keras takes a negative `min_delta` for one in the direction of "min".
         self.native = nn.EarlyStopping(monitor, patience, abs(min_delta), mode, restore_best_weights, start_from_epoch)
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -282,6 +283,7 @@ class ModelCheckpoint(_NativeCallback):
             self.native.best = initial_value_threshold
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        # tape_nn's callback only judges here: it would write a file of its own form.
         if self.save_best_only and not self.native.improved(self._native_run(epoch, logs)):
             return
         try:
@@ -417,6 +419,8 @@ class CSVLogger(Callback):
         assert self._file is not None
         logs = logs or {}
         if self._writer is None:
+            # The columns are fixed by the first epoch: a result that appears later has none, and one that is missing is
+            # "NA".
             names = ["epoch", *logs]
             self._writer = csv.DictWriter(
                 self._file, names, restval="NA", extrasaction="ignore", delimiter=self.separator
@@ -424,6 +428,7 @@ class CSVLogger(Callback):
             if self._write_header:
                 self._writer.writeheader()
         self._writer.writerow({"epoch": epoch, **logs})
+        # A run that is killed leaves the lines of all epochs that are done.
         self._file.flush()
 
     def on_train_end(self, logs: Logs = None) -> None:

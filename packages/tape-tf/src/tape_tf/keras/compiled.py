@@ -73,6 +73,7 @@ class CompiledLoss(_Outputs):
     def check(self) -> None:
         """Raise a ValueError for a name that is no loss."""
         for loss in leaves(self.loss):
+            # Only whether it exists: the losses are made at the first batch, when the outputs are known.
             get_loss(loss)
 
     def __call__(

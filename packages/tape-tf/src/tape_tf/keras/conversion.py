@@ -29,6 +29,8 @@ def match_ranks(y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Ten
     Keras does so, and thus accepts labels of shape (n,) for predictions of shape (n, 1), and the reverse.
     """
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
+        # (n, 1) and (n,) meet as (n, 1): a loss takes its mean along the last axis, and of (n,) that would be one
+        # number.
         if y_pred.ndim == 1:
             return y_true, tc.expand_dims(y_pred, axis=-1)
         return tc.squeeze(y_true, axis=-1), y_pred
@@ -43,6 +45,7 @@ def to_class_ids(y_true: tc.Tensor, y_pred: tc.Tensor, axis: int = -1) -> tc.Ten
     """Return labels as integers, without the axis of classes that `y_pred` has."""
     if not y_true.dtype.kind.endswith("integer"):
         y_true = tc.astype(y_true, tc.int64)
+    # Labels of shape (n, 1), as data sets often have them.
     if y_true.ndim == y_pred.ndim and y_true.ndim and y_true.shape[axis] == 1:
         y_true = tc.squeeze(y_true, axis=axis)
     return y_true

@@ -169,6 +169,7 @@ def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | 
         raise ValueError("x is missing: arrays, or batches")
     if _is_arrays(x):
         parts = [_to_native(part) for part in (x, y, sample_weight)]
+        # A batch of tape_nn has no None at its end: `(x,)` or `(x, y)`.
         while parts[-1] is None:
             parts.pop()
         if sample_weight is not None and y is None:
@@ -189,6 +190,7 @@ def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | 
 
 def _is_arrays(x: object) -> bool:
     """True for arrays, in structures; False for an iterable of batches."""
+    # A dict holds arrays by the names of inputs; batches never come in one.
     if isinstance(x, dict):
         return True
     if isinstance(x, list | tuple):  # several arrays, or one array written out; batches would be tuples

@@ -47,6 +47,8 @@ class Initializer:
         # No effect unless a model is made from a file: then the size of all weights is limited.
         limits.reserve(shape)
         if self.seed is not None:
+            # A new generator in each call, so that two calls give the same values: Keras 3's rule, a trap for those who
+            # pass one object with a seed to several layers.
             rng = tc.default_rng(self.seed)
         values: tc.Tensor = self._native(shape, rng=rng, **where)
         return values
@@ -111,7 +113,7 @@ class RandomNormal(_Normal):
 
 
 class TruncatedNormal(_Normal):
-    """Normally distributed; values more than two `stddev` from the mean are drawn again."""
+    """Normally distributed within two `stddev` of the mean."""
 
     _factory = staticmethod(nn.initializers.truncated_normal)
 
@@ -157,6 +159,7 @@ class VarianceScaling(Initializer):
         distribution: str = "truncated_normal",
         seed: int | None = None,
     ) -> None:
+        # Both names of Keras are the truncated distribution here; "untruncated_normal" is not there.
         kinds: dict[str, Any] = {"truncated_normal": "normal", "normal": "normal", "uniform": "uniform"}
         if distribution not in kinds:
             raise ValueError(f"distribution must be one of {', '.join(kinds)}; got {distribution!r}")
@@ -212,6 +215,7 @@ glorot_uniform, glorot_normal, he_uniform, he_normal = GlorotUniform, GlorotNorm
 lecun_uniform, lecun_normal = LecunUniform, LecunNormal
 
 _BY_NAME: dict[str, type[Initializer]] = {
+    # The names of Keras 1 and 2, which programs and saved models have, stand beside those of the classes.
     "zeros": Zeros, "zero": Zeros, "ones": Ones, "one": Ones, "constant": Constant, "identity": Identity,
     "orthogonal": Orthogonal, "random_uniform": RandomUniform, "uniform": RandomUniform,
     "random_normal": RandomNormal, "normal": RandomNormal, "truncated_normal": TruncatedNormal,

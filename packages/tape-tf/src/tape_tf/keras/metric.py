@@ -93,6 +93,7 @@ class Metric:
     def reset_state(self) -> None:
         """Reset the metric: forget all batches."""
         for variable in self._variables:
+            # Assigned, not made anew: compiled steps hold the Variable.
             variable.assign(wrap(tc.zeros_like(variable.native)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -94,6 +94,7 @@ class RootMeanSquaredError(MeanMetricWrapper):
 
     def result(self) -> Any:
         """Return the root."""
+        # The root of the mean over all batches, and not a mean of roots.
         return super().result() ** 0.5
 
 
@@ -122,6 +123,7 @@ class _ClassIdMetric(NativeMetric):
     """A metric whose labels are class numbers."""
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        # Only the predictions: class numbers as floats would lose digits beyond 2**24.
         y_pred = autocast(y_pred, self.dtype)
         return to_class_ids(y_true, y_pred), y_pred
 

@@ -81,6 +81,7 @@ def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None
     state: dict[str, Any] | None = None
     if model.compiled:
         try:
+            # A loss that is a lambda of the user's is no reason to lose the model: it is saved without `compile`.
             content["compile"] = serialize_keras_object(_compile_arguments(model))
         except TypeError as error:
             warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=2)
@@ -106,6 +107,8 @@ def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None
                 archive.write(Path(folder) / _OPTIMIZER, _OPTIMIZER)
         if mode is not None:
             os.chmod(draft, mode)
+        # The content reaches the disk before the name does: otherwise a power failure could leave an empty file under
+        # it.
         if os.name == "posix":
             sync(str(draft))
         os.replace(draft, target)
@@ -155,6 +158,7 @@ def load_model(
         content = parse_json(members[_CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
         if not isinstance(content, dict) or content.get("format") != _FORMAT or "model" not in content:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
+        # Before the model is made: the number of its weights is bounded by the number in the file.
         values, _ = read_tensors(members[_WEIGHTS], f"the member {_WEIGHTS!r}")
         count = sum(value.size for value in values.values())
         with limits.enforce(_WEIGHTS_FACTOR * count + _WEIGHTS_MARGIN) if safe_mode else nullcontext():
@@ -181,6 +185,7 @@ def _restore_compile(model: Model, arguments: object, state: bytes | None, varia
     if state is None:
         raise ValueError(f"the member {_OPTIMIZER!r} is missing")
     values, _ = read_tensors(state, f"the member {_OPTIMIZER!r}")
+    # Each argument has been checked to be one of `compile`: a file cannot pass others.
     model.compile(**arguments)
     model.optimizer.native.load_state_dict(values, variables)
     # The façade keeps the rate in a Variable of its own, which the native state does not know.
@@ -198,6 +203,7 @@ def _read_members(stream: BinaryIO) -> dict[str, bytes]:
         ValueError: a member occurs twice, or is compressed: :func:`save_model` does not compress.
     """
     found: dict[str, bytes] = {}
+    # Of the open file, which cannot be exchanged for another between this and the reading.
     size = os.fstat(stream.fileno()).st_size
     with zipfile.ZipFile(stream) as archive:
         for member in archive.infolist():

@@ -122,6 +122,7 @@ class Model(Trainer, Layer):
         def spec(leaf: PyTree) -> Any:
             return TensorSpec.from_tensor(leaf) if isinstance(leaf, Value) else leaf
 
+        # A subclass has no symbolic graph: a saved model is built again by a call with tensors like those of its first.
         self._first_call = map_structure(spec, (args, kwargs))
         if type(self).build in (Model.build, Sequential.build):
             self.built = True  # the layers inside build themselves when they are called
@@ -280,6 +281,7 @@ class Sequential(Model):
             raise ValueError(
                 f"Only instances of `keras.Layer` can be added to a Sequential model. Received: {layer}{hint}"
             )
+        # Names are keys in files of weights and in the config.
         if layer.name in [other.name for other in self._layers]:
             raise ValueError(
                 f"All layers added to a Sequential model should have unique names. Name {layer.name!r} is taken"

@@ -83,6 +83,7 @@ reshape squeeze expand_dims transpose concat stack reverse sort argsort
 """.split()  # noqa: SIM905
 
 
+# Made at the first use, when all modules of `tape_tf.keras` can be imported.
 @cache
 def _namespace_table(space: str) -> dict[str, Any]:
     """Return the classes and functions of a namespace of `tf.keras`, by name."""
@@ -108,6 +109,7 @@ def _namespace_table(space: str) -> dict[str, Any]:
 def namespace_of(value: object) -> str | None:
     """Return the namespace of `tf.keras` that holds a class or function; None if it is not Keras' own."""
     name = getattr(value, "__name__", "")
+    # By identity, not by name: a class of the user's may be called Dense, too.
     return next((space for space in _NAMESPACES if _namespace_table(space).get(name) is value), None)
 
 

@@ -19,6 +19,7 @@ def snake_case(name: str) -> str:
     ('batch_normalization', 'lstm', 'conv2d')
     """
     name = re.sub(r"\W+", "", name)
+    # Keras' own two patterns, which make "conv2d" of Conv2D and "lstm" of LSTM.
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
@@ -26,6 +27,7 @@ def snake_case(name: str) -> str:
 def auto_name(prefix: str) -> str:
     """Return `prefix` at its first use, and `prefix_1`, `prefix_2` and so on afterwards."""
     prefix = snake_case(prefix)
+    # Counted in the whole process, as in Keras: the names of a second model continue those of the first.
     number = _used[prefix]
     _used[prefix] += 1
     return f"{prefix}_{number}" if number else prefix

@@ -101,8 +101,10 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f"OrthogonalRegularizer takes matrices; got shape {value.shape}")
         rows = value if self.mode == "rows" else value.T
         size = rows.shape[0]
+        # A single row has no pair. The 0 depends on it all the same, for a gradient of 0 and not None.
         if size < 2:
             return wrap_tensor(0.0 * tc.sum(rows))
+        # The floor is below the root: at a row of zeros the derivative of sqrt itself would be infinite.
         unit = rows / tc.sqrt(tc.maximum(tc.sum(rows * rows, axis=1, keepdims=True), SQUARED_NORM_FLOOR))
         cosines = tc.abs(tc.matmul(unit, unit.T)) * (
             1.0 - tc.eye(size, dtype=value.dtype, backend=value.backend.root, device=value.device)

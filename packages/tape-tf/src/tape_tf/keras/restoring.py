@@ -81,6 +81,7 @@ def parse_json(text: str | bytes, size: int | None = limits.MAX_CONFIG_BYTES) ->
     Raises:
         ValueError: it is no JSON, longer than `size` bytes, nested too deeply, or has a name twice in one dictionary.
     """
+    # Before it is parsed: the objects take many times the memory of the text.
     if size is not None and len(text) > size:
         raise ValueError(f"the description has {len(text)} bytes, more than {size}")
     found = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -89,6 +90,8 @@ def parse_json(text: str | bytes, size: int | None = limits.MAX_CONFIG_BYTES) ->
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # JSON allows a name twice, and readers differ in which one they take: a check of one could be passed with the
+    # other.
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name occurs twice in one dictionary")
@@ -159,6 +162,7 @@ def restore(config: Json) -> Any:
         return slice(*items)
     if kind in ("__numpy__", "__tensor__"):
         return _restore_array(config, kind == "__tensor__")
+    # None stands for a class or function of the user's, which is found by its registered name alone.
     space = _entry(config, "module", str, type(None))
     if kind == "function":
         return _look_up(_entry(config, "config", str), space)
@@ -166,6 +170,7 @@ def restore(config: Json) -> Any:
     found = _check_constructible(_look_up(name, space), name)
     inner = _entry(config, "config", dict)
     # A functional model and a Sequential are described by their layers, not by arguments.
+    # `is`: a subclass may have arguments of its own, and is made by its `from_config`.
     if found is Model:
         return _restore_functional(inner)
     if issubclass(found, Sequential) and "layers" in inner and "input" in inner:
@@ -174,7 +179,9 @@ def restore(config: Json) -> Any:
     # An Operation calls its function on values of the description: only the listed operators are safe there.
     if issubclass(found, Operation) and arguments.get("function") not in OPERATORS.values():
         raise ValueError(f"{_abbreviate(arguments.get('function'))} is not one of the operators")
+    # Reached for listed and registered classes only; their code is trusted, the arguments are not.
     made = found.from_config(arguments) if hasattr(found, "from_config") else found(**arguments)
+    # A `from_config` of the user's may return anything; what follows relies on the class.
     if not isinstance(made, found):
         raise ValueError(f"{name}.from_config made {_abbreviate(made)}")
     if isinstance(made, Layer):
@@ -204,6 +211,7 @@ def _check_text(value: object) -> str:
 
 def _restore_array(config: dict[str, Any], tensor: bool) -> Any:
     name = _entry(config, "dtype", str)
+    # Before NumPy sees it, whose dtype strings can describe objects and structures.
     if name not in _DTYPE_NAMES:
         raise ValueError(f"there is no dtype {name!r}")
     array = np.asarray(_entry(config, "value", list, bool, int, float), name)
@@ -224,6 +232,7 @@ def make_input(shape: Sequence[object], dtype: str, name: str | None = None) -> 
     Raises:
         ValueError: the shape or the dtype is malformed.
     """
+    # `type(n) is int`, as True is an int.
     if not all(n is None or (type(n) is int and n >= 0) for n in shape) or len(shape) > MAX_RANK:
         raise ValueError(f"a shape cannot be {_abbreviate(shape)}")
     if dtype not in _DTYPE_NAMES:
@@ -300,6 +309,7 @@ def _restore_functional(config: dict[str, Any]) -> Any:
         known.update(zip(numbers(_entry(call, "outputs", list, dict)), leaves(outputs), strict=True))
     inputs, outputs = fill_in(config["inputs"]), fill_in(_entry(config, "outputs", list, dict))
     model = Model(inputs, outputs, name=_entry(config, "name", str))
+    # At the end, since setting it also sets the layers, which had their own settings when they were made.
     model.trainable = _entry(config, "trainable", bool)
     return model
 

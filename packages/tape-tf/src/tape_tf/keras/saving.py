@@ -30,6 +30,7 @@ class Weights(nn.Module):
             taken: dict[str, int] = {}
             # Several weights of a layer may have one name: the second gets "_1".
             for place, variable in _own_variables(layer):
+                # A weight that two layers share is saved once, under its first path.
                 if id(variable) not in seen:
                     seen.add(id(variable))
                     number = taken[place] = taken.get(place, -1) + 1
@@ -69,6 +70,7 @@ def _own_variables(layer: Layer) -> Iterator[tuple[str, tc.Variable]]:
             for k, variable in enumerate(found.variables):
                 yield f"{place}.{k}", getattr(variable, "native", variable)
     for variable in layer._added_weights:
+        # The last part of the name alone: the parts before have numbers that differ from one process to another.
         yield (variable.native.name or "variable").rpartition("/")[2], variable.native
 
 

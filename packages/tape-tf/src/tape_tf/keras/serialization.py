@@ -109,6 +109,7 @@ def serialize_keras_object(obj: PyTree) -> Any:
     """
     if obj is None or isinstance(obj, bool | int | float | str):
         return obj
+    # A NumPy scalar, such as a rate computed by the user, is saved as Python's number: JSON has no other.
     if isinstance(obj, np.generic):
         return obj.item()
     if isinstance(obj, dtypes.DType):
@@ -214,6 +215,7 @@ def _describe_functional(model: Model) -> dict[str, Any]:
         return leaf(structure)
 
     inputs = describe(model._inputs)
+    # By identity, in the order of the first call: layers of one name may be different objects.
     layers = list({id(node.layer): node.layer for node in model._graph}.values())
     # A layer that is called several times is described once; its calls refer to it by its place.
     places = {id(layer): place for place, layer in enumerate(layers)}

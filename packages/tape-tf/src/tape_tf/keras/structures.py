@@ -36,12 +36,14 @@ def map_structure(function: Callable[[Any], Any], structure: PyTree) -> Any:
         return {key: map_structure(function, part) for key, part in structure.items()}
     if isinstance(structure, list | tuple):
         parts = [map_structure(function, part) for part in structure]
+        # A named tuple takes its parts as arguments, other sequences as one iterable.
         return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     return function(structure)
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
     """Return each object once, by identity, in the order of first appearance."""
+    # By identity, as Variables are not hashable, and `==` compares their elements.
     return list({id(value): value for value in values}.values())
 
 

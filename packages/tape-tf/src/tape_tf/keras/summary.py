@@ -110,6 +110,7 @@ def _table_lines(head: list[str], rows: list[list[str]], widths: list[int]) -> I
 
 def _total_lines(model: Model) -> Iterator[str]:
     trained, fixed = model.trainable_variables, model.non_trainable_variables
+    # The optimizer's slots exist from the first update on.
     learned = [] if model.optimizer is None or not model.optimizer.built else model.optimizer.variables
     yield f" Total params: {_format_count([*trained, *fixed, *learned])}"
     yield f" Trainable params: {_format_count(trained)}"

@@ -65,6 +65,7 @@ class KerasTensor:
     def _probe(self, number: int) -> Any:
         """Return a tensor of the shape, with ones, or zeros for dtypes that may be indices."""
         shape = self._probe_shape(number)
+        # Ones, since a division by zeros or their logarithm would warn; the index 0 is in range of every table.
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))
 
@@ -91,6 +92,7 @@ class KerasTensor:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
 
 
+# Compared by identity: a layer called twice on one input makes two nodes.
 @dataclass(eq=False)
 class Node:
     """A symbolic call: a layer, its arguments and its outputs."""
@@ -169,11 +171,14 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         probed[1].setdefault("training", False)  # so that no moving average learns from the probes
         outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
+        # A description from a file could name layers whose results fill the memory: see `limits`, which is off
+        # otherwise.
         for value in found[-1]:
             limits.check_size(getattr(value, "shape", ()))
     made = []
     # `versions`: one output, as each of the calls gave it.
     for versions in zip(*found, strict=True):
+        # `strict`: a layer whose result has another number of axes for another length cannot be a part of a model.
         columns = zip(*[version.shape for version in versions], strict=True)
         lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
         made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
@@ -235,6 +240,7 @@ def layers_by_depth(inputs: list[KerasTensor], sources: list[Any], nodes: list[N
         found.setdefault(id(node.layer), (depth[id(node)], node.layer))
     for layer in sources:  # inputs that nothing uses
         found.setdefault(id(layer), (0, layer))
+    # `sorted` is stable: layers of one depth stay in the order of their calls.
     return [layer for _, layer in sorted(found.values(), key=lambda item: -item[0])]
 
 

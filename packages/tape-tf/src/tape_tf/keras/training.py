@@ -77,6 +77,7 @@ class Trainer:
                 raise ValueError(
                     f"Expected `{name}` argument to be a list, tuple, or dict. Received instead: {value!r}"
                 )
+        # Everything is made before the first attribute is set: a `compile` that fails leaves the model as it was.
         made = optimizers.get(optimizer)
         compiled_loss = None
         if loss is not None:
@@ -143,6 +144,7 @@ class Trainer:
             ValueError: there is neither a loss nor a penalty.
         """
         total = None if self._compiled_loss is None else self._compiled_loss(y, y_pred, sample_weight)
+        # The layers' penalties are not weighted by examples, as in Keras.
         for penalty in self.losses:  # type: ignore[attr-defined]
             total = penalty if total is None else total + penalty
         if total is None:
@@ -166,6 +168,7 @@ class Trainer:
     def _tracked_loss(self, x: PyTree, y: PyTree, y_pred: PyTree, sample_weight: PyTree, training: bool) -> Any:
         """Return the loss of a batch, and update the mean loss with it."""
         compute: Any = self.compute_loss
+        # An overridden `compute_loss` may have been written for a Keras that did not pass `training`.
         options = {"training": training} if _takes_training(getattr(compute, "__func__", compute)) else {}
         loss = compute(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, **options)
         if self._compiled_mean is not None:
@@ -300,6 +303,7 @@ class Trainer:
             progress=False,
         )
         if self.optimizer is not None:
+            # With `use_ema`, the model has the averages after `fit`, as in Keras.
             self.optimizer.finalize_variable_values(self.trainable_variables)  # type: ignore[attr-defined]
         self.history = history
         return history
@@ -338,6 +342,7 @@ class Trainer:
         logs: dict[str, float] = {}
         for k, batch in enumerate(data.iterate()):
             callbacks.call("on_test_batch_begin", k, {})
+            # Metrics accumulate, so that the logs of the last batch are those of all.
             logs = as_floats(self._step("test_step", batch))
             callbacks.call("on_test_batch_end", k, logs)
         if not logs:
@@ -436,6 +441,7 @@ class _FitAdapter:
         self.callbacks.call("on_train_begin", {})
 
     def on_epoch_begin(self, run: Run) -> None:
+        # The metrics are Keras' own: the run of tape_nn knows none of them, and cannot reset them.
         self.model.reset_metrics()
         self.callbacks.call("on_epoch_begin", self.first + run.epoch, {})
 
@@ -443,6 +449,7 @@ class _FitAdapter:
         self.callbacks.call("on_train_batch_begin", run.batch, {})
 
     def on_batch_end(self, run: Run) -> None:
+        # tape_nn counts a batch before it calls `on_batch_end`; Keras numbers batches from 0.
         self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))
         self._stop(run)
 
@@ -512,6 +519,7 @@ def _split_validation(
     at = int(np.floor(length * (1.0 - part)))
     if at in (0, length):
         raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
+    # The last examples are held out, before any shuffling: so Keras does.
     first = map_structure(lambda leaf: wrap(leaf[:at]), whole)
     last = map_structure(lambda leaf: wrap(leaf[at:]), whole)
     return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)

@@ -51,6 +51,8 @@ class TensorArray:
         self.dtype = dtypes.as_dtype(dtype)
         self.dynamic_size = bool(dynamic_size)
         self.element_shape = as_shape(element_shape)
+        # TensorFlow frees a tensor when it has been read; here only the error of a second read is copied, not the
+        # freeing.
         self._clear = clear_after_read is not False
         self._parts: list[tc.Tensor | None] = [None] * (static(size) or 0)
         self._read: set[int] = set()
@@ -89,6 +91,7 @@ class TensorArray:
                 f"clear_after_read = false?)",
             )
         self._read.add(k)
+        # Unwritten tensors are zeros, as in TensorFlow: their shape is taken from one that was written.
         return wrap(self._tensors()[k])
 
     def _check_index(self, k: int) -> None:
@@ -178,6 +181,7 @@ def dynamic_stitch(indices: Sequence[TensorLike], data: Sequence[TensorLike], na
     flat = tc.concat([tc.reshape(part, (-1,)) for part in places])
     rest = values[0].shape[places[0].ndim :]
     rows = tc.concat([tc.reshape(part, (-1, *rest)) for part in values])
+    # The length depends on values, so that a compiled function cannot contain this.
     n = int(tc.max(flat)) + 1
     blank = tc.zeros((n, *rest), dtype=rows.dtype, backend=rows.backend.root, device=rows.device)
     return wrap(tc.at(blank)[flat].set(rows))

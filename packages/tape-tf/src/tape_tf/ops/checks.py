@@ -87,6 +87,7 @@ def assert_near(
 ) -> None:
     """Raise an InvalidArgumentError unless `|x - y| <= atol + rtol * |y|` everywhere; both are 10 eps by default."""
     a, b = match_dtypes([x, y], "AssertNear")
+    # TensorFlow's default tolerance, of the tensors' own dtype.
     eps = 10 * tc.finfo(a.dtype).eps
     relative = eps if rtol is None else float(native(rtol))
     absolute = eps if atol is None else float(native(atol))
@@ -184,6 +185,7 @@ def assert_shapes(
     shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> None:
     """Raise a ValueError unless tensors have the given shapes, pairs `(x, ("N", 3))`; a letter is one length."""
+    # The lengths of letters, from the first tensor that has them.
     known: dict[str, int] = {}
     for x, sizes in shapes.items() if isinstance(shapes, dict) else shapes:
         found = native(x).shape

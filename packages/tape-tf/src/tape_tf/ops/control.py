@@ -46,6 +46,7 @@ def cond(pred: TensorLike, true_fn: Branch, false_fn: Branch, name: str | None =
     if callable(pred):
         raise TypeError("pred must not be a Python function; call it")
     if isinstance(pred, Value) and is_traced(given := pred._read_native()):
+        # Both branches are traced, as tf.cond does in a graph; eagerly only the one that is taken runs.
         found = as_instruction(lambda: tc.cond(given, _native_function(true_fn), _native_function(false_fn)))
         if found is not NOT_TRACED:
             return wrap(found)
@@ -72,6 +73,8 @@ def case(
     from tape_tf.errors import InvalidArgumentError
 
     pairs = list(pred_fn_pairs)
+    # Nested conds can be traced. `exclusive` needs all conditions at once, and a missing default an error: both decide
+    # in Python.
     if default is not None and not exclusive:
         return _nested_cond(pairs, default)
     chosen: list[Branch] = [fn for pred, fn in pairs if bool(pred)]
@@ -101,6 +104,7 @@ def switch_case(
     """Return the result of the function with the number `branch_index`, or else of `default` (or the last function)."""
     pairs: Iterable[tuple[int, Any]] = branch_fns.items() if isinstance(branch_fns, dict) else enumerate(branch_fns)
     table = {k: fn[1] if isinstance(fn, tuple) else fn for k, fn in pairs}
+    # In TensorFlow the branch with the highest index is the default where none is given.
     fallback = default if default is not None else table[max(table)]
     if isinstance(branch_index, Value) and is_traced(branch_index.native):
         return _nested_cond([(branch_index == k, fn) for k, fn in table.items()], fallback)
@@ -131,6 +135,7 @@ def while_loop(
         packed = found if isinstance(found, list | tuple) else (found,)
         if len(packed) != len(values):
             raise ValueError(f"body must return {len(values)} values, as many as loop_vars; it returned {len(packed)}")
+        # TensorFlow allows a body to return a list for a tuple: the structure is that of loop_vars.
         return nest.pack_sequence_as(loop_vars, [_tensor(leaf) for leaf in nest.flatten(list(packed))])
 
     def goes_on(carry: PyTree) -> Any:
@@ -153,10 +158,11 @@ def while_loop(
 
 def _loop_inputs(elems: PyTree) -> Any:
     """Return `elems` as tape_core Tensors if a loop over them should be one instruction of the trace; else None."""
-    leaves, structure = pytree.flatten(elems)
+    leaves, structure = pytree.flatten_whole(elems)
     given = [native(leaf) for leaf in leaves if not isinstance(leaf, TensorArray | IndexedSlices)]
     if len(given) != len(leaves) or not any(map(is_traced, given)) or any(x.ndim == 0 for x in given):
         return None
+    # A short loop is unrolled: its steps can be fused with their surroundings, which a loop instruction forbids.
     return pytree.unflatten(structure, given) if given[0].shape[0] > UNROLL_MAX_STEPS else None
 
 
@@ -166,7 +172,7 @@ def _tensor(value: TensorLike | TensorArray) -> Any:
 
 def _rows(elems: PyTree) -> Iterator[Any]:
     """Yield the structure of the tensors at each index of the first dimension."""
-    leaves, structure = pytree.flatten(elems)
+    leaves, structure = pytree.flatten_whole(elems)
     columns = [list(_tensor(leaf)) for leaf in leaves]
     if not columns:
         raise ValueError("elems must not be empty")
@@ -218,6 +224,7 @@ def map_fn(
 
 def _check_output(spec: TensorSpec | DTypeLike, value: TensorLike) -> Any:
     wanted = spec.dtype if isinstance(spec, TensorSpec) else dtypes.as_dtype(spec)
+    # A tensor of another dtype is an error; a Python number takes the dtype asked for.
     found = value if isinstance(value, Value) else convert_to_tensor(value, dtype=wanted)
     if found.dtype != wanted:
         raise TypeError(f"map_fn: fn_output_signature says {wanted.name}, and fn returned {found.dtype.name}")
@@ -267,6 +274,7 @@ def _fold(fn: Callable[[Any, Any], Any], elems: PyTree, initializer: PyTree, rev
     parts = list(_rows(elems))
     totals = []
     for part in reversed(parts) if reverse else parts:
+        # Without an initializer the first row is the first accumulated value, and `fn` is not called for it.
         total = part if total is None else fn(total, part)
         totals.append(total)
     return total, totals[::-1] if reverse else totals
@@ -365,4 +373,5 @@ def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> An
     """Return `scalar * x`."""
     from tape_tf.ops.elementwise import FUNCTIONS
 
+    # `x` first: a tensor decides on the dtype, the scalar follows.
     return FUNCTIONS["multiply"](x, scalar)

@@ -39,17 +39,18 @@ def ones(shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None =
 @exported("fill")
 def fill(dims: ShapeLike, value: TensorLike, name: str | None = None, layout: object = None) -> Any:
     """Return a tensor with `value` everywhere; the gradient of `value` is the sum over all elements."""
+    # A broadcast and not `tc.full`, which would take the number and leave its gradient behind.
     return wrap(tc.broadcast_to(native(value), _shape(dims)))
 
 
 @op("zeros_like", "input", differs="a constant, also of a Variable, which is not watched by it")
-def zeros_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
+def zeros_like(input: tc.Tensor, dtype: tc.DType | None = None) -> tc.Tensor:
     """Return zeros of the shape and dtype of a tensor."""
     return tc.zeros_like(input, dtype=dtype)
 
 
 @op("ones_like", "input")
-def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> Any:
+def ones_like(input: tc.Tensor, dtype: tc.DType | None = None) -> tc.Tensor:
     """Return ones of the shape and dtype of a tensor."""
     return tc.ones_like(input, dtype=dtype)
 
@@ -121,6 +122,7 @@ def _linspace(first: tc.Tensor, last: tc.Tensor, n: int, axis: int) -> tc.Tensor
     first, last = tc.broadcast_arrays(first, last)
     ndim = first.ndim + 1
     axis = axis % ndim
+    # In float64, and rounded once to the dtype of the result.
     steps = tc.arange(n, dtype=tc.float64, backend=first.backend.root, device=first.device)
     fractions = tc.reshape(tc.astype(steps / (n - 1), first.dtype), tuple(n if k == axis else 1 for k in range(ndim)))
     return tc.expand_dims(first, axis=axis) + tc.expand_dims(last - first, axis=axis) * fractions
@@ -134,13 +136,14 @@ def one_hot(
     off_value: TensorLike | None = None,
     axis: int | None = None,
     dtype: tc.DType | None = None,
-) -> Any:
+) -> tc.Tensor:
     """Return a row for each index: `on_value` there, `off_value` elsewhere; an index out of range has no on_value."""
     if dtype is None:
         dtype = next((native(v).dtype for v in (on_value, off_value) if v is not None), tc.float32)
     check_integers(indices, "indices", "OneHot")
     places = tc.arange(depth, dtype=indices.dtype, backend=indices.backend.root, device=indices.device)
     axis = -1 if axis is None else axis
+    # By comparison: an index out of range equals no place, and its row is off, as in TensorFlow; nothing is checked.
     hot = tc.expand_dims(indices, axis=-1) == places
     found = tc.where(hot, _on_or_off(on_value, 1, dtype, indices), _on_or_off(off_value, 0, dtype, indices))
     return found if axis in (-1, indices.ndim) else tc.moveaxis(found, -1, axis)
@@ -156,6 +159,7 @@ def sequence_mask(
 ) -> Any:
     """Return a row for each length, True in its first so many elements."""
     counts = native(lengths)
+    # The longest length decides on the shape, so that a compiled function must give `maxlen`.
     n = int(tc.max(counts)) if maxlen is None else static(maxlen)
     places = tc.arange(n, dtype=counts.dtype, backend=counts.backend.root, device=counts.device)
     found = places < tc.expand_dims(counts, axis=-1)

@@ -110,6 +110,7 @@ def _as_floats(x: tc.Tensor) -> tc.Tensor:
 @exported("math.truediv truediv math.divide divide realdiv")
 def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
     """Return `x / y`. Integers become floats: float64, or float32 if they have 8 or 16 bits."""
+    # Two Python numbers: one becomes a tensor first, since there is nothing else to take the dtype from.
     if as_tensor(x) is None and as_tensor(y) is None:
         x = wrap(native(x))
     a, b = match_dtypes([x, y], "RealDiv", keep_scalars=True)
@@ -121,7 +122,7 @@ _divide = binary("math._divide", tc.divide, "RealDiv")
 
 
 @op("math.divide_no_nan", "x y", floating=True, kernel="DivNoNan", keep_scalars=False)
-def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
+def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x / y`, and 0 where `y` is 0."""
     # The inner where keeps the division finite in the branch not taken: 0 times its infinite derivative would be NaN.
     zero = y == 0
@@ -132,46 +133,48 @@ def divide_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
 
 
 @op("math.multiply_no_nan", "x y", kernel="MulNoNan")
-def multiply_no_nan(x: tc.Tensor, y: tc.Tensor) -> Any:
+def multiply_no_nan(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x * y`, and 0 where `y` is 0, even if `x` is infinite or NaN."""
+    # Only what is not finite is replaced: a finite `x` keeps its place in the gradient with respect to `y`.
     return tc.where((y == 0) & ~tc.isfinite(x), tc.zeros_like(x), x) * y
 
 
 @op("math.xlogy", "x y", floating=True, kernel="Xlogy")
-def xlogy(x: tc.Tensor, y: tc.Tensor) -> Any:
+def xlogy(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x * log(y)`, and 0 where `x` is 0; the gradient is 0 there, too."""
+    # The core's xlogy has the value 0, and the derivative log(y) by `x`; TensorFlow's gradient is 0 at x = 0.
     return tc.where(x == 0, tc.zeros_like(x), tc.xlogy(x, y))
 
 
 @op("math.xlog1py", "x y", floating=True, kernel="Xlog1py")
-def xlog1py(x: tc.Tensor, y: tc.Tensor) -> Any:
+def xlog1py(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x * log(1 + y)`, and 0 where `x` is 0; the gradient is 0 there, too."""
     return tc.where(x == 0, tc.zeros_like(x), tc.xlog1py(x, y))
 
 
 @op("math.reciprocal_no_nan", "x", floating=True)
-def reciprocal_no_nan(x: tc.Tensor) -> Any:
+def reciprocal_no_nan(x: tc.Tensor) -> tc.Tensor:
     """Return `1 / x`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), tc.reciprocal(tc.where(zero, tc.ones_like(x), x)))
 
 
 @op("math.xdivy", "x y", floating=True, kernel="Xdivy")
-def xdivy(x: tc.Tensor, y: tc.Tensor) -> Any:
+def xdivy(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `x / y`, and 0 where `x` is 0."""
     zero = x == 0
     return tc.where(zero, tc.zeros_like(x), x / tc.where(zero, tc.ones_like(y), y))
 
 
 @op("math.squared_difference", "x y")
-def squared_difference(x: tc.Tensor, y: tc.Tensor) -> Any:
+def squared_difference(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
     """Return `(x - y)²`; for complex values `|x - y|²`."""
     difference = x - y
     return difference * tc.conj(difference) if difference.dtype.kind == "complex floating" else tc.square(difference)
 
 
 @op("math.rsqrt", "x", floating=True)
-def rsqrt(x: tc.Tensor) -> Any:
+def rsqrt(x: tc.Tensor) -> tc.Tensor:
     """Return `1 / √x`."""
     return tc.reciprocal(tc.sqrt(x))
 
@@ -180,25 +183,25 @@ def rsqrt(x: tc.Tensor) -> Any:
 
 
 @op("math.real", "input")
-def real(input: tc.Tensor) -> Any:
+def real(input: tc.Tensor) -> tc.Tensor:
     """Return the real part."""
     return tc.real(input) if _is_complex(input) else input
 
 
 @op("math.imag", "input")
-def imag(input: tc.Tensor) -> Any:
+def imag(input: tc.Tensor) -> tc.Tensor:
     """Return the imaginary part; zeros for a real tensor."""
     return tc.imag(input) if _is_complex(input) else tc.zeros_like(input)
 
 
 @op("math.conj", "x")
-def conj(x: tc.Tensor) -> Any:
+def conj(x: tc.Tensor) -> tc.Tensor:
     """Return the complex conjugate."""
     return tc.conj(x) if _is_complex(x) else x
 
 
 @op("math.angle", "input")
-def angle(input: tc.Tensor) -> Any:
+def angle(input: tc.Tensor) -> tc.Tensor:
     """Return the argument of complex numbers; 0 or π for real ones."""
     if _is_complex(input):
         return tc.atan2(tc.imag(input), tc.real(input))
@@ -206,7 +209,7 @@ def angle(input: tc.Tensor) -> Any:
 
 
 @op("dtypes.complex complex", "real imag", kernel="Complex")
-def complex(real: tc.Tensor, imag: tc.Tensor) -> Any:
+def complex(real: tc.Tensor, imag: tc.Tensor) -> tc.Tensor:
     """Combine real and imaginary parts: complex64 from float32, complex128 from float64."""
     target = {tc.float32: tc.complex64, tc.float64: tc.complex128}.get(real.dtype)
     if target is None:
@@ -231,6 +234,7 @@ def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     found = native(x)
     if found.dtype is wanted and as_tensor(x) is not None:
         return wrap(found)
+    # TensorFlow drops the imaginary part here, where the Array API standard has no cast.
     if _is_complex(found) and wanted.kind != "complex floating":
         found = tc.real(found)
     return wrap(tc.astype(found, wanted))
@@ -250,7 +254,7 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) 
 
 
 @op("identity", "input")
-def identity(input: tc.Tensor) -> Any:
+def identity(input: tc.Tensor) -> tc.Tensor:
     """Return a new tensor with the same values."""
     # `positive` has a gradient, and no kernel for bools.
     if input.dtype.inexact:
@@ -259,13 +263,13 @@ def identity(input: tc.Tensor) -> Any:
 
 
 @op("identity_n", "*input")
-def identity_n(input: list[tc.Tensor]) -> Any:
+def identity_n(input: list[tc.Tensor]) -> list[tc.Tensor]:
     """Return a list of new tensors with the same values."""
     return [tc.positive(x) if x.dtype.inexact else x for x in input]
 
 
 @op("clip_by_value", "t clip_value_min clip_value_max", kernel="ClipByValue", keep_scalars=True, publish=False)
-def _clip_by_value(t: tc.Tensor, clip_value_min: tc.Tensor, clip_value_max: tc.Tensor) -> Any:
+def _clip_by_value(t: tc.Tensor, clip_value_min: tc.Tensor, clip_value_max: tc.Tensor) -> tc.Tensor:
     return tc.clip(t, clip_value_min, clip_value_max)
 
 
@@ -283,7 +287,7 @@ def clip_by_value(
 
 
 @op("math.add_n add_n", "*inputs", kernel="AddN")
-def add_n(inputs: list[tc.Tensor]) -> Any:
+def add_n(inputs: list[tc.Tensor]) -> tc.Tensor:
     """Return the sum of a list of tensors of one shape.
 
     Raises:
@@ -305,7 +309,7 @@ export("math.accumulate_n", add_n)
 
 
 @op("math.polyval", "*coeffs; x")
-def polyval(coeffs: list[tc.Tensor], x: tc.Tensor) -> Any:
+def polyval(coeffs: list[tc.Tensor], x: tc.Tensor) -> tc.Tensor:
     """Evaluate a polynomial by Horner's rule; `coeffs` start with the highest power."""
     total = tc.zeros_like(x)
     for coefficient in coeffs:

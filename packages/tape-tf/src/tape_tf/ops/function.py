@@ -51,7 +51,8 @@ class _Switch:
 class _Compiled(CompiledFunction):
     """A compiled function with TensorFlow's rule, and message, for Variables made inside it."""
 
-    def _check_made(self, trace: object) -> None:
+    def _check_new_variables(self, trace: object) -> None:
+        # The first trace may make Variables (`if self.w is None: self.w = tf.Variable(...)`), a later one may not.
         if self._made_variables:
             raise ValueError(
                 "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable "
@@ -89,6 +90,7 @@ class Function:
 
         traced.__name__ = getattr(self.python_function, "__name__", "function")
         traced.__wrapped__ = self.python_function  # type: ignore[attr-defined]
+        # Silent, since in TensorFlow, whose autograph compiles an `if` on a tensor, the same code gives no warning.
         return _Compiled(traced, fallback="silent", retrace="allow")
 
     # -- calls
@@ -127,7 +129,7 @@ class Function:
         if current() is not None:
             self._traces += 1
         found = self._call_python(wrap(args), wrap(kwargs))
-        leaves, structure = pytree.flatten(found)
+        leaves, structure = pytree.flatten_whole(found)
         for leaf in leaves:
             # A TensorArray that is returned holds tensors that the trace does not know as results.
             if isinstance(leaf, TensorArray) and current() is not None:
@@ -136,6 +138,7 @@ class Function:
         return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
 
     def _call_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # Also where the function is not compiled: tf.executing_eagerly() is False inside of any tf.function.
         with setting(INSIDE, True):
             return nest.map_structure(as_result, self.python_function(*args, **kwargs))
 
@@ -214,11 +217,13 @@ class Function:
                 `input_signature`.
         """
         if self.input_signature is not None and not args and not kwargs:
+            # Without arguments the specs themselves stand for them.
             args = self.input_signature
         return ConcreteFunction(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("experimental_get_compiler_ir", "pretty_printed_concrete_signatures"):
+            # Messages for what users of TensorFlow ask a function for; the second line is Python's usual one.
             raise AttributeError(f"tf.function has no {name}: there is no graph")
         raise AttributeError(f"'Function' object has no attribute {name!r}")
 
@@ -313,9 +318,10 @@ def _signature_of(python_function: Callable[..., Any]) -> inspect.Signature | No
 
 def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
     """Convert arguments to tape_core's values; return None if no trace can be kept for them (unhashable ones)."""
+    # The common call, without a walk through nested arguments; a list, since short ones are faster than a generator.
     if not kwargs and all([type(arg) is Tensor for arg in args]):
         return [arg.native for arg in args], kwargs
-    leaves, structure = pytree.flatten((args, kwargs))
+    leaves, structure = pytree.flatten_whole((args, kwargs))
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Value | IndexedSlices):
             leaves[k] = leaf.native

@@ -52,6 +52,7 @@ def _native_part(part: Any) -> Any:
         found = native(part)
         if found.dtype is tc.bool:
             return found
+        # A traced index becomes a Python number here, so that the function is not compiled.
         if not found.ndim and found.dtype.kind.endswith("integer"):
             return int(found)
     elif isinstance(part, np.integer):
@@ -65,9 +66,10 @@ def _native_part(part: Any) -> Any:
 
 
 @op("slice", "input_", static_args="begin size")
-def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> Any:
+def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> tc.Tensor:
     """Return the part that starts at `begin` and has the shape `size`; -1 stands for all that is left."""
     key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, size, strict=True))
+    # A slice in Python is cut off at the end; tf.slice raises, hence the check of the result.
     found = input_[key]
     if any(n not in (-1, got) for n, got in zip(size, found.shape, strict=True)):
         raise ValueError(f"Expected size within {input_.shape} from begin {begin}, but got {size}")
@@ -77,7 +79,7 @@ def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> 
 @op("strided_slice", "input_", static_args="begin end strides")
 def strided_slice(
     input_: tc.Tensor, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...] | None = None
-) -> Any:
+) -> tc.Tensor:
     """Return the part from `begin` to `end`, with the given strides."""
     steps = strides or (1,) * len(begin)
     return input_[tuple(slice(*part) for part in zip(begin, end, steps, strict=True))]
@@ -100,7 +102,7 @@ def _check_in_range(indices: tc.Tensor, length: int, label: str = "indices") -> 
 @op("gather", "params; indices", static_args="axis batch_dims", kernel="GatherV2")
 def gather(
     params: tc.Tensor, indices: tc.Tensor, validate_indices: object = None, axis: int | None = None, batch_dims: int = 0
-) -> Any:
+) -> tc.Tensor:
     """Return the parts of `params` at `indices` along `axis`. Along the first axis, the gradient is IndexedSlices.
 
     Args:
@@ -117,6 +119,8 @@ def gather(
     _check_in_range(indices, params.shape[axis])
     if not batch:
         if axis == 0:
+            # The op whose gradient is IndexedSlices: along any other axis, and with several coordinates, the gradient
+            # is dense.
             return tc.gather(params, indices)
         found = tc.take(params, tc.reshape(indices, (-1,)), axis=axis)
         return tc.reshape(found, (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :]))
@@ -168,7 +172,7 @@ def nd_key(indices: TensorLike) -> tuple[tc.Tensor, ...]:
 
 
 @op("gather_nd", "params; indices", static_args="batch_dims", kernel="GatherNd")
-def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> Any:
+def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> tc.Tensor:
     """Return the parts of `params` at the coordinates in the last axis of `indices`; of whole rows, :func:`gather`."""
     depth = indices.shape[-1]
     check_coordinates(indices, params.shape[batch_dims:])
@@ -222,7 +226,7 @@ def boolean_mask(
 @op("reverse_sequence", "input; seq_lengths")
 def reverse_sequence(
     input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
-) -> Any:
+) -> tc.Tensor:
     """Reverse the first `seq_lengths` elements of each example along `seq_axis`."""
     # The order of each example, as indices along the axis: n - 1, ..., 0, n, n + 1, ...
     seq, batch = (seq_axis or 0) % input.ndim, (batch_axis or 0) % input.ndim
@@ -236,7 +240,7 @@ def reverse_sequence(
 
 
 @op("unravel_index", "indices", static_args="dims")
-def unravel_index(indices: tc.Tensor, dims: tuple[int, ...]) -> Any:
+def unravel_index(indices: tc.Tensor, dims: tuple[int, ...]) -> tc.Tensor:
     """Convert flat indices into a tensor of shape `dims` to coordinates, of shape (len(dims), ...)."""
     # The digits of a number whose bases are the lengths, from the last dimension on.
     found, rest = [], indices
@@ -252,7 +256,7 @@ def searchsorted(
     values: tc.Tensor,
     side: Literal["left", "right"] = "left",
     out_type: tc.DType = dtypes.int32.native,
-) -> Any:
+) -> tc.Tensor:
     """Return the indices at which `values` would be inserted to keep each row sorted."""
     if sorted_sequence.ndim == 1:
         return tc.astype(tc.searchsorted(sorted_sequence, values, side=side), out_type)
@@ -278,14 +282,14 @@ class UniqueWithCounts(NamedTuple):
 
 
 @op("unique", "x")
-def unique(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
+def unique(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Unique:
     """Return the distinct elements in order of appearance, and for each element the index of its value."""
     y, idx, _ = _unique(x, out_idx)
     return Unique(y, idx)
 
 
 @op("unique_with_counts", "x")
-def unique_with_counts(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Any:
+def unique_with_counts(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> UniqueWithCounts:
     """Return the distinct elements, each element's index among them, and how often each occurs."""
     return UniqueWithCounts(*_unique(x, out_idx))
 

@@ -29,12 +29,13 @@ def matmul(
     output_type: tc.DType | None = None,
     grad_a: bool = False,
     grad_b: bool = False,
-) -> Any:
+) -> tc.Tensor:
     """Multiply matrices, either of which may be transposed (and conjugated, `adjoint_a`) first.
 
     Raises:
         InvalidArgumentError: an operand has fewer than 2 dimensions, or the shapes do not fit.
     """
+    # The core, as NumPy, would take a vector as a row or a column; TensorFlow refuses it.
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"In[{0 if a.ndim < 2 else 1}] ndims must be >= 2; the shapes are {a.shape} and {b.shape}; use "
@@ -53,13 +54,13 @@ def _maybe_transpose(x: tc.Tensor, transpose: bool, adjoint: bool) -> tc.Tensor:
 
 
 @op("linalg.matvec", "a b", kernel="MatVec")
-def matvec(a: tc.Tensor, b: tc.Tensor, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
+def matvec(a: tc.Tensor, b: tc.Tensor, transpose_a: bool = False, adjoint_a: bool = False) -> tc.Tensor:
     """Multiply matrices and vectors."""
     return tc.matmul(_maybe_transpose(a, transpose_a, adjoint_a), b[..., None])[..., 0]
 
 
 @op("tensordot linalg.tensordot", "a b")
-def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> Any:
+def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> tc.Tensor:
     """Sum products over `axes`: a number of dimensions, or a pair of lists, of those of `a` and those of `b`."""
     if not isinstance(axes, int):
         axes = tuple([part] if isinstance(part, int) else [int(p) for p in part] for part in axes)
@@ -70,6 +71,7 @@ def tensordot(a: tc.Tensor, b: tc.Tensor, axes: int | Sequence[Any]) -> Any:
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
     """Sum products of tensors as an equation such as `"ij,jk->ik"` says."""
     kwargs.pop("name", None)
+    # Accepted and ignored: the core chooses the order of the products itself.
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"Invalid keyword arguments for this function: {', '.join(kwargs)}")
@@ -80,7 +82,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
 
 
 @op("linalg.cross", "a b", kernel="Cross")
-def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
+def cross(a: tc.Tensor, b: tc.Tensor) -> tc.Tensor:
     """Return the cross products of vectors of length 3."""
     return tc.linalg.cross(a, b)
 
@@ -89,8 +91,9 @@ def cross(a: tc.Tensor, b: tc.Tensor) -> Any:
 
 
 @op("linalg.trace", "x")
-def trace(x: tc.Tensor) -> Any:
+def trace(x: tc.Tensor) -> tc.Tensor:
     """Return the sums of the diagonals."""
+    # In its own dtype: the Array API standard sums small integers in wider ones.
     return tc.linalg.trace(x, dtype=x.dtype)
 
 
@@ -102,19 +105,19 @@ unary("linalg.expm", tc.linalg.expm)
 
 
 @op("linalg.inv", "input", floating=True)
-def inv(input: tc.Tensor, adjoint: bool = False) -> Any:
+def inv(input: tc.Tensor, adjoint: bool = False) -> tc.Tensor:
     """Invert matrices."""
     return tc.linalg.inv(_maybe_transpose(input, False, adjoint))
 
 
 @op("linalg.pinv", "a", floating=True)
-def pinv(a: tc.Tensor, rcond: float | None = None, validate_args: bool = False) -> Any:
+def pinv(a: tc.Tensor, rcond: float | None = None, validate_args: bool = False) -> tc.Tensor:
     """Return the Moore-Penrose pseudo-inverses of matrices."""
     return tc.linalg.pinv(a, rtol=rcond)
 
 
 @op("linalg.solve", "matrix rhs", floating=True, kernel="MatrixSolve")
-def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> Any:
+def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> tc.Tensor:
     """Solve `matrix @ x = rhs`; `rhs` has matrices, not vectors."""
     if rhs.ndim < 2:
         raise ValueError(f"Input tensor must be of rank >= 2, rhs has shape {rhs.shape}; use rhs[:, tf.newaxis]")
@@ -122,21 +125,22 @@ def solve(matrix: tc.Tensor, rhs: tc.Tensor, adjoint: bool = False) -> Any:
 
 
 @op("linalg.triangular_solve", "matrix rhs", static_args="lower", floating=True, kernel="MatrixTriangularSolve")
-def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> Any:
+def triangular_solve(matrix: tc.Tensor, rhs: tc.Tensor, lower: bool = True, adjoint: bool = False) -> tc.Tensor:
     """Solve `matrix @ x = rhs` for triangular matrices, lower ones by default."""
     if adjoint:
+        # The adjoint of a lower triangle is an upper one.
         return tc.linalg.solve_triangular(_maybe_transpose(matrix, False, True), rhs, lower=not lower)
     return tc.linalg.solve_triangular(matrix, rhs, lower=bool(lower))
 
 
 @op("linalg.cholesky_solve", "chol rhs", floating=True, kernel="CholeskySolve")
-def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> Any:
+def cholesky_solve(chol: tc.Tensor, rhs: tc.Tensor) -> tc.Tensor:
     """Solve `A @ x = rhs`, given the Cholesky factors of the matrices A."""
     return tc.linalg.cho_solve(chol, rhs)
 
 
 @op("linalg.lstsq", "matrix rhs", floating=True, kernel="MatrixSolveLs")
-def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
+def lstsq(matrix: tc.Tensor, rhs: tc.Tensor, l2_regularizer: float = 0.0, fast: bool = True) -> tc.Tensor:
     """Minimize `|matrix @ x - rhs|² + l2_regularizer * |x|²`."""
     # With a regularizer by the normal equations, which it makes well conditioned; else by the pseudo-inverse, which
     # gives the smallest solution of a matrix without full rank.
@@ -156,13 +160,13 @@ class LogMatrixDeterminant(NamedTuple):
 
 
 @op("linalg.slogdet", "input", floating=True)
-def slogdet(input: tc.Tensor) -> Any:
+def slogdet(input: tc.Tensor) -> LogMatrixDeterminant:
     """Return the signs of the determinants and the logarithms of their absolute values."""
     return LogMatrixDeterminant(*tc.linalg.slogdet(input))
 
 
 @op("linalg.logdet", "matrix", floating=True)
-def logdet(matrix: tc.Tensor) -> Any:
+def logdet(matrix: tc.Tensor) -> tc.Tensor:
     """Return the logarithms of the determinants of positive definite matrices."""
     # det(L Lᴴ) is the square of the product of L's diagonal; adding logarithms cannot overflow.
     factor = tc.linalg.diagonal(tc.linalg.cholesky(matrix))
@@ -173,13 +177,13 @@ def logdet(matrix: tc.Tensor) -> Any:
 
 
 @op("linalg.eigh", "tensor", floating=True)
-def eigh(tensor: tc.Tensor) -> Any:
+def eigh(tensor: tc.Tensor) -> tuple[tc.Tensor, ...]:
     """Return the eigenvalues of symmetric matrices, in rising order, and the eigenvectors in columns."""
     return tuple(tc.linalg.eigh(tensor))
 
 
 @op("linalg.eig eig", "tensor", floating=True)
-def eig(tensor: tc.Tensor) -> Any:
+def eig(tensor: tc.Tensor) -> tuple[tc.Tensor, ...]:
     """Return the eigenvalues of matrices, and the eigenvectors in columns; both are complex."""
     return tuple(tc.linalg.eig(tensor))
 
@@ -192,17 +196,18 @@ class Qr(NamedTuple):
 
 
 @op("linalg.qr", "input", floating=True)
-def qr(input: tc.Tensor, full_matrices: bool = False) -> Any:
+def qr(input: tc.Tensor, full_matrices: bool = False) -> Qr:
     """Return the QR decompositions `(q, r)`."""
     return Qr(*tc.linalg.qr(input, mode="complete" if full_matrices else "reduced"))
 
 
 @op("linalg.svd", "tensor", floating=True)
-def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+def svd(tensor: tc.Tensor, full_matrices: bool = False, compute_uv: bool = True) -> tc.Tensor | tuple[tc.Tensor, ...]:
     """Return the singular value decompositions `(s, u, v)`, with `v` and not its adjoint; or `s` alone."""
     if not compute_uv:
         return tc.linalg.svdvals(tensor)
     u, s, vh = tc.linalg.svd(tensor, full_matrices=full_matrices)
+    # TensorFlow's order and its `v`: NumPy returns u, s and the adjoint of v.
     return s, u, _maybe_transpose(vh, False, True)
 
 
@@ -214,32 +219,33 @@ class LU(NamedTuple):
 
 
 @op("linalg.lu", "input", floating=True)
-def lu(input: tc.Tensor, output_idx_type: object = None) -> Any:
+def lu(input: tc.Tensor, output_idx_type: object = None) -> LU:
     """Return the LU decompositions, both factors in one matrix, and the permutations."""
     factors, permutation = tc.linalg.lu_factor(input)
     return LU(factors, tc.astype(permutation, tc.int32))
 
 
 @op("linalg.lu_solve", "lower_upper rhs; perm", kernel="LuSolve")
-def lu_solve(lower_upper: tc.Tensor, perm: tc.Tensor, rhs: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_solve(lower_upper: tc.Tensor, perm: tc.Tensor, rhs: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Solve `A @ x = rhs`, given the LU decompositions of the matrices A."""
     factors = (lower_upper, tc.astype(perm, tc.int64))
     return tc.linalg.lu_solve(factors, rhs)  # type: ignore[call-arg] # mypy sees the op beneath
 
 
 @op("linalg.lu_reconstruct", "lower_upper; perm")
-def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_reconstruct(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Return the matrices, given their LU decompositions."""
     identity = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
     )
     # `lower_upper` does not store the ones on the diagonal of the lower factor.
     product = tc.matmul(tc.tril(lower_upper, k=-1) + identity, tc.triu(lower_upper))
+    # P A = L U: the rows go back by the inverse permutation.
     return tc.take_along_axis(product, tc.astype(tc.argsort(perm), tc.int64)[..., None], axis=-2)
 
 
 @op("linalg.lu_matrix_inverse", "lower_upper; perm")
-def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> Any:
+def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bool = False) -> tc.Tensor:
     """Return the inverses of matrices, given their LU decompositions."""
     identity = tc.eye(
         lower_upper.shape[-1], dtype=lower_upper.dtype, backend=lower_upper.backend.root, device=lower_upper.device
@@ -252,13 +258,13 @@ def lu_matrix_inverse(lower_upper: tc.Tensor, perm: tc.Tensor, validate_args: bo
 
 
 @op("linalg.matrix_rank", "a", floating=True)
-def matrix_rank(a: tc.Tensor, tol: float | None = None, validate_args: bool = False) -> Any:
+def matrix_rank(a: tc.Tensor, tol: float | None = None, validate_args: bool = False) -> tc.Tensor:
     """Return the ranks of matrices, int32."""
     return tc.astype(tc.linalg.matrix_rank(a, rtol=tol), tc.int32)
 
 
 @op("linalg.band_part", "input", static_args="num_lower num_upper")
-def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> Any:
+def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> tc.Tensor:
     """Zero all but the diagonal, `num_lower` diagonals below it and `num_upper` above it; -1 keeps all of them."""
     if num_lower >= 0:
         input = tc.triu(input, k=-num_lower)
@@ -266,7 +272,7 @@ def band_part(input: tc.Tensor, num_lower: int, num_upper: int) -> Any:
 
 
 @op("linalg.set_diag", "input diagonal", kernel="MatrixSetDiag")
-def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> Any:
+def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> tc.Tensor:
     """Replace the `k`-th diagonals of matrices."""
     n = diagonal.shape[-1]
     places = tc.arange(n, backend=input.backend.root, device=input.device)
@@ -274,7 +280,7 @@ def set_diag(input: tc.Tensor, diagonal: tc.Tensor, k: int = 0) -> Any:
 
 
 @op("linalg.tensor_diag", "diagonal")
-def tensor_diag(diagonal: tc.Tensor) -> Any:
+def tensor_diag(diagonal: tc.Tensor) -> tc.Tensor:
     """Return a tensor of twice as many dimensions with this one as its diagonal."""
     from tape_tf.ops.shaping import diag
 
@@ -283,7 +289,7 @@ def tensor_diag(diagonal: tc.Tensor) -> Any:
 
 
 @op("linalg.tensor_diag_part", "input")
-def tensor_diag_part(input: tc.Tensor) -> Any:
+def tensor_diag_part(input: tc.Tensor) -> tc.Tensor:
     """Return the diagonal of a tensor of twice as many dimensions: the inverse of :func:`tensor_diag`."""
     half = input.shape[: input.ndim // 2]
     size = 1

@@ -30,47 +30,48 @@ _ACTIVATIONS = {
     "nn.selu": tc.selu,
 }
 for _names, _function in _ACTIVATIONS.items():
+    # relu and relu6 take integers in TensorFlow; elu and selu do not.
     unary(_names, _function, floating=_names not in ("nn.relu", "nn.relu6"))
 
 
 @op("nn.leaky_relu", "features", floating=True)
-def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> Any:
+def leaky_relu(features: tc.Tensor, alpha: float = 0.2) -> tc.Tensor:
     """Return `x` for positive `x`, else `alpha * x`."""
     return tc.leaky_relu(features, alpha)
 
 
 @op("nn.gelu", "features", floating=True)
-def gelu(features: tc.Tensor, approximate: bool = False) -> Any:
+def gelu(features: tc.Tensor, approximate: bool = False) -> tc.Tensor:
     """Return `x * Φ(x)`, with the normal distribution function Φ, or its approximation by tanh."""
     return tc.gelu(features, approximate=approximate)
 
 
 @op("nn.silu nn.swish", "features", floating=True)
-def silu(features: tc.Tensor, beta: float = 1.0) -> Any:
+def silu(features: tc.Tensor, beta: float = 1.0) -> tc.Tensor:
     """Return `x * sigmoid(beta * x)`."""
     return tc.silu(features) if beta == 1.0 else features * tc.sigmoid(features * beta)
 
 
 @op("nn.softsign math.softsign", "features", floating=True)
-def softsign(features: tc.Tensor) -> Any:
+def softsign(features: tc.Tensor) -> tc.Tensor:
     """Return `x / (1 + |x|)`."""
     return features / (1 + tc.abs(features))
 
 
 @op("nn.crelu", "features", static_args="axis")
-def crelu(features: tc.Tensor, axis: int = -1) -> Any:
+def crelu(features: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Concatenate relu(x) and relu(-x) along `axis`."""
     return tc.concat([tc.relu(features), tc.relu(-features)], axis=axis)
 
 
 @op("nn.softmax math.softmax", "logits", static_args="axis", floating=True)
-def softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
+def softmax(logits: tc.Tensor, axis: int | None = None) -> tc.Tensor:
     """Return exp(x) divided by its sum along `axis`, by default the last."""
     return tc.softmax(logits, axis=-1 if axis is None else axis)
 
 
 @op("nn.log_softmax math.log_softmax", "logits", static_args="axis", floating=True)
-def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
+def log_softmax(logits: tc.Tensor, axis: int | None = None) -> tc.Tensor:
     """Return the logarithm of the softmax, without overflow."""
     return tc.log_softmax(logits, axis=-1 if axis is None else axis)
 
@@ -86,13 +87,15 @@ def log_softmax(logits: tc.Tensor, axis: int | None = None) -> Any:
     floating=True,
     differs="the gradient is right also where labels do not add up to 1",
 )
-def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> Any:
+def softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, axis: int = -1) -> tc.Tensor:
     """Return the cross-entropy of the distributions `labels` and the softmax of `logits`; differentiable in both."""
+    # TensorFlow's kernel returns softmax(logits) - labels as the gradient, which is right for labels with the sum 1
+    # only.
     return -tc.sum(labels * tc.log_softmax(logits, axis=axis), axis=axis)
 
 
 @op("nn.sparse_softmax_cross_entropy_with_logits", "logits; labels", floating=True)
-def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
+def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> tc.Tensor:
     """Return the cross-entropy of class indices `labels` and the softmax of `logits`.
 
     Raises:
@@ -107,12 +110,13 @@ def sparse_softmax_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tenso
 
 
 @op("nn.sigmoid_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> Any:
+def sigmoid_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor) -> tc.Tensor:
     """Return the cross-entropy of the probabilities `labels` and the sigmoid of `logits`, element by element."""
     if labels.shape != logits.shape:
         raise ValueError(
             f"`logits` and `labels` must have the same shape, received ({logits.shape} vs {labels.shape})."
         )
+    # labels * -log(sigmoid(x)) + (1 - labels) * -log(1 - sigmoid(x)) is this, by log(sigmoid(x)) = x - softplus(x).
     return _softplus(logits) - logits * labels
 
 
@@ -123,24 +127,28 @@ def _softplus(x: tc.Tensor) -> tc.Tensor:
 
 
 @op("nn.weighted_cross_entropy_with_logits", "labels logits", floating=True, kernel="LogisticLoss")
-def weighted_cross_entropy_with_logits(labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor) -> Any:
+def weighted_cross_entropy_with_logits(
+    labels: tc.Tensor, logits: tc.Tensor, pos_weight: float | tc.Tensor
+) -> tc.Tensor:
     """Return :func:`sigmoid_cross_entropy_with_logits` with the loss of positive labels times `pos_weight`."""
+    # TensorFlow's own formula, see the docstring of tf.nn.weighted_cross_entropy_with_logits.
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * _softplus(-logits)
 
 
 @op("nn.log_poisson_loss", "targets log_input", floating=True)
-def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> Any:
+def log_poisson_loss(targets: tc.Tensor, log_input: tc.Tensor, compute_full_loss: bool = False) -> tc.Tensor:
     """Return the negative log likelihood of counts, with Stirling's approximation of log(targets!) if asked for."""
     loss = tc.exp(log_input) - log_input * targets
     if compute_full_loss:
         stirling = targets * tc.log(targets) - targets + 0.5 * tc.log(2 * math.pi * targets)
+        # log(0!) and log(1!) are 0, where Stirling's approximation is not.
         loss = loss + tc.where((targets >= 0) & (targets <= 1), tc.zeros_like(targets), stirling)
     return loss
 
 
 @op("nn.l2_loss", "t", floating=True)
-def l2_loss(t: tc.Tensor) -> Any:
+def l2_loss(t: tc.Tensor) -> tc.Tensor:
     """Return half the sum of the squares."""
     return tc.sum(tc.square(t)) / 2
 
@@ -148,7 +156,7 @@ def l2_loss(t: tc.Tensor) -> Any:
 @op("nn.compute_average_loss", "per_example_loss")
 def compute_average_loss(
     per_example_loss: tc.Tensor, sample_weight: TensorLike | None = None, global_batch_size: IntLike | None = None
-) -> Any:
+) -> tc.Tensor:
     """Return the sum of the weighted losses, divided by the number of examples."""
     if sample_weight is not None:
         per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
@@ -227,6 +235,7 @@ def _conv(
         stride=_spatial(strides, n, layout, "strides"),
         padding=_padding(padding, n, layout),
         dilation=_spatial(dilations, n, layout, "dilations"),
+        # TensorFlow has no argument for groups: they follow from filters with fewer channels than the input.
         groups=_channels(x, layout) // w.shape[-2],
         layout=layout,
     )
@@ -241,7 +250,7 @@ def _publish_convolution(n: int) -> None:
         padding: Padding,
         data_format: str | None = None,
         dilations: Ints = None,
-    ) -> Any:
+    ) -> tc.Tensor:
         return _conv(input, filters, strides, padding, data_format, dilations)
 
     conv.__doc__ = (
@@ -257,7 +266,7 @@ def conv1d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve over one axis, as neural networks do; `filters` have the shape (length, in / groups, out)."""
     return _conv(input, filters, stride, padding, data_format, dilations)
 
@@ -274,13 +283,13 @@ def convolution(
     padding: Padding = "VALID",
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve over as many axes as `filters` has, as neural networks do."""
     return _conv(input, filters, strides, padding, data_format, dilations)
 
 
 @op("nn.atrous_conv2d", "value filters", kernel="Conv2D")
-def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> Any:
+def atrous_conv2d(value: tc.Tensor, filters: tc.Tensor, rate: int, padding: Padding) -> tc.Tensor:
     """Convolve with `rate` elements from one element of the filters to the next (a dilated convolution)."""
     return _conv(value, filters, 1, padding, "NHWC", rate)
 
@@ -293,9 +302,10 @@ def depthwise_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve each channel by itself; `filter` has the shape (h, w, in, multiplier)."""
     h, w, channels, multiplier = filter.shape
+    # A grouped convolution with a group for each channel: its output channels are ordered as (in, multiplier).
     return _conv(input, tc.reshape(filter, (h, w, 1, channels * multiplier)), strides, padding, data_format, dilations)
 
 
@@ -308,7 +318,7 @@ def separable_conv2d(
     padding: Padding,
     data_format: str | None = None,
     dilations: Ints = None,
-) -> Any:
+) -> tc.Tensor:
     """Convolve each channel by itself, then mix the channels of each pixel."""
     h, w, channels, multiplier = depthwise_filter.shape
     deep = tc.reshape(depthwise_filter, (h, w, 1, channels * multiplier))
@@ -343,6 +353,8 @@ def _conv_transpose(
             pads.append((total // 2, total - total // 2))
         else:
             pads.append((0, 0) if explicit == "valid" else tuple(explicit[k]))
+        # Several input lengths have a convolution of one length, where the stride skips some: `output_padding` tells
+        # which.
         extra.append(lengths[k] - (full - sum(pads[k])))
         if not 0 <= extra[k] < stride[k]:
             raise ValueError(
@@ -374,7 +386,7 @@ def _publish_transposed(n: int) -> None:
         padding: Padding = "SAME",
         data_format: str | None = None,
         dilations: Ints = None,
-    ) -> Any:
+    ) -> tc.Tensor:
         return _conv_transpose(input, filters, output_shape, strides, padding, data_format, dilations)
 
     conv_transpose.__doc__ = f"Transpose a convolution over {n} axes; `filters` have the shape (*lengths, out, in)."
@@ -445,7 +457,7 @@ def pool(
 
 
 @op("nn.bias_add", "value bias", kernel="BiasAdd")
-def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> Any:
+def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) -> tc.Tensor:
     """Add a number to each channel."""
     layout = _layout(data_format, value.ndim - 2)
     if bias.ndim != 1 or bias.shape[0] != _channels(value, layout):
@@ -454,7 +466,9 @@ def bias_add(value: tc.Tensor, bias: tc.Tensor, data_format: str | None = None) 
 
 
 @op("nn.moments", "x", static_args="axes", floating=True)
-def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False) -> Any:
+def moments(
+    x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, keepdims: bool = False
+) -> tuple[tc.Tensor, tc.Tensor]:
     """Return the mean and the variance along `axes`."""
     axis = tuple(axes) if isinstance(axes, tuple) else axes
     return tc.mean(x, axis=axis, keepdims=keepdims), tc.var(x, axis=axis, keepdims=keepdims)
@@ -463,8 +477,9 @@ def moments(x: tc.Tensor, axes: int | tuple[int, ...], shift: object = None, kee
 @op("nn.weighted_moments", "x frequency_weights", static_args="axes")
 def weighted_moments(
     x: tc.Tensor, axes: int | tuple[int, ...], frequency_weights: tc.Tensor, keepdims: bool = False
-) -> Any:
+) -> tuple[tc.Tensor, tc.Tensor]:
     """Return the mean and the variance along `axes`, weighted by `frequency_weights`."""
+    # The weights are summed in the shape of `x`: one that broadcasts counts for each element.
     weights = tc.broadcast_to(frequency_weights, tc.broadcast_shapes(x.shape, frequency_weights.shape))
     total = tc.sum(weights, axis=axes, keepdims=True)
     mean = tc.sum(weights * x, axis=axes, keepdims=True) / total
@@ -483,8 +498,9 @@ def batch_normalization(
     offset: tc.Tensor | None,
     scale: tc.Tensor | None,
     variance_epsilon: float,
-) -> Any:
+) -> tc.Tensor:
     """Return `(x - mean) / √(variance + variance_epsilon) * scale + offset`; the last two may be None."""
+    # As in TensorFlow, the statistics and the scale become one factor, so that `x` is multiplied once.
     factor = tc.reciprocal(tc.sqrt(variance + variance_epsilon))
     if scale is not None:
         factor = factor * scale
@@ -495,7 +511,7 @@ def batch_normalization(
 @op("nn.local_response_normalization nn.lrn", "input", kernel="LRN")
 def local_response_normalization(
     input: tc.Tensor, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
-) -> Any:
+) -> tc.Tensor:
     """Divide each element by a power of the sum of squares in the `depth_radius` channels on either side."""
     padded = tc.pad(tc.square(input), [(0, 0)] * (input.ndim - 1) + [(depth_radius, depth_radius)])
     total = tc.sum(tc.sliding_windows(padded, 2 * depth_radius + 1, axis=-1), axis=-1)
@@ -515,12 +531,13 @@ def dropout(
         raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={rate}")
     shape = static(noise_shape)
     if shape is not None:
+        # None in noise_shape stands for the length of `x`.
         shape = tuple(n if s is None else s for s, n in zip(shape, value.shape, strict=True))
     return wrap(tc.dropout(value, share, rng=generator(seed), noise_shape=shape))
 
 
 @op("math.in_top_k nn.in_top_k", "targets; predictions", static_args="k")
-def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> Any:
+def in_top_k(targets: tc.Tensor, predictions: tc.Tensor, k: int) -> tc.Tensor:
     """Return whether each target's score is among the `k` best of its row; False in rows with infinity or NaN."""
     import tape_nn as nn
 

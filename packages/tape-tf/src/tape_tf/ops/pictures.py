@@ -23,6 +23,7 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
         LookupError: when the gradient is computed: there is none, as in TensorFlow.
     """
 
+    # The forward pass alone is TensorFlow's; a derivative by the formula would make code work that fails there.
     @tc.custom_gradient
     def adjusted(images: tc.Tensor, factor: tc.Tensor) -> Any:
         mean = tc.mean(images, axis=(-3, -2), keepdims=True)
@@ -39,7 +40,7 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
 
 
 @op("image.adjust_brightness", "image")
-def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> Any:
+def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> tc.Tensor:
     """Add `delta` to all pixels."""
     return image + native(delta, dtypes.of(image.dtype), like=image)
 
@@ -48,26 +49,27 @@ def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> Any:
 
 
 @op("image.flip_left_right", "image")
-def flip_left_right(image: tc.Tensor) -> Any:
+def flip_left_right(image: tc.Tensor) -> tc.Tensor:
     """Mirror images left to right."""
     return tc.flip(image, axis=-2)
 
 
 @op("image.flip_up_down", "image")
-def flip_up_down(image: tc.Tensor) -> Any:
+def flip_up_down(image: tc.Tensor) -> tc.Tensor:
     """Mirror images top to bottom."""
     return tc.flip(image, axis=-3)
 
 
 @op("image.transpose", "image")
-def transpose(image: tc.Tensor) -> Any:
+def transpose(image: tc.Tensor) -> tc.Tensor:
     """Swap rows and columns."""
     return tc.moveaxis(image, -3, -2)
 
 
 @op("image.rot90", "image")
-def rot90(image: tc.Tensor, k: int = 1) -> Any:
+def rot90(image: tc.Tensor, k: int = 1) -> tc.Tensor:
     """Rotate images `k` times by 90° counter-clockwise."""
+    # A transpose and a flip of the rows are a quarter turn counter-clockwise.
     for _ in range(k % 4):
         image = tc.flip(tc.moveaxis(image, -3, -2), axis=-3)
     return image
@@ -77,7 +79,7 @@ def rot90(image: tc.Tensor, k: int = 1) -> Any:
 
 
 @op("image.total_variation", "images")
-def total_variation(images: tc.Tensor) -> Any:
+def total_variation(images: tc.Tensor) -> tc.Tensor:
     """Return, for each image, the sum of the absolute differences of neighbouring pixels."""
     down = tc.abs(images[..., 1:, :, :] - images[..., :-1, :, :])
     right = tc.abs(images[..., :, 1:, :] - images[..., :, :-1, :])
@@ -85,7 +87,7 @@ def total_variation(images: tc.Tensor) -> Any:
 
 
 @op("image.image_gradients", "image")
-def image_gradients(image: tc.Tensor) -> Any:
+def image_gradients(image: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
     """Return each pixel's differences to the one below and to the one on the right; zeros at the end."""
     if image.ndim != 4:
         raise ValueError(f"image_gradients expects a 4D tensor (batch, h, w, channels), got shape {image.shape}")
@@ -95,7 +97,7 @@ def image_gradients(image: tc.Tensor) -> Any:
 
 
 @op("image.per_image_standardization", "image")
-def per_image_standardization(image: tc.Tensor) -> Any:
+def per_image_standardization(image: tc.Tensor) -> tc.Tensor:
     """Subtract each image's mean and divide by its standard deviation, which counts as at least 1/√(elements)."""
     x = image if image.dtype.inexact else tc.astype(image, tc.float32)
     axes = (-3, -2, -1)
@@ -105,7 +107,7 @@ def per_image_standardization(image: tc.Tensor) -> Any:
 
 
 @op("image.rgb_to_grayscale", "images")
-def rgb_to_grayscale(images: tc.Tensor) -> Any:
+def rgb_to_grayscale(images: tc.Tensor) -> tc.Tensor:
     """Return the luma of RGB images, one channel."""
     # Weights of red, green and blue of ITU-R BT.601, rounded as in TensorFlow.
     weights = native([0.2989, 0.5870, 0.1140], dtypes.of(images.dtype), like=images)
@@ -113,13 +115,13 @@ def rgb_to_grayscale(images: tc.Tensor) -> Any:
 
 
 @op("image.grayscale_to_rgb", "images")
-def grayscale_to_rgb(images: tc.Tensor) -> Any:
+def grayscale_to_rgb(images: tc.Tensor) -> tc.Tensor:
     """Repeat one channel three times."""
     return tc.concat([images] * 3, axis=-1)
 
 
 @op("image.psnr", "a b", kernel="Psnr")
-def psnr(a: tc.Tensor, b: tc.Tensor, max_val: TensorLike) -> Any:
+def psnr(a: tc.Tensor, b: tc.Tensor, max_val: TensorLike) -> tc.Tensor:
     """Return the peak signal-to-noise ratio of each pair of images in decibels."""
     error = tc.mean(tc.square(a - b), axis=(-3, -2, -1))
     return 10 * tc.log10(float(native(max_val)) ** 2 / error)
@@ -149,7 +151,7 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
 @op("image.crop_to_bounding_box", "image")
 def crop_to_bounding_box(
     image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
-) -> Any:
+) -> tc.Tensor:
     """Cut the rectangle of this size and offset out of images."""
     height, width = image.shape[-3:-1]
     if offset_height + target_height > height or offset_width + target_width > width:
@@ -161,7 +163,7 @@ def crop_to_bounding_box(
 @op("image.pad_to_bounding_box", "image")
 def pad_to_bounding_box(
     image: tc.Tensor, offset_height: int, offset_width: int, target_height: int, target_width: int
-) -> Any:
+) -> tc.Tensor:
     """Pad images with zeros to this size, at this offset."""
     height, width = image.shape[-3:-1]
     after = (target_height - offset_height - height, target_width - offset_width - width)
@@ -172,9 +174,10 @@ def pad_to_bounding_box(
 
 
 @op("image.central_crop", "image")
-def central_crop(image: tc.Tensor, central_fraction: float) -> Any:
+def central_crop(image: tc.Tensor, central_fraction: float) -> tc.Tensor:
     """Cut out the central rectangle, whose sides are `central_fraction` of the image's."""
     height, width = image.shape[-3:-1]
+    # TensorFlow's rounding, which may leave a pixel more than the fraction.
     rows, columns = (int((n - n * central_fraction) / 2) for n in (height, width))
     return image[..., rows : height - rows, columns : width - columns, :]
 
@@ -186,10 +189,12 @@ def _resize_weights(before: int, after: int, antialias: bool) -> Any:
     """Return the matrix (after, before) of linear interpolation between the centres of pixels."""
     scale = before / after
     spread = max(scale, 1.0) if antialias else 1.0  # antialiasing widens the triangle filter when it shrinks an image
+    # TensorFlow 2's convention: pixels are areas, and their centres are at halves (`half_pixel_centers=True`).
     middles = (np.arange(after) + 0.5) * scale - 0.5
     if not antialias:
         middles = np.clip(middles, 0, before - 1)
     weights = np.maximum(0.0, 1 - np.abs(middles[:, None] - np.arange(before)) / spread)
+    # At the edge a part of the triangle lies outside: the weights that are left add up to 1.
     return (weights / weights.sum(axis=1, keepdims=True)).astype("float32")
 
 
@@ -200,7 +205,7 @@ def resize(
     method: str = "bilinear",
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
-) -> Any:
+) -> tc.Tensor:
     """Resize images: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
 
     Raises:
@@ -213,6 +218,7 @@ def resize(
         rows, columns = round(height * share), round(width * share)
     if method == "nearest":
         places = [
+            # The pixel whose area holds the centre of the new one.
             native(np.minimum(((np.arange(n) + 0.5) * (old / n)).astype("int64"), old - 1), like=images)
             for old, n in ((height, rows), (width, columns))
         ]
@@ -230,7 +236,7 @@ def resize(
 
 def _publish_random_flip(names: str, axis: int, doc: str) -> None:
     @op(names, "image", differs="other random numbers than TensorFlow's")
-    def flip(image: tc.Tensor, seed: IntLike | None = None) -> Any:
+    def flip(image: tc.Tensor, seed: IntLike | None = None) -> tc.Tensor:
         if image.ndim == 3:
             return tc.flip(image, axis=axis) if generator(seed).uniform(()).item() < 0.5 else image
         chosen = (

@@ -30,6 +30,7 @@ def print_(*inputs: Any, **kwargs: Any) -> None:
     kwargs.pop("name", None)
     if kwargs:
         raise ValueError(f"Unrecognized keyword arguments for tf.print: {sorted(kwargs)}")
+    # Read here: a host callback gets tensors, and no Variables.
     _print([_native_leaves(value) for value in inputs], (stream, summarize, sep, end))
 
 
@@ -42,6 +43,7 @@ def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
     stream, summarize, sep, end = options
     text = sep.join([_format(value, summarize) for value in wrap(values)]) + end
     if isinstance(stream, str):
+        # Opened in each call: a compiled function may print into it long after this one has returned.
         with open(stream.removeprefix("file://"), "a") as file:
             file.write(text)
     else:
@@ -71,6 +73,7 @@ def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
     shorten = summarize >= 0 and len(values) > 2 * summarize
     rows = [*values[:summarize], None, *values[len(values) - summarize :]] if shorten else list(values)
     parts = ["..." if row is None else _digits(row, summarize, indent + 1) for row in rows]
+    # TensorFlow's layout: no commas, and one line break more for each dimension further out.
     gap = " " if np.ndim(values) == 1 else "\n" * (np.ndim(values) - 1) + " " * indent
     return "[" + gap.join(parts) + "]"
 
@@ -78,6 +81,7 @@ def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
 def _number(value: Any) -> str:
     """Format a number as TensorFlow does: with 6 digits (15 for float64) if they give the number back, else 9 (17)."""
     if isinstance(value, np.bool_ | bool):
+        # tf.print shows truth values as 0 and 1.
         return str(int(value))
     if isinstance(value, np.floating | float):
         few, many = (15, 17) if np.asarray(value).dtype == np.float64 else (6, 9)

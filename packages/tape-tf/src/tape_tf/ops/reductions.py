@@ -44,6 +44,7 @@ def _real_variance(function: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError("Input must be either real or complex. Received integer type " + str(x.dtype))
         if x.dtype.kind == "complex floating":
             parts = [tc.var(part, axis=axis, keepdims=keepdims) for part in (tc.real(x), tc.imag(x))]
+            # E|x - E x|**2 is the sum of the variances of both parts.
             total = parts[0] + parts[1]
             return total if function is tc.var else tc.sqrt(total)
         return function(x, axis=axis, keepdims=keepdims)
@@ -82,6 +83,7 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
 
     @op(names, "input_tensor", static_args="axis", kernel=short.capitalize(), floating=floating)
     def reduce(input_tensor: tc.Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
+        # In TensorFlow an empty list of axes is no reduction; None is one over all of them.
         if axis == ():  # a reduction over no axes keeps the shape: one over an axis of length 1 does the same
             if input_tensor.ndim:
                 return function(tc.expand_dims(input_tensor, axis=0), axis=0, keepdims=False)
@@ -99,13 +101,13 @@ for _short, _reduction in _REDUCTIONS.items():
 
 
 @op("math.argmax argmax", "input", static_args="axis", kernel="ArgMax")
-def argmax(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
+def argmax(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> tc.Tensor:
     """Return the indices of the largest elements along `axis`, by default 0."""
     return tc.astype(tc.argmax(input, axis=0 if axis is None else axis), output_type)
 
 
 @op("math.argmin argmin", "input", static_args="axis", kernel="ArgMin")
-def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> Any:
+def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dtypes.int64.native) -> tc.Tensor:
     """Return the indices of the smallest elements along `axis`, by default 0."""
     return tc.astype(tc.argmin(input, axis=0 if axis is None else axis), output_type)
 
@@ -113,13 +115,13 @@ def argmin(input: tc.Tensor, axis: int | None = None, output_type: tc.DType = dt
 @op("math.count_nonzero", "input", static_args="axis")
 def count_nonzero(
     input: tc.Tensor, axis: Axes = None, keepdims: bool = False, dtype: tc.DType = dtypes.int64.native
-) -> Any:
+) -> tc.Tensor:
     """Return the number of elements along `axis` that are not 0."""
     return tc.astype(tc.count_nonzero(input, axis=_axes(axis), keepdims=bool(keepdims)), dtype)
 
 
 @op("math.zero_fraction nn.zero_fraction", "value")
-def zero_fraction(value: tc.Tensor) -> Any:
+def zero_fraction(value: tc.Tensor) -> tc.Tensor:
     """Return the fraction of the elements that are 0."""
     return tc.mean(tc.astype(value == 0, tc.float32))
 
@@ -129,7 +131,7 @@ def zero_fraction(value: tc.Tensor) -> Any:
 
 def _cumulative(names: str, function: Callable[..., Any], neutral: float) -> None:
     @op(names, "x", static_args="axis")
-    def cumulative(x: tc.Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+    def cumulative(x: tc.Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> tc.Tensor:
         axis = axis % x.ndim if x.ndim else 0
         # From the end: reverse the input and the result. Exclusive: shift by one, and begin with the neutral element.
         if reverse:
@@ -154,13 +156,14 @@ _cumulative("math.cumulative_logsumexp", lambda x, axis: tc.logcumsumexp(x, axis
 
 
 @op("norm linalg.norm", "tensor", static_args="axis")
-def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, keepdims: bool = False) -> Any:
+def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, keepdims: bool = False) -> tc.Tensor:
     """Return the norm of vectors along `axis`, of matrices along two axes, or of all elements if `axis` is None.
 
     Args:
         ord: `"euclidean"`, `"fro"`, 1, 2, infinity or another positive number.
     """
     if isinstance(axis, tuple) and len(axis) == 2:
+        # Two axes are a matrix in TensorFlow: its "euclidean" norm is Frobenius', and 1, 2, inf are norms of operators.
         kind: Any = "fro" if ord in ("euclidean", "fro") else ord
         rest = tc.moveaxis(tensor, axis, (-2, -1))
         found = tc.linalg.matrix_norm(rest, ord=kind)
@@ -173,7 +176,7 @@ def norm(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None, k
 
 
 @op("linalg.normalize", "tensor", static_args="axis")
-def normalize(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None) -> Any:
+def normalize(tensor: tc.Tensor, ord: float | str = "euclidean", axis: Axes = None) -> tuple[Any, tc.Tensor]:
     """Return the tensor divided by its norm along `axis`, and that norm."""
     size = norm(wrap(tensor), ord, axis, keepdims=True).native
     return tensor / size, size
@@ -237,7 +240,7 @@ def clip_by_global_norm(
 
 
 @op("math.l2_normalize linalg.l2_normalize nn.l2_normalize", "x", static_args="axis")
-def l2_normalize(x: tc.Tensor, axis: Axes = None, epsilon: float = 1e-12) -> Any:
+def l2_normalize(x: tc.Tensor, axis: Axes = None, epsilon: float = 1e-12) -> tc.Tensor:
     """Return `x / max(norm, √epsilon)`, for the Euclidean norm along `axis`."""
     total = tc.sum(tc.square(tc.abs(x)), axis=_axes(axis), keepdims=True)
     return x * tc.astype(tc.reciprocal(tc.sqrt(tc.maximum(total, tc.full_like(total, epsilon)))), x.dtype)
@@ -254,9 +257,10 @@ class TopKV2(NamedTuple):
 
 
 @op("math.top_k nn.top_k", "input", static_args="k", kernel="TopKV2")
-def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLike = dtypes.int32) -> Any:
+def top_k(input: tc.Tensor, k: int = 1, sorted: bool = True, index_type: DTypeLike = dtypes.int32) -> TopKV2:
     """Return the `k` largest elements of each row, in falling order, and their indices: `(values, indices)`."""
     values, indices = tc.top_k(input, k)
+    # `sorted` is ignored: sorted values are allowed where no order is asked for.
     return TopKV2(values, tc.astype(indices, dtypes.native_dtype(index_type)))
 
 

@@ -54,6 +54,7 @@ def _combine_seeds(*parts: int) -> int:
     """Return one seed from several integers of 64 bits, by putting them side by side."""
     total = 0
     for part in parts:
+        # By sums or exclusive or, the seeds (1, 2) and (2, 1) would be one.
         total = (total << 64) + (int(part) & (2**64 - 1))
     return total
 
@@ -68,6 +69,7 @@ def _scale_and_shift(values: tc.Tensor, mean: TensorLike, stddev: TensorLike, dt
     """Return `values * stddev + mean`; both may be tensors, and gradients flow to them."""
     kind = dtypes.as_dtype(dtype)
     if not (isinstance(stddev, int | float) and stddev == 1):
+        # As an op on tensors: this is the reparametrization by which `stddev` and `mean` get gradients.
         values = values * native(stddev, kind, like=values)
     if not (isinstance(mean, int | float) and mean == 0):
         values = values + native(mean, kind, like=values)
@@ -87,6 +89,7 @@ def _uniform(
     if kind.is_integer:
         if maxval is None:
             raise ValueError(f"Must specify maxval for integer dtype {kind.name}")
+        # Integer limits are needed in Python, so that this reads tensors; the floating case below does not.
         found = rng.integers(int(native(minval)), int(native(maxval)), _shape(shape), **_backend_and_device())
         return wrap(tc.astype(found, kind.native))
     high = 1 if maxval is None else maxval
@@ -173,6 +176,7 @@ def categorical(
 
 
 def _categorical(rng: NativeGenerator, logits: TensorLike, num_samples: IntLike, dtype: DTypeLike) -> Any:
+    # A choice of classes has no derivative, and the noise need not be recorded.
     scores = tc.stop_gradient(native(logits))
     if scores.ndim != 2:
         raise ValueError(f"logits should be a matrix, got shape {scores.shape}")
@@ -246,6 +250,7 @@ def stateless_categorical(
 @exported("random.split random.experimental.stateless_split", _DIFFERS)
 def split(seed: Seed, num: int = 2, alg: object = None) -> Any:
     """Derive `num` new seeds from one, shape (num, 2)."""
+    # Seeds of int32, the dtype that TensorFlow's stateless functions take and return.
     return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_backend_and_device()), tc.int32))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tape_core as tc
 
 from tape_tf.functions import op
@@ -11,7 +9,7 @@ from tape_tf.ops.indexing import check_coordinates, nd_key
 
 
 @op("scatter_nd", "indices; updates", static_args="shape", kernel="ScatterNd")
-def scatter_nd(indices: tc.Tensor, updates: tc.Tensor, shape: tuple[int, ...]) -> Any:
+def scatter_nd(indices: tc.Tensor, updates: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
     """Return zeros of `shape` with `updates` added at the coordinates in the last axis of `indices`.
 
     Raises:
@@ -35,7 +33,7 @@ def _update(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor, method: s
 
 def _publish(short: str, method: str) -> None:
     @op(f"tensor_scatter_nd_{short}", "tensor updates; indices", kernel=f"TensorScatter{short.capitalize()}")
-    def scatter(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor) -> Any:
+    def scatter(tensor: tc.Tensor, indices: tc.Tensor, updates: tc.Tensor) -> tc.Tensor:
         check_coordinates(indices, tensor.shape)
         return _update(tensor, indices, updates, method)
 

@@ -49,9 +49,10 @@ def _ids(segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
 
 def _publish(short: str, function: Callable[..., Any]) -> None:
     @op(f"math.segment_{short}", "data; segment_ids", kernel=f"Segment{short.capitalize()}")
-    def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> Any:
+    def sorted_segments(data: tc.Tensor, segment_ids: tc.Tensor) -> tc.Tensor:
         if segment_ids.ndim != 1 or segment_ids.shape[0] != data.shape[0]:
             raise ValueError(f"segment_ids should be the same size as dimension 0 of input, {data.shape}")
+        # A value decides here, and below on the number of segments: a compiled function runs these in Python.
         if bool(tc.any(segment_ids[1:] < segment_ids[:-1])):
             raise ValueError("segment ids are not increasing")
         n = int(segment_ids[-1]) + 1 if segment_ids.size else 0
@@ -63,9 +64,11 @@ def _publish(short: str, function: Callable[..., Any]) -> None:
         static_args="num_segments",
         kernel=f"UnsortedSegment{short.capitalize()}",
     )
-    def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
+    def unsorted_segments(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
         ids, n = _ids(segment_ids, num_segments), num_segments + 1
         limits = dtypes.of(data.dtype)
+        # TensorFlow's unsorted_segment_max has the smallest number of the dtype for an empty segment; segment_max has
+        # 0.
         found = _fill_empty(short, function(data, ids, n), ids, n, limits.min if short == "max" else limits.max)
         return found[:num_segments]
 
@@ -78,11 +81,12 @@ for _short, _function in _SEGMENTS.items():
 
 
 @op("math.unsorted_segment_sqrt_n", "data; segment_ids", static_args="num_segments")
-def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> Any:
+def unsorted_segment_sqrt_n(data: tc.Tensor, segment_ids: tc.Tensor, num_segments: int) -> tc.Tensor:
     """Return the sum of the rows of each segment, divided by the square root of their number."""
     ids = _ids(segment_ids, num_segments)
     total = tc.segment_sum(data, ids, num_segments + 1)[:num_segments]
     counts = tc.segment_sum(tc.ones_like(ids), ids, num_segments + 1)[:num_segments]
+    # At least 1: an empty segment is 0, and not 0 / 0.
     root = tc.sqrt(tc.astype(tc.maximum(counts, tc.ones_like(counts)), data.dtype))
     return total / tc.reshape(root, (num_segments,) + (1,) * (total.ndim - 1))
 
@@ -106,6 +110,7 @@ def bincount(
     if maxlength is not None:
         n = min(n, static(maxlength))
     if weights is None:
+        # The count of a number is the sum of ones, and so a segment sum as with weights, which has a gradient.
         given = tc.ones_like(values, dtype=dtypes.as_dtype(dtype).native)
     else:
         given = tc.reshape(native(weights), (-1,))
@@ -138,15 +143,16 @@ def confusion_matrix(
 
 
 @op("math.invert_permutation", "x")
-def invert_permutation(x: tc.Tensor) -> Any:
+def invert_permutation(x: tc.Tensor) -> tc.Tensor:
     """Return the inverse of a permutation."""
+    # The order that sorts a permutation is its inverse.
     return tc.astype(tc.argsort(x), x.dtype)
 
 
 @op("histogram_fixed_width", "values", static_args="nbins")
 def histogram_fixed_width(
     values: tc.Tensor, value_range: Sequence[TensorLike], nbins: int = 100, dtype: tc.DType = dtypes.int32.native
-) -> Any:
+) -> tc.Tensor:
     """Count the values in `nbins` bins of equal width; values outside of the range go into the first or the last."""
     low, high = (float(native(end)) for end in value_range)
     places = tc.floor((tc.reshape(values, (-1,)) - low) * (nbins / (high - low)))

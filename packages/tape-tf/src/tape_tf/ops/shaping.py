@@ -54,27 +54,28 @@ def shape_n(input: Sequence[TensorLike], out_type: DTypeLike = dtypes.int32, nam
 
 
 @op("reshape", "tensor", static_args="shape")
-def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> Any:
+def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> tc.Tensor:
     """Reshape a tensor; one length may be -1, which is then inferred."""
     return tc.reshape(tensor, shape if isinstance(shape, tuple) else (shape,))
 
 
 @op("squeeze", "input", static_args="axis")
-def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> Any:
+def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Remove the dimensions of length 1, all or those in `axis`."""
+    # TensorFlow takes an empty list as all axes of length 1.
     if axis is None or axis == ():
         axis = tuple(k for k, length in enumerate(input.shape) if length == 1)
     return tc.squeeze(input, axis=axis)
 
 
 @op("expand_dims", "input", static_args="axis")
-def expand_dims(input: tc.Tensor, axis: int) -> Any:
+def expand_dims(input: tc.Tensor, axis: int) -> tc.Tensor:
     """Insert a dimension of length 1 at `axis`."""
     return tc.expand_dims(input, axis=axis)
 
 
 @op("transpose", "a", static_args="perm")
-def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool = False) -> Any:
+def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool = False) -> tc.Tensor:
     """Permute the dimensions; reverse them by default."""
     if conjugate and a.dtype.kind == "complex floating":
         a = tc.conj(a)
@@ -84,14 +85,14 @@ def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool
 
 
 @op("linalg.matrix_transpose", "a")
-def matrix_transpose(a: tc.Tensor, conjugate: bool = False) -> Any:
+def matrix_transpose(a: tc.Tensor, conjugate: bool = False) -> tc.Tensor:
     """Transpose each matrix."""
     found = tc.matrix_transpose(a)
     return tc.conj(found) if conjugate and a.dtype.kind == "complex floating" else found
 
 
 @op("linalg.adjoint", "matrix")
-def adjoint(matrix: tc.Tensor) -> Any:
+def adjoint(matrix: tc.Tensor) -> tc.Tensor:
     """Transpose and conjugate each matrix."""
     found = tc.matrix_transpose(matrix)
     return tc.conj(found) if matrix.dtype.kind == "complex floating" else found
@@ -101,19 +102,19 @@ def adjoint(matrix: tc.Tensor) -> Any:
 
 
 @op("concat", "*values", static_args="axis", kernel="ConcatV2")
-def concat(values: list[tc.Tensor], axis: int) -> Any:
+def concat(values: list[tc.Tensor], axis: int) -> tc.Tensor:
     """Concatenate tensors along `axis`."""
     return tc.concat(values, axis=axis)
 
 
 @op("stack", "*values", static_args="axis", kernel="Pack")
-def stack(values: list[tc.Tensor], axis: int = 0) -> Any:
+def stack(values: list[tc.Tensor], axis: int = 0) -> tc.Tensor:
     """Stack tensors of one shape along a new dimension."""
     return tc.stack(values, axis=axis)
 
 
 @op("unstack", "value", static_args="num axis")
-def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> Any:
+def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> list[tc.Tensor]:
     """Return the parts along `axis`, a list."""
     found = list(tc.unstack(value, axis=axis))
     if num is not None and num != len(found):
@@ -122,7 +123,9 @@ def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> Any:
 
 
 @op("split", "value", static_args="num_or_size_splits axis num")
-def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int = 0, num: int | None = None) -> Any:
+def split(
+    value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int = 0, num: int | None = None
+) -> list[tc.Tensor]:
     """Split a tensor along `axis` into equal parts, or parts of given lengths, one of which may be -1."""
     length = value.shape[axis]
     if isinstance(num_or_size_splits, int):
@@ -135,6 +138,7 @@ def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int
     else:
         sizes = list(num_or_size_splits)
         if -1 in sizes:
+            # The -1 itself is in the sum.
             sizes[sizes.index(-1)] = length - sum(sizes) - 1
         if sum(sizes) != length:
             raise ValueError(f"the sizes {sizes} do not add up to the length {length} of axis {axis}")
@@ -142,7 +146,7 @@ def split(value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int
 
 
 @op("tile", "input", static_args="multiples")
-def tile(input: tc.Tensor, multiples: tuple[int, ...]) -> Any:
+def tile(input: tc.Tensor, multiples: tuple[int, ...]) -> tc.Tensor:
     """Repeat the whole tensor along each dimension."""
     return tc.tile(input, multiples)
 
@@ -152,12 +156,13 @@ def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis =
     """Repeat each element along `axis`, all as often or each as `repeats` says."""
     times = static(repeats)
     if isinstance(times, tuple):
+        # One number in a list is for all elements, and broadcasts.
         times = times[0] if len(times) == 1 else native(repeats)
     return wrap(tc.repeat(native(input), times, axis=static(axis)))
 
 
 @op("broadcast_to", "input", static_args="shape")
-def broadcast_to(input: tc.Tensor, shape: tuple[int, ...]) -> Any:
+def broadcast_to(input: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
     """Broadcast a tensor to a shape."""
     return tc.broadcast_to(input, shape)
 
@@ -182,13 +187,13 @@ def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
 
 
 @op("reverse", "tensor", static_args="axis")
-def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> Any:
+def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> tc.Tensor:
     """Reverse the order along `axis`."""
     return tc.flip(tensor, axis=axis)
 
 
 @op("roll", "input", static_args="shift axis")
-def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, ...]) -> Any:
+def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, ...]) -> tc.Tensor:
     """Shift along `axis`; elements that leave at one end come in at the other."""
     return tc.roll(input, shift, axis=axis)
 
@@ -196,7 +201,7 @@ def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, 
 @op("pad", "tensor", static_args="paddings")
 def pad(
     tensor: tc.Tensor, paddings: tuple[tuple[int, int], ...], mode: str = "CONSTANT", constant_values: TensorLike = 0
-) -> Any:
+) -> tc.Tensor:
     """Pad a tensor: `paddings` has the number of new elements before and after, for each dimension.
 
     Args:
@@ -227,7 +232,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
 
 
 @op("ensure_shape", "x")
-def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
+def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> tc.Tensor:
     """Return `x` after checking that its shape is compatible with `shape`, whose lengths may be None.
 
     Raises:
@@ -244,7 +249,7 @@ def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> Any:
 
 
 @op("nn.space_to_depth", "input")
-def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
+def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> tc.Tensor:
     """Move blocks of `block_size` x `block_size` pixels into the channels."""
     _check_channels_last(data_format)
     b, h, w, c = input.shape
@@ -254,7 +259,7 @@ def space_to_depth(input: tc.Tensor, block_size: int, data_format: str = "NHWC")
 
 
 @op("nn.depth_to_space", "input")
-def depth_to_space(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> Any:
+def depth_to_space(input: tc.Tensor, block_size: int, data_format: str = "NHWC") -> tc.Tensor:
     """Move channels into blocks of `block_size` x `block_size` pixels: the inverse of :func:`space_to_depth`."""
     _check_channels_last(data_format)
     b, h, w, c = input.shape
@@ -269,13 +274,13 @@ def _check_channels_last(data_format: str) -> None:
 
 
 @op("sort", "values", static_args="axis")
-def sort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING") -> Any:
+def sort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING") -> tc.Tensor:
     """Sort the elements along `axis`."""
     return tc.sort(values, axis=axis, descending=_descending(direction))
 
 
 @op("argsort", "values", static_args="axis")
-def argsort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
+def argsort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> tc.Tensor:
     """Return the indices that sort the elements along `axis`, int32."""
     return tc.astype(tc.argsort(values, axis=axis, descending=_descending(direction)), tc.int32)
 
@@ -287,7 +292,7 @@ def _descending(direction: str) -> bool:
 
 
 @op("linalg.diag", "diagonal")
-def diag(diagonal: tc.Tensor, k: int = 0) -> Any:
+def diag(diagonal: tc.Tensor, k: int = 0) -> tc.Tensor:
     """Return matrices with the last dimension on their `k`-th diagonal and zeros elsewhere."""
     n = diagonal.shape[-1] + abs(k)
     columns = tc.arange(diagonal.shape[-1], backend=diagonal.backend.root, device=diagonal.device)
@@ -298,6 +303,6 @@ def diag(diagonal: tc.Tensor, k: int = 0) -> Any:
 
 
 @op("linalg.diag_part", "input")
-def diag_part(input: tc.Tensor, k: int = 0) -> Any:
+def diag_part(input: tc.Tensor, k: int = 0) -> tc.Tensor:
     """Return the `k`-th diagonals of matrices."""
     return tc.linalg.diagonal(input, offset=k)

@@ -36,26 +36,26 @@ def _true_divide(x: tc.Tensor, y: tc.Tensor | complex) -> Any:
 
 
 @op("math.polygamma", "a x")
-def polygamma(a: tc.Tensor, x: tc.Tensor) -> Any:
+def polygamma(a: tc.Tensor, x: tc.Tensor) -> tc.Tensor:
     """Return the `a`-th derivative of the digamma function."""
     return tc.polygamma(tc.astype(a, tc.int64), x)
 
 
 @op("math.lbeta", "x", floating=True)
-def lbeta(x: tc.Tensor) -> Any:
+def lbeta(x: tc.Tensor) -> tc.Tensor:
     """Return the logarithm of the multivariate beta function, along the last dimension."""
     return tc.sum(tc.gammaln(x), axis=-1) - tc.gammaln(tc.sum(x, axis=-1))
 
 
 @op("math.is_non_decreasing", "x")
-def is_non_decreasing(x: tc.Tensor) -> Any:
+def is_non_decreasing(x: tc.Tensor) -> tc.Tensor:
     """Return whether no element is less than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] >= flat[:-1])
 
 
 @op("math.is_strictly_increasing", "x")
-def is_strictly_increasing(x: tc.Tensor) -> Any:
+def is_strictly_increasing(x: tc.Tensor) -> tc.Tensor:
     """Return whether each element is greater than the one before."""
     flat = tc.reshape(x, (-1,))
     return tc.all(flat[1:] > flat[:-1])

@@ -23,6 +23,7 @@ def _publish_complex(short: str, function: Callable[..., Any]) -> None:
 
         @op(names, "input", kernel=f"{short.upper()}{suffix.upper()}")
         def transform(input: tc.Tensor, n: int = n) -> Any:
+            # As TensorFlow's kernels, which take no real tensor: that is for `rfft`.
             if input.dtype.kind != "complex floating":
                 raise ValueError(f"Value for attr 'Tcomplex' of {input.dtype} is not complex; use tf.cast")
             return function(input, axes=tuple(range(-n, 0)))
@@ -56,13 +57,13 @@ _publish_real("irfft", tc.fft.irfftn)
 
 
 @op("signal.fftshift", "x", static_args="axes")
-def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
+def fftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Move the frequency 0 to the middle."""
     return tc.fft.fftshift(x, axes=axes)
 
 
 @op("signal.ifftshift", "x", static_args="axes")
-def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> Any:
+def ifftshift(x: tc.Tensor, axes: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Undo :func:`fftshift`."""
     return tc.fft.ifftshift(x, axes=axes)
 
@@ -84,6 +85,7 @@ def frame(
     x, length, step = native(signal), static(frame_length), static(frame_step)
     axis = axis % x.ndim
     if pad_end:
+        # A frame begins at every step within the signal: the number of them, rounded up.
         n = -(-x.shape[axis] // step)
         extra = max(0, (n - 1) * step + length - x.shape[axis])
         x = tc.pad(x, [(0, extra if k == axis else 0) for k in range(x.ndim)], constant_values=pad_value)
@@ -142,6 +144,7 @@ def stft(
     length = static(frame_length)
     size = static(fft_length)
     if size is None:
+        # TensorFlow's default, the enclosing power of two.
         size = 1 << (length - 1).bit_length()
     frames = native(frame(signals, length, frame_step, pad_end))
     if window_fn is not None:
@@ -153,13 +156,13 @@ def stft(
 
 
 @op("signal.dct", "input", static_args="n")
-def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def dct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> tc.Tensor:
     """Return the discrete cosine transform of type 2 or 3 along the last dimension, cut or padded to `n`."""
     return _cosine_transform(input, type, n, axis, norm)
 
 
 @op("signal.idct", "input", static_args="n")
-def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def idct(input: tc.Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> tc.Tensor:
     """Return the inverse of :func:`dct`; without `norm="ortho"`, it is the inverse times `2 * n`."""
     return _cosine_transform(input, {2: 3, 3: 2}.get(type, type), n, axis, norm)
 
@@ -177,9 +180,11 @@ def _cosine_transform(x: tc.Tensor, kind: int, n: int | None, axis: int, norm: s
     numbers = tc.arange(length, dtype=tc.float64, backend=x.backend.root, device=x.device)
     angles = numbers * (math.pi / (2 * length))
     cos, sin = (tc.astype(f(angles), x.dtype) for f in (tc.cos, tc.sin))
+    # The factors of TensorFlow's (and SciPy's) normalizations; "ortho" makes the matrix of the transform orthogonal.
     first, rest = (math.sqrt(1 / length), math.sqrt(2 / length)) if norm else (1.0, 1.0 if kind == 2 else 2.0)
     scale = tc.astype(tc.where(numbers == 0, first, rest), x.dtype)
     if kind == 2:
+        # With x padded to twice its length, the DCT is the real part of the FFT times exp(-i pi k / (2 n)).
         found = tc.fft.rfft(x, n=2 * length)[..., :length]
         return (tc.real(found) * cos + tc.imag(found) * sin) * scale * (1.0 if norm else 2.0)
     x = x * scale

@@ -172,6 +172,7 @@ class Layer(Holder):
         Raises:
             ValueError: a length of the shape is None.
         """
+        # Keras' further arguments are accepted where they choose what there is only one of here.
         if unknown := ignored.keys() - {"autocast", "aggregation", "synchronization", "overwrite_with_gradient"}:
             raise TypeError(f"add_weight has no argument {', '.join(sorted(unknown))}")
         lengths = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -191,6 +192,7 @@ class Layer(Holder):
     ) -> None:
         """Register a Variable as a weight of this layer."""
         self._added_weights.append(variable)
+        # The optimizer applies it after each update: it finds it at the variable, and knows no layers.
         variable.constraint = constraints.get(constraint)
         if (penalty := regularizers.get(regularizer)) is not None:
             self._regularized.append((variable, penalty))
@@ -239,6 +241,7 @@ class Layer(Holder):
                 kwargs.pop("training", None)
         elif len(args) <= position and training is not None:
             kwargs["training"] = training
+        # Not in inner calls: the penalties that layers inside add belong to the same step.
         if outer is None:  # the outermost call of a step forgets the penalties of the step before
             for layer in self._flatten_layers():
                 layer._losses.clear()
@@ -262,6 +265,7 @@ class Layer(Holder):
         finally:
             _CALL.set(call)
             NAME_SCOPE.set(scope)
+        # The first call's shape, which `summary` shows.
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
         if self.activity_regularizer is not None:
@@ -356,6 +360,7 @@ class Layer(Holder):
         return node
 
     def __getattr__(self, name: str) -> Any:
+        # Keras' message: these exist for layers of a functional model only.
         if name in ("input", "output", "input_shape", "output_shape"):
             raise AttributeError(
                 f"The layer {self.name} has never been called on a tf.keras.Input and thus has no defined {name}."
@@ -364,6 +369,7 @@ class Layer(Holder):
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shape of the output for an input of this shape, or inputs of these shapes."""
+        # By a symbolic call: no layer has to write its shapes down a second time, as in Keras.
         inputs = [Input(batch_shape=tuple(shape), dtype=self._dtype) for shape in args]
         return tuple(self(*inputs, **kwargs).shape)
 

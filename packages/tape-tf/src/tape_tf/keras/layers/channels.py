@@ -200,6 +200,7 @@ class _Separable(_Depthwise):
         channels = _channels(self, input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         self.kernel = self.add_weight(shape, name="depthwise_kernel", **self._kernel)
+        # A kernel of length 1 mixes the channels of a pixel, and touches no other.
         shape = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
         self.pointwise_kernel = self.add_weight(shape, name="pointwise_kernel", **self._pointwise)
         self.bias = self._make_bias(self.filters)
@@ -270,6 +271,7 @@ class GroupNormalization(Layer):
         if self.axis not in (-1, 1, len(input_shape) - 1):
             raise ValueError(f"GroupNormalization: axis must be the last or 1; got {self.axis} for shape {input_shape}")
         channels = input_shape[self.axis]
+        # Instance normalization: a group for each channel.
         self.groups = channels if self.groups == -1 else self.groups
         if channels % self.groups:
             raise ValueError(f"GroupNormalization: {self.groups} groups do not divide {channels} channels")
@@ -334,6 +336,7 @@ class _Cropping(SpatialLayer):
         value = native(inputs)
         key: list[slice] = [slice(None)] * value.ndim
         for axis, (before, after) in zip(self._spatial_axes(value), self.cropping, strict=True):
+            # A slice would be empty without an error, or, with a negative end, count from the other side.
             if before + after >= value.shape[axis]:
                 raise ValueError(f"{self.name}: cropping {before} and {after} leaves nothing of shape {value.shape}")
             key[axis] = slice(before, value.shape[axis] - after)

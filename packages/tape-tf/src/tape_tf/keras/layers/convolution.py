@@ -334,6 +334,7 @@ class _UpSampling(SpatialLayer):
     def call(self, inputs: TensorLike) -> Tensor:
         """Return the input with each element repeated."""
         value = native(inputs)
+        # "nearest" with whole factors is a repetition along one axis after the other.
         for axis, times in zip(self._spatial_axes(value), self.size, strict=True):
             value = tc.repeat(value, times, axis=axis)
         return wrap_tensor(value)

@@ -223,6 +223,7 @@ class Flatten(NativeLayer):
     def call(self, inputs: TensorLike) -> Tensor:
         """Return shape (examples, features)."""
         value = native(inputs)
+        # Keras makes (n, 1) of (n,): each example has one feature then.
         return wrap_tensor(self.native(tc.expand_dims(value, axis=-1) if value.ndim == 1 else value))
 
 

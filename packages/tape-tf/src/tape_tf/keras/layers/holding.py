@@ -51,6 +51,8 @@ class Holder(Module):
         own, layers = self._variables_and_layers()
         frozen = {id(v) for v in self._frozen_variables}
         first = [v for v in own if v.trainable or id(v) in frozen]
+        # Keras' order, in which `get_weights` lists them: trainable ones of a layer come before its moving averages,
+        # also while the layer is frozen, so that weights saved before still fit.
         return unique([*first, *own, *(v for layer in layers for v in layer.variables)])
 
     @property

@@ -28,9 +28,9 @@ class NativeLayer(Layer):
         """Wrap a layer of tape_nn.
 
         Args:
-            of: the native layer.
+            native_layer: the layer of tape_nn.
             options: arguments of :class:`Layer`.
-            penalties: regularizers and constraints by the names of weights, such as `kernel_regularizer`.
+            weight_options: regularizers and constraints by the names of weights, such as `kernel_regularizer`.
         """
         super().__init__(**options)
         self.native = native_layer
@@ -40,6 +40,7 @@ class NativeLayer(Layer):
     def _bind(self) -> None:
         """Adopt the Variables of the native layer, if it has made them."""
         for name, variable in self.native.named_variables():
+            # The façade of the very Variable that the native layer computes with: an assignment to one is one to both.
             own: Variable = wrap(variable)
             variable.name = f"{self._scope()}{name}"
             self._register_weight(

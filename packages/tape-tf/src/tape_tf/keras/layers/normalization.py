@@ -58,6 +58,7 @@ class BatchNormalization(NativeLayer):
         gamma_constraint: ConstraintLike = None,
         **kwargs: Any,
     ) -> None:
+        # Configs of Keras have a list of one axis here.
         self.axis = int(axis[0]) if isinstance(axis, list | tuple) and len(axis) == 1 else axis
         native_layer = nn.BatchNorm(
             momentum,
@@ -82,12 +83,14 @@ class BatchNormalization(NativeLayer):
     def build(self, *shapes: Any) -> None:
         """Make the weights, for inputs of this shape."""
         rank = len(shapes[0])
+        # The layout of the native layer is one of two; any other axis would need a transpose before and after.
         if self.axis not in (-1, 1, rank - 1):
             raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
         super().build(*shapes)
 
     def call(self, inputs: TensorLike, training: bool = False) -> Tensor:
         """Normalize the input."""
+        # TensorFlow 2's rule for fine-tuning: a frozen layer uses its moving averages, also in training.
         return wrap_tensor(self.native(native(inputs), training=bool(training) and self.trainable))
 
 
@@ -198,6 +201,7 @@ class Normalization(Layer):
                 for k, b in enumerate(data)
                 if steps is None or k < steps
             ]
+            # All of the data in memory: the variance is computed around the mean of the whole, in two passes.
             values = np.concatenate(batches)
         else:
             values = np.asarray(cast(data).numpy())
@@ -215,5 +219,6 @@ class Normalization(Layer):
         value = cast(inputs, self.dtype)
         where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         mean = tc.asarray(self.mean, **where)
+        # In NumPy, at float64; the tensors are made for the input's dtype and device in each call.
         deviation = tc.asarray(np.maximum(np.sqrt(self.variance), _MIN_DEVIATION), **where)
         return wrap_tensor(mean + value * deviation if self.invert else (value - mean) / deviation)

@@ -99,6 +99,7 @@ class _Recurrent(NativeLayer):
             raise ValueError(f"{type(self).__name__}: there are no masks")
         value = native(sequences)
         if self.go_backwards:
+            # The outputs stay in the order in which they were computed, from the last step to the first, as in Keras.
             value = tc.flip(value, axis=1)
         state = None if initial_state is None else [native(s) for s in _as_list(initial_state)]
         found = wrap(self.native(value, state))
@@ -170,6 +171,7 @@ class Bidirectional(Layer):
         states: list[Any] = [None, None]
         if initial_state is not None:
             given = _as_list(initial_state)
+            # One list for both directions, the forward one's first: Keras' order.
             states = [given[: len(given) // 2], given[len(given) // 2 :]]
         forward = _as_list(self.forward_layer(sequences, initial_state=states[0]))
         backward = _as_list(self.backward_layer(sequences, initial_state=states[1]))

@@ -68,6 +68,7 @@ class _Transposed(Layer):
                 f"{input_shape}"
             )
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]
+        # Filters before channels: the kernel of the convolution that this one transposes.
         self.kernel = self.add_weight((*self.kernel_size, self.filters, channels), name="kernel", **self._kernel)
         self.bias = self.add_weight((self.filters,), name="bias", **self._bias) if self.use_bias else None
         self.built = True
@@ -94,6 +95,7 @@ class _Transposed(Layer):
         output = [shape[0], *lengths, self.filters] if last else [shape[0], self.filters, *lengths]
         # TensorFlow's letters for the order of axes: batch, depth, height, width, channels.
         code = {1: "NWC NCW", 2: "NHWC NCHW", 3: "NDHWC NCDHW"}[self.rank].split()[not last]
+        # By the published name: an import of `tape_tf.ops` from here would be a cycle.
         out = published()[f"nn.conv{self.rank}d_transpose"](
             inputs,
             self.kernel,

@@ -125,6 +125,7 @@ class Optimizer:
 
     def __getattr__(self, name: str) -> Any:
         """Return an option that the optimizer was made with, such as `beta_1`."""
+        # Without this, unpickling and copying, which ask before `native` is there, would call this for ever.
         if name.startswith("_") or name == "native":
             raise AttributeError(name)
         if name == "minimize":
@@ -185,6 +186,7 @@ class Optimizer:
     def variables(self) -> list[Any]:
         """The optimizer's state: the number of updates, the learning rate, and the slots of each variable."""
         rate = [] if self._schedule is not None else [self._rate_variable]
+        # By their numbers: names of Variables need not be unique.
         names = {str(k): variable.native for k, variable in enumerate(self._trained_variables)}
         state = self.native.state_dict(names)
         # Keys of slots are "variable/slot". "started", the update at which a variable joined, is no slot in Keras.
@@ -254,6 +256,7 @@ class Optimizer:
                     f"but of type {type(variable).__name__!r}"
                     + (". Are the two swapped?" if isinstance(gradient, Variable) else "")
                 )
+        # The slots are made for all variables of the first update, which are then all that there are: so Keras 3 does.
         if not self.built:
             self.build(variables)
         known = {id(variable) for variable in self._trained_variables}
@@ -270,6 +273,7 @@ class Optimizer:
         # All arguments are checked above: an error leaves every variable unchanged.
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
+            # Before the native optimizer, so that clipping sees gradients of the usual size.
             natives = [_unscale(gradient, self.loss_scale_factor) for gradient in natives]
         self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
