@@ -102,17 +102,12 @@ class Graph:
         return [_conj(next(each)) if w else None for w in wanted]
 
 
-class GraphTensor(torch.Tensor):
-    """A tensor without elements that carries a :class:`Graph` from one instruction of a program to another."""
-
-    graph: Graph
-
-    @staticmethod
-    def of(graph: Graph) -> GraphTensor:
-        """Return such a tensor for a graph."""
-        made: GraphTensor = torch.empty(0).as_subclass(GraphTensor)
-        made.graph = graph
-        return made
+def carrier(graph: Graph) -> torch.Tensor:
+    """Return a tensor without elements that carries a graph, as `.graph`, from one instruction to another."""
+    # An attribute and no subclass: PyTorch's tracers replace new tensors by their own kind, which takes attributes.
+    made: Any = torch.empty(0)
+    made.graph = graph
+    return made  # type: ignore[no-any-return]
 
 
 def _reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
@@ -590,7 +585,7 @@ class TorchCall:
     """The function of an instruction: it runs a task on the tensors of a run.
 
     Attributes:
-        records: True if the graph is a further result, a :class:`GraphTensor`.
+        records: True if the graph is a further result, carried by :func:`carrier`.
         refuses: True if DCE must not drop a call, which may have an effect.
     """
 
@@ -624,7 +619,7 @@ class TorchCall:
                 f"{_listed_specs(specs)} and not {_listed_specs(self._specs)}; call it outside of the compiled function"
             )
         results = [None if o is None else o.detach() for o in outs]
-        return (*results, GraphTensor.of(graph)) if graph is not None else tuple(results)
+        return (*results, carrier(graph)) if graph is not None else tuple(results)
 
 
 def _listed_specs(specs: Sequence[Any]) -> str:
