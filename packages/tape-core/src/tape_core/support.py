@@ -25,9 +25,10 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
-from tape_core.engine.tensor import SCALARS, wrap
+from tape_core.engine.tensor import SCALARS, read, wrap
 from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
+from tape_core.ops.creation import asarray_beside
 
 __all__ = [
     "ACTIVE",
@@ -43,6 +44,7 @@ __all__ = [
     "WatchError",
     "active_recorders",
     "as_dtype",
+    "asarray_beside",
     "assign_together",
     "check_assignable",
     "contextmanager",
@@ -62,6 +64,7 @@ __all__ = [
     "one_line",
     "permissions",
     "pytree",
+    "read",
     "real",
     "report_assigned",
     "report_leave",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.discovery import backend_of_type, is_host_data
 from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.forking import Lock
@@ -406,19 +406,23 @@ def twin_slots(tensor: Tensor) -> Slots:
     return slots
 
 
-def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
+def read_array(value: ArrayLike, where: str | Callable[[], str], beside: object = None) -> Tensor:
     """Return `value` as `read` does, but a number as a Tensor without dimensions."""
-    found = read(value, where)
+    found = read(value, where, beside)
     if isinstance(found, Tensor):
         return found
     return ops.asarray(found)
 
 
-def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
+def read(value: ArrayLike, where: str | Callable[[], str], beside: object = None) -> Any:
     """Return `value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
     Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.
+
+    Args:
+        where: the name of the operand in messages, or a function that returns it.
+        beside: another operand. If it is a Tensor, host data go to its backend and device, else to the selected ones.
 
     Raises:
         TypeError: for anything else, naming it and `where` it was given.
@@ -435,10 +439,43 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     backend = backend_of_type(kind)
     if backend is None:
         if hasattr(kind, "__tape_tensor__"):
-            return read(value.__tape_tensor__(), where)
+            return read(value.__tape_tensor__(), where, beside)
         label = where if isinstance(where, str) else where()
         raise TypeError(
             f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
             f"{value!r} of type {kind.__name__!r}; tape_core.asarray makes a Tensor of lists and other arrays"
         )
-    return wrap(backend.asarray(value), backend)
+    if not backend.host_data:
+        return wrap(backend.asarray(value), backend)
+    if isinstance(beside, Tensor):
+        # The library itself: inside vmap and traces host data are constants, which ops lift.
+        target = beside.backend.library
+        device = None if target is backend else beside.device
+    else:
+        target, device, _ = select()
+    if target is backend:
+        return wrap(backend.asarray(value), backend)
+    return ops.asarray(value, backend=target, device=device)
+
+
+def read_all(values: Iterable[ArrayLike | None], where: Callable[[int], str], *, optional: bool = False) -> list[Any]:
+    """Return values as operands of one function, as `read` does; host data go to where the first Tensor among them is.
+
+    Args:
+        where: returns the name of an operand in messages, of its place among the values.
+        optional: whether None may stand for an operand that was left out; it stays None.
+    """
+    found: list[Any] = []
+    host: dict[int, ArrayLike] = {}
+    for k, value in enumerate(values):
+        if type(value) is not Tensor and not (value is None and optional):
+            if is_host_data(value):
+                host[k] = value  # type: ignore[assignment]
+            else:
+                value = read(value, lambda k=k: where(k))  # type: ignore[misc]
+        found.append(value)
+    if host:
+        beside = next((v for k, v in enumerate(found) if k not in host and isinstance(v, Tensor)), None)
+        for k, value in host.items():
+            found[k] = read(value, lambda k=k: where(k), beside)  # type: ignore[misc]
+    return found

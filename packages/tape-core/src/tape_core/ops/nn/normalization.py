@@ -215,12 +215,12 @@ def _spatial_axes(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[
 
 
 def _channel_parameter(
-    value: ArrayLike | None, name: str, channels: tuple[int, ...], spatial: int, layout: Layout
+    value: ArrayLike | None, name: str, x: ArrayLike, channels: tuple[int, ...], spatial: int, layout: Layout
 ) -> Any:
     """Read a parameter with a number for each channel, and reshape it so that it broadcasts against `x`."""
     if value is None:
         return None
-    value = read(value, name)
+    value = read(value, name, x)
     if type(value) in SCALARS:
         return value
     total = 1
@@ -273,7 +273,7 @@ def batch_norm(
     channels = (x.shape[-1 if layout == "channels_last" else 1],)
 
     def parameter(value: ArrayLike | None, name: str) -> Any:
-        return _channel_parameter(value, f"batch_norm: {name}", channels, len(spatial), layout)
+        return _channel_parameter(value, f"batch_norm: {name}", x, channels, len(spatial), layout)
 
     scale, offset = parameter(scale, "scale"), parameter(offset, "offset")
     if mean is None and variance is None:
@@ -284,7 +284,8 @@ def batch_norm(
     # With given statistics this is an affine function of x: its two factors are as small as the channels.
     factor = (1 if scale is None else scale) / sqrt(parameter(variance, "variance") + epsilon)
     level = (0 if offset is None else offset) - parameter(mean, "mean") * factor
-    return BatchNormResult(x * factor + level, read(mean, "batch_norm: mean"), read(variance, "batch_norm: variance"))
+    given = [read(value, f"batch_norm: {name}", x) for value, name in ((mean, "mean"), (variance, "variance"))]
+    return BatchNormResult(x * factor + level, *given)
 
 
 def group_norm(
