@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, dtypes, pytree, read
+from tape_core.support import SCALARS, dtypes, last_move, pytree, read
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -118,9 +118,9 @@ def call_with_static(
 
 
 def environment() -> tuple[Any, ...]:
-    """Return the part of a key for the settings that a trace depends on: the place and dtype of new arrays."""
+    """Return the part of a key for the settings that a trace depends on: the places of new arrays and of Variables."""
     chosen = selection.select()
-    return chosen.backend, chosen.device, dtypes.get_default_dtype()
+    return chosen.backend, chosen.device, dtypes.get_default_dtype(), last_move()
 
 
 def sees_keyword_order(python: Callable[..., Any]) -> bool:

@@ -39,6 +39,7 @@ from tape_core.compiled import function
 from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables the op that reads them
 from tape_core.engine.hints import missing as _missing
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.placement import to_backend
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
@@ -482,6 +483,7 @@ __all__ = [
     "tensordot",
     "testing",
     "tile",
+    "to_backend",
     "top_k",
     "transpose",
     "trapezoid",

@@ -23,6 +23,7 @@ from tape_core.engine.commit import Commit, assign_together, held_for_a_while, s
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Plans
+from tape_core.engine.placement import follow, last_move, move_variables
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, read, wrap
@@ -53,13 +54,16 @@ __all__ = [
     "dtypes",
     "finfo",
     "flag",
+    "follow",
     "forget_in_children",
     "generated",
     "held_for_a_while",
     "identifier",
     "integer",
     "is_draft_of",
+    "last_move",
     "meant",
+    "move_variables",
     "new_serial",
     "one_line",
     "permissions",

@@ -470,7 +470,7 @@ def read_all(values: Iterable[ArrayLike | None], where: Callable[[int], str], *,
     for k, value in enumerate(values):
         if type(value) is not Tensor and not (value is None and optional):
             if is_host_data(value):
-                host[k] = value  # type: ignore[assignment]
+                host[k] = value
             else:
                 value = read(value, lambda k=k: where(k))  # type: ignore[misc]
         found.append(value)

@@ -20,7 +20,7 @@ from weakref import ref
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
-from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, real, rows_added, warn_user, wrap
+from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, follow, real, rows_added, warn_user, wrap
 from tape_core.typing import ArrayLike, Namespace, Raw
 
 from tape_nn import clipping
@@ -606,6 +606,8 @@ class _State:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
+        for slot in self.slots.values():
+            follow(variable, slot)
 
 
 class _SettingsGuard:
