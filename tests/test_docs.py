@@ -49,6 +49,7 @@ CLOSE = {"rel_tol": 2e-4, "abs_tol": 1e-5}
 OF_NUMPY = (
     "tc.sum(np.ones((2, 3), dtype=np.float32), axis=0).array",  # an array of NumPy
     "walk.show()",  # code for NumPy
+    "energy.show()",
 )
 """How examples begin that run on each backend, and show what NumPy alone prints."""
 

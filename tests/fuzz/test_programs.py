@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from tape_core import use_backend
 from tape_fuzz.programs import check, programs
-from tape_fuzz.search import search
+from tape_fuzz.search import MINUTES, search
 
 # Which kind of programs, and how many.
 SHARDS = [("mixed", 375)] * 5 + [("state", 300)] * 2 + [("products", 250)] * 2
+if MINUTES in os.environ:
+    SHARDS.append(("inductor", 1))  # which takes seconds for each program
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Program, Run
+from tape_core.backends import CompilerLoadError, compilers
 
 
 class Seen(Compiler):
@@ -117,3 +119,106 @@ def test_an_error_of_a_compiler_reaches_the_user_and_leaves_the_function_usable(
         with pytest.raises(RuntimeError, match="no compiler for this processor"):
             f(tc.ones(2))
     assert f.traces == 0
+
+
+class Made(Compiler):
+    """Makes of a program what a function of its code says."""
+
+    supports = frozenset({BRANCHES, EFFECTS, NUMBERS})
+
+    def __init__(self, make: Callable[[Run], Any]) -> None:
+        self.make = make
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        made: Run = self.make(run)
+        return made
+
+    def __repr__(self) -> str:
+        return "Made"
+
+
+def _raise(error: type[BaseException]) -> Any:
+    raise error("it broke")
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (lambda found: found[:-1], "a tuple of 1, and the program has 2 outputs"),
+        (lambda found: (*found, 1), "a tuple of 3, and the program has 2 outputs"),
+        (lambda found: None, "None, not a tuple of arrays"),
+        (lambda found: (found[0], None), "None for output 1, not an array"),
+        (lambda found: (found[0][None], found[1]), r"shape \(1,\)"),
+        (lambda found: (found[0].astype("float64"), found[1]), "float64"),
+    ],
+)
+def test_wrong_results_of_a_compiler_are_assigned_to_nothing(results: Callable[[Any], Any], message: str) -> None:
+    w = tc.Variable(0.0, backend="numpy")
+
+    @tc.function(compile=Made(lambda run: lambda arrays: results(run(arrays))))
+    def f(x: tc.Tensor) -> tc.Tensor:
+        w.assign_add(1.0)
+        return tc.sum(x * w)
+
+    x = tc.ones(3, backend="numpy")
+    f(x)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=f"f: the function that compile=Made made of the program.*{message}"):
+            f(x)
+        assert float(w) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda run: None, "f: compile=Made returned None for the program, which is not a function"),
+        (lambda run: _raise(KeyError), "f: compile=Made failed with KeyError: 'it broke'"),
+        (lambda run: _raise(NotImplementedError), r"f: compile=Made has no compile\(\)"),
+        (lambda run: _raise(ValueError), "^it broke$"),  # meant for the user
+    ],
+)
+def test_a_compiler_that_fails_is_named_and_nothing_has_happened(make: Callable[[Run], Any], message: str) -> None:
+    w = tc.Variable(0.0)
+
+    @tc.function(compile=Made(make))
+    def f(x: tc.Tensor) -> tc.Tensor:
+        w.assign_add(1.0)
+        return x * w
+
+    for _ in range(2):
+        with pytest.raises((RuntimeError, ValueError), match=message):
+            f(tc.ones(3))
+        assert float(w) == 0.0
+
+
+@pytest.mark.parametrize("when", ["compiling", "running"])
+def test_an_interrupted_compiler_leaves_no_half_of_a_call(when: str) -> None:
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(found: Any) -> Any:
+        if interrupts:
+            raise interrupts.pop()
+        return found
+
+    made = interrupted if when == "compiling" else lambda run: lambda arrays: interrupted(run(arrays))
+    w = tc.Variable(0.0)
+
+    @tc.function(compile=Made(made))
+    def f(x: tc.Tensor) -> tc.Tensor:
+        w.assign_add(1.0)
+        return x * w
+
+    if when == "running":
+        f(tc.ones(3))
+    before = float(w)
+    with pytest.raises(KeyboardInterrupt):
+        f(tc.ones(3))
+    assert float(w) == before
+    f(tc.ones(3))
+    assert float(w) == before + 1
+
+
+def test_a_plugin_whose_object_is_not_a_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilers, "load", lambda name: SimpleNamespace(compile=lambda *args: None))
+    with pytest.raises(CompilerLoadError, match=r"compiler 'duck' .* not a tape_compile.extend.Compiler"):
+        tc.function(compile="duck")(lambda x: x + 1)(tc.ones(3))

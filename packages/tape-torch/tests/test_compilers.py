@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +179,42 @@ def test_a_result_whose_shape_depends_on_values_is_named_with_what_to_do() -> No
     torch.compiler.reset()
     mask = on_torch([1.0, 0.0, 1.0]) > 0.5  # a constant: so Tape can trace it
     f = tc.function(lambda x: tc.sum(x[mask]), compile="torch")
-    with pytest.raises(ValueError, match=r"compile='torch'.*the shape.*nonzero.*\. Leave out compile"):
+    with pytest.raises(ValueError, match=r"compile='torch'.*the same shape.*nonzero.*\. Leave out compile"):
         f(on_torch([0.25, 1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("f", "arguments"),
+    [
+        (tc.special.betainc, (0.7, 1.9, 0.3)),
+        (tc.special.gammainc, (0.7, 1.9)),
+        (tc.linalg.eigvalsh, ([[2.0, 1.0], [1.0, 3.0]],)),
+    ],
+)
+def test_no_kernel_becomes_a_constant_of_the_first_call(
+    f: Callable[..., tc.Tensor], arguments: tuple[object, ...]
+) -> None:
+    """Kernels that compute outside of PyTorch are refused, or compute again; the first values never come back."""
+    torch.compiler.reset()
+    compiled = tc.function(f, compile="torch")
+    if f in (tc.special.betainc, tc.special.gammainc):
+        with pytest.raises(ValueError, match=r"compile='torch'.*Leave out compile"):
+            compiled(*[on_torch(value) for value in arguments])
+        return
+    compiled(*[on_torch(value) for value in arguments])
+    others = [0.5 * on_torch(value) + 0.1 for value in arguments]
+    np.testing.assert_allclose(compiled(*others).numpy(), f(*others).numpy(), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_a_failure_of_pytorchs_compiler_says_whose_it_is_and_what_to_do() -> None:
+    torch.compiler.reset()
+    f = tc.function(lambda x: x * 1j + x, compile="torch")
+    x = tc.zeros((0,), dtype="float64", backend="torch", device="cpu")
+    try:
+        assert f(x).shape == (0,)  # where PyTorch compiles it
+    except RuntimeError as error:
+        assert re.search(r"inside PyTorch's compiler.*Leave out compile", str(error))  # noqa: PT017
 
 
 def test_a_function_that_computes_nothing_is_not_compiled() -> None:

@@ -199,6 +199,7 @@ class _Run:
         self.ops = ops
         self.program = program
         self.names: dict[str, Any] = {}
+        tc.set_seed(0)  # the values decide what is drawn next: hypothesis must find the same when it draws again
         exec(program.text, self.names)
         self.values: dict[str, Any] = {f"x{k}": x for k, x in enumerate(self.names["inputs"](1))}
         _, variables = self.names["made"]()
@@ -505,6 +506,29 @@ def of_real(program, given):
 
 """
 
+_BY_TORCH = """
+with tc.use_backend("torch"):
+    tc_asarray, tc.asarray = tc.asarray, lambda x, **how: tc_asarray(x, **{"backend": "torch", **how})
+    try:
+        eager, ours = made()
+        traced, theirs = made()
+        f, compiled = derived(eager, ours), tc.function(derived(traced, theirs), compile=COMPILER)
+        for call in (1, 2, 3):
+            expected = run(f, inputs(call))
+            try:
+                found = arrays(compiled(*inputs(call)))
+            except (ValueError, IndexError, RuntimeError) as error:
+                if expected is not None and "compile=" not in str(error):
+                    raise
+                break  # it is not for what the program does
+            if expected is None:
+                break
+            close(found, expected, "compiled by COMPILER", 1e-8)
+            close(arrays(theirs), arrays(ours), "Variables", 1e-8)
+    finally:
+        tc.asarray = tc_asarray
+"""
+
 CHECKED: dict[str, Check] = {
     "compiled": Check('''
 eager, ours = made()
@@ -659,11 +683,18 @@ with tc.use_backend("torch"):
     finally:
         tc.asarray = tc_asarray
 ''', ("smooth", "continuous", "seeded"), True),
+    "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
+                                          ("smooth", "continuous", "seeded"), True, True),
+    "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
 }  # fmt: skip
+"""The checks by name."""
+
+_SLOW = {"compiled by torch"}  # Inductor takes seconds for each program
 KINDS: dict[str, Kind] = {
-    "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *CHECKED], 3),
+    "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _SLOW)], 3),
     "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
+    "inductor": Kind(OPS, sorted(_SLOW), 0, (0, 1), (12, 12)),
 }  # fmt: skip
 """The kinds of programs."""
 

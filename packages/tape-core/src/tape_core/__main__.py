@@ -6,11 +6,12 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from tape_core._version import __version__
 from tape_core.backends import compilers, discovery
-from tape_core.backends.errors import BackendError, BackendLoadError, CompilerError, CompilerLoadError
+from tape_core.backends.errors import BackendError, CompilerError, PluginLoadError
+from tape_core.backends.plugins import Installed
 from tape_core.backends.selection import select
 
 DESCRIPTION = """\
@@ -26,40 +27,36 @@ environment variables:
 """
 
 
-def rows() -> Iterator[tuple[str, ...]]:
-    """For each installed backend: name, package, array library, devices, status."""
-    yield "backend", "package", "array library", "devices", "status"
-    for name, plugin in discovery.installed().items():
-        library, devices = "-", "-"
+def backend_cells(name: str) -> tuple[str, str]:
+    """Return the array library and the devices of a backend, which is loaded."""
+    backend = discovery.load(name)
+    package = discovery.info(name).array_types[0].partition(":")[0].partition(".")[0]
+    return f"{package} {backend.version}", ", ".join(backend.devices())
+
+
+def compiler_cells(name: str) -> tuple[str, str]:
+    """Return the backends of a compiler and what it makes. Nothing large is imported."""
+    info = compilers.info(name)
+    return ", ".join(info.backends) or "all", info.summary or "-"
+
+
+def rows(
+    installed: Mapping[str, Installed], header: tuple[str, str, str], cells: Callable[[str], tuple[str, str]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield a header and, for each installed plugin: name, package, two cells of its kind, status."""
+    yield header[0], "package", *header[1:], "status"
+    for name, plugin in installed.items():
+        two = "-", "-"
         if plugin.disabled:
             status = "disabled"
         else:
             try:
-                backend = discovery.load(name)
-                package = discovery.info(name).array_types[0].partition(":")[0].partition(".")[0]
-                library, devices = f"{package} {backend.version}", ", ".join(backend.devices())
-                status = "ok"
-            except BackendLoadError as error:
+                two, status = cells(name), "ok"
+            except PluginLoadError as error:
                 status = f"broken: {error.problem}"
             except Exception as error:  # noqa: BLE001 (whatever a plugin raises, the others are shown)
                 status = f"broken: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-        yield name, plugin.distribution, library, devices, status
-
-
-def compiler_rows() -> Iterator[tuple[str, ...]]:
-    """For each installed compiler: name, package, backends, what it does, status. Nothing large is imported."""
-    yield "compiler", "package", "for arrays of", "what it makes", "status"
-    for name, plugin in compilers.installed().items():
-        backends, summary = "-", "-"
-        if plugin.disabled:
-            status = "disabled"
-        else:
-            try:
-                info = compilers.info(name)
-                backends, summary, status = ", ".join(info.backends) or "all", info.summary or "-", "ok"
-            except CompilerLoadError as error:
-                status = f"broken: {error.problem}"
-        yield name, plugin.distribution, backends, summary, status
+        yield name, plugin.distribution, *two, status
 
 
 def print_table(table: list[tuple[str, ...]]) -> None:
@@ -81,8 +78,8 @@ def main(argv: list[str] | None = None) -> int:
     ).parse_args(argv)
 
     print(f"tape-core {__version__}, Python {platform.python_version()}\n")
-    print_table(list(rows()))
-    print_table(list(compiler_rows()))
+    print_table(list(rows(discovery.installed(), ("backend", "array library", "devices"), backend_cells)))
+    print_table(list(rows(compilers.installed(), ("compiler", "for arrays of", "what it makes"), compiler_cells)))
     variables = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("TAPE_")]
     print(f"environment: {', '.join(variables) or 'no TAPE_ variable is set'}")
     try:

@@ -118,7 +118,7 @@ def test_a_broken_plugin_is_named_and_is_in_no_other_ones_way(plugins: Any) -> N
     plugins("counting")
     for name, what in {
         "broken": "ModuleNotFoundError: No module named 'nothing_of_this_name'",
-        "tomorrow": "it is written to version 99 of the contract",
+        "tomorrow": "it is written to version 99 of the compiler contract",
         "misspelled": "unknown hook 'tape_lode_compiler'",
         "nameless": "it calls itself 'another'",
     }.items():

@@ -10,6 +10,7 @@ from collections import OrderedDict
 import pytest
 from pluggy import PluginValidationError
 from support import run_python
+from tape_core import __version__
 from tape_core.backends import (
     Backend,
     BackendError,
@@ -335,7 +336,7 @@ def test_requirement_on_core(site):
     site.add("alpha", requires="Tape_Core[extra]>=77,<78")
     with pytest.raises(BackendLoadError) as caught:
         discovery.load("alpha")
-    version = discovery.__version__
+    version = __version__
     assert f"it requires Tape_Core[extra]>=77,<78, and this is tape-core {version}" in str(caught.value)
     assert "pip install --upgrade tape-core tape-alpha" in str(caught.value)
     assert not imported("plugin_alpha")

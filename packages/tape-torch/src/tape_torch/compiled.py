@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,25 +76,19 @@ class _ByInductor:
 
     def _compile(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compiled_by_inductor
+        from torch._inductor.exc import InductorError
         from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-        from torch.fx.experimental.proxy_tensor import make_fx
 
-        try:
-            with torch.no_grad():
-                graph = make_fx(lambda *arrays: self._run(list(arrays)))(*tensors)
-        except RuntimeError as error:  # a kernel asks for a value
-            raise ValueError(
-                "function: compile='torch' is for kernels that run in the same way for all values; PyTorch's tracer "
-                f"stops at one: {str(error).partition('. ')[0]}. Leave out compile for this function"
-            ) from error
+        graph = trace_graph(self._run, tensors)
         try:
             made: Callable[..., Any] = compiled_by_inductor(graph, list(tensors))
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             # A constant mask can be traced, but Inductor knows no values, not even of constants.
-            raise ValueError(
-                "function: compile='torch' is for kernels whose results have the same shapes for all values; the shape "
-                f"of a result of {error.func} depends on values, as with a boolean mask as index. Leave out compile "
-                "for this function"
+            raise _refusal(error) from error
+        except InductorError as error:
+            raise RuntimeError(
+                "function: compile='torch' failed inside PyTorch's compiler, which raised "
+                f"{str(error).partition(chr(10))[0]}. Leave out compile for this function"
             ) from error
         return made
 
@@ -102,6 +97,40 @@ class _ByInductor:
         given = tuple(arrays)
         arrays.clear()
         return tuple(self._compiled_for(given)(*given))
+
+
+def trace_graph(run: Run, examples: Sequence[Any]) -> torch.fx.GraphModule:
+    """Return the graph that PyTorch's own tracer makes of a run on tensors like `examples`; it takes them one by one.
+
+    Raises:
+        ValueError: a kernel asks for a value, or leaves PyTorch.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    # The tracer's tensors hold no values. With real ones a kernel that computes outside of PyTorch, in a NumPy array
+    # of the same memory, would enter the graph as the constant that it returned for the examples.
+    tracer = make_fx(lambda *arrays: run(list(arrays)), tracing_mode="fake", _allow_non_fake_inputs=True)
+    try:
+        with torch.no_grad():
+            return tracer(*examples)
+    except RuntimeError as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: BaseException) -> ValueError:
+    """Return the error of a function that PyTorch cannot trace, whose tracer raised `error`."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DynamicOutputShapeException | DataDependentOutputException):
+        cause = cause.__cause__
+    if cause is None:
+        # The first sentence; those that follow are for the authors of kernels.
+        said = re.split(r"\. | \(e\.g\. ", str(error))[0]
+        why = f"run in the same way for all values; PyTorch's tracer stops at one: {said}"
+    else:
+        why = f"have results of the same shape for all values; {cause.func} has not, as with a boolean mask as index"
+    return ValueError(f"function: compile='torch' is for kernels that {why}. Leave out compile for this function")
 
 
 def _has_compiler() -> bool:

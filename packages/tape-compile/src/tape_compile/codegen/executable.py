@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any
-from weakref import proxy
+from weakref import proxy, ref
 
 from tape_core import IndexedSlices, Tensor, Variable
-from tape_core.backends import Backend, compilers
+from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.support import pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
@@ -19,7 +20,7 @@ from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
-from tape_compile.program import Program, Raw
+from tape_compile.program import Program, Raw, Spec
 from tape_compile.results import freeze_leaf, restore_leaf
 from tape_compile.tracer.trace import Trace
 
@@ -99,7 +100,7 @@ class Compiled:
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        compiler: Compiler | None = compilers.load(how) if isinstance(how, str) else how
+        compiler: Compiler | None = _load_compiler(how) if isinstance(how, str) else how
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
@@ -115,6 +116,7 @@ class Compiled:
 
         Raises:
             ValueError: the compiler is not for arrays of this backend, or not for what this program does.
+            RuntimeError: the compiler fails, or what it returns is no function.
         """
         program, run = self.program, self.source.run
         found = {
@@ -141,21 +143,56 @@ class Compiled:
                 f"{name}: compile={how!r} is for arrays of {' and '.join(backends)}, and these are of "
                 f"{program.backend.root.name}: leave out compile, or select another backend"
             )
-        return compiler.compile(program, run, examples)
+        try:
+            code = compiler.compile(program, run, examples)
+        except (ValueError, RuntimeError) as error:  # these are meant for the user
+            if not isinstance(error, NotImplementedError):
+                raise
+            raise RuntimeError(f"{name}: compile={how!r} has no compile()") from error
+        except Exception as error:
+            text = f"{name}: compile={how!r} failed with {type(error).__name__}: {error}"
+            raise RuntimeError(text) from error
+        return self._check_first_run(code, run, name, how)
 
     def _offered(self, name: str, run: Run, examples: list[Any]) -> Run:
         """Return what a compiler of the backend offers, where the user names none; else the Python code."""
         assert self.program.backend is not None
         for how in self.program.backend.compilers:
-            compiler: Compiler = compilers.load(how)
+            compiler = _load_compiler(how)
             offered = compiler.offer(self.program, run, examples)
             if offered is not None:
                 if self.program.owned and compiler.fuses:
                     # What is planned to be overwritten is not for a compiler that plans memory itself.
                     program, _ = passes.run(self.traced, self.options, _without(compiler))
                     offered = compiler.offer(program, Source(program, name).run, examples)
-                return run if offered is None else offered
+                return run if offered is None else self._check_first_run(offered, run, name, how)
         return run
+
+    def _check_first_run(self, code: Run, run: Run, name: str, how: str | Compiler | None) -> Run:
+        """Return a compiler's code such that the first run checks its results, before anything is assigned.
+
+        Results are told apart by their places alone: with one too few, a Variable would get the value of another.
+
+        Raises:
+            RuntimeError: it is no function; in its first run, its results are not those of the program.
+        """
+        if code is run:  # Tape's own
+            return run
+        if not callable(code):
+            raise RuntimeError(f"{name}: compile={how!r} returned {code!r} for the program, which is not a function")
+        specs = [self.program.specs.get(k) for k in self.program.outputs]
+        owner = ref(self)
+
+        @wraps(code, updated=())
+        def first_run(arrays: list[Raw]) -> tuple[Raw, ...]:
+            found = code(arrays)
+            if problem := _wrong_results(found, specs):
+                raise RuntimeError(f"{name}: the function that compile={how!r} made of the program returned {problem}")
+            if (compiled := owner()) is not None:
+                compiled.run = code  # later runs cost nothing
+            return found
+
+        return first_run
 
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """Return the source of a file that defines this function."""
@@ -301,6 +338,42 @@ def _branches(program: Program) -> set[str]:
         if parts := getattr(instruction.fn, "parts", None):
             found.update({instruction.name} - {"scan"}, *[_branches(part.traced) for part in parts])
     return found
+
+
+def _load_compiler(how: str) -> Compiler:
+    """Return the compiler of this name. Core, which loads it, does not know the class.
+
+    Raises:
+        CompilerError: it cannot be loaded.
+    """
+    compiler: object = compilers.load(how)
+    if not isinstance(compiler, Compiler):
+        raise CompilerLoadError(
+            f"compiler {how!r} cannot be loaded: tape_load_compiler() returned {compiler!r}, which is not a "
+            f"tape_compile.extend.Compiler"
+        )
+    return compiler
+
+
+def _wrong_results(found: object, specs: list[Spec | None]) -> str:
+    """Say what is wrong with the results of a compiler's code; "" for nothing."""
+    if not isinstance(found, tuple | list):
+        return f"{found!r}, not a tuple of arrays"
+    if len(found) != len(specs):
+        return f"a tuple of {len(found)}, and the program has {len(specs)} outputs"
+    for k, (value, spec) in enumerate(zip(found, specs, strict=True)):
+        if spec is None or spec.dtype is None:
+            continue  # a Python number
+        shape = getattr(value, "shape", None)
+        if shape is None or not hasattr(value, "dtype"):
+            return f"{value!r} for output {k}, not an array"
+        # A length of -1 is another one in each run.
+        fits = len(shape) == len(spec.shape) and all(n in (m, -1) for m, n in zip(shape, spec.shape, strict=True))
+        if not fits or value.dtype != spec.dtype:
+            return (
+                f"an array of shape {tuple(shape)} and {value.dtype} for output {k}, not {spec.shape} and {spec.dtype}"
+            )
+    return ""
 
 
 def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:

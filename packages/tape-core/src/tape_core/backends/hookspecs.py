@@ -162,3 +162,5 @@ HOOKS = {
     "compiler": ("tape_compiler_info", "tape_load_compiler"),
 }
 """The hooks of each kind of plugin."""
+INFOS: dict[str, type[BackendInfo | CompilerInfo]] = {"backend": BackendInfo, "compiler": CompilerInfo}
+"""The description that the first hook of each kind returns."""

@@ -79,7 +79,8 @@ class Plugins(Generic[Info]):
         group: the entry-point group.
         disable: the environment variable that names plugins not to use.
         hooks: the required hooks, the first of which returns the plugin's info; a compiler's is called with `name`.
-        check: raises, by the function `refuse(problem, *hints)` that it is given, if the info is wrong.
+        check: raises, by the function `refuse(problem, *hints)` that it is given, if something is wrong
+            that only infos of this kind have.
         error, load_error: the classes of errors.
         not_found: makes the error for a name that nothing provides.
         entry_points: gives the entry points of the group; tests put others in their place.
@@ -92,7 +93,7 @@ class Plugins(Generic[Info]):
         group: str,
         disable: str,
         hooks: tuple[str, ...],
-        check: Callable[[Installed, Any, Callable[..., NoReturn]], None],
+        check: Callable[[Info, Callable[..., NoReturn]], None],
         error: type[PluginError],
         load_error: type[PluginLoadError],
         not_found: Callable[[str, Iterable[str]], PluginError],
@@ -246,7 +247,18 @@ class Plugins(Generic[Info]):
         def refuse(problem: str, *hints: str) -> NoReturn:
             raise self.load_error(plugin, problem, *hints)
 
-        self._check(plugin, info, refuse)
+        expected: Any = hookspecs.INFOS[self.kind]
+        if not isinstance(info, expected):
+            refuse(f"{ask}() returned {info!r}, not a {expected.__name__}")
+        if info.contract != hookspecs.CONTRACT_VERSION:
+            refuse(
+                f"it is written to version {info.contract!r} of the {self.kind} contract, and tape-core "
+                f"{__version__} speaks version {hookspecs.CONTRACT_VERSION}",
+                upgrade(plugin),
+            )
+        if info.name != plugin.name:
+            refuse(f"it calls itself {info.name!r}, but its entry point is named {plugin.name!r}")
+        self._check(info, refuse)
         return info, manager.hook
 
     def _check_requirement(self, plugin: Installed) -> None:
