@@ -153,7 +153,7 @@ PARTS = {
             "Transformations",
             "Functions of functions: derivatives, vmap, custom rules, checkpoints, implicit and sparse ones.",
             guide="[](../derivatives.md) is the guide.",
-            sources=("tape_core.transforms", "tape_core.modes.vmap", "tape_core.sparsity"),
+            sources=("tape_core.transforms", "tape_core.modes.vmap", "tape_core.sparsity", "tape_core.engine.pytree"),
         ),
         Chapter(
             "Control flow",
@@ -178,7 +178,13 @@ PARTS = {
             "Modules and layers",
             "Module, the layers, and initial values of their weights.",
             guide="[](../training.md) is the guide to all of tape_nn.",
-            sources=("tape_nn.module", "tape_nn.layers", "tape_nn.initializers"),
+            sources=(
+                "tape_nn.module",
+                "tape_nn.functional",
+                "tape_nn.module_tree",
+                "tape_nn.layers",
+                "tape_nn.initializers",
+            ),
         ),
         Chapter(
             "Losses and metrics",

@@ -10,14 +10,14 @@ from tape_fuzz.search import search
 
 # By the outermost combinators, how deep and how many.
 SHARDS = {
-    "flat": (FLOWS + BATCHES, 2, 200),
-    "flows": (FLOWS, 3, 200),
-    "batches": (BATCHES, 3, 150),
-    "wrappers": (WRAPPERS, 4, 150),
+    "flat": (FLOWS + BATCHES, 2, 100),
+    "flows": (FLOWS, 3, 100),
+    "batches": (BATCHES, 3, 75),
+    "wrappers": (WRAPPERS, 4, 75),
     "forward": (FORWARD, 3, 100),
-    "backward": (BACKWARD, 3, 100),
-    "twice": (TWICE, 3, 60),
-    "long": (LONG, 2, 8),
+    "backward": (BACKWARD, 3, 50),
+    "twice": (TWICE, 3, 30),
+    "long": (LONG, 2, 4),
 }
 
 

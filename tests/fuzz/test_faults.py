@@ -18,6 +18,6 @@ def test_a_fault_leaves_all_that_a_step_assigns_old_or_new(shard: int, record_pr
         injected += faults.check(program)
 
     try:
-        search(check, faults.programs(), 40, record_property, "steps with faults")
+        search(check, faults.programs(), 20, record_property, "steps with faults")
     finally:
         record_property("fuzzed faults", injected)

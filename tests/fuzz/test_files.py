@@ -19,7 +19,7 @@ def test_a_mutated_file_is_refused_or_equal_and_nothing_is_executed(
     files.check(files.Program(kind, ()))  # whatever is imported or compiled once
     files.check(files.Program(kind, (("cut", 40, 0),)))
     files.check(files.Program(kind, (("describe", 0, "{"),)))
-    number = 150 if kind == "run.safetensors" else 500
+    number = 75 if kind == "run.safetensors" else 250
     search(files.check, files.programs(kind), number, record_property, "files")
     assert os.listdir(tmp_path) == []
 

@@ -15,4 +15,4 @@ from tape_fuzz.search import search
 def test_hostile_arguments_are_refused_or_taken_alike_in_every_way(
     backend: str, shard: int, record_property: Any
 ) -> None:
-    search(hostile.check, hostile.programs(backend), 600, record_property, "hostile calls", shard)
+    search(hostile.check, hostile.programs(backend), 300, record_property, "hostile calls", shard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from tape_compile import passes
 from tape_compile.program import Instruction, Program, Ref
 from tape_conformance import check_backend
+from tape_conformance.checks import compiled
 from tape_conformance.samples import AS_SAMPLED, Case, Replaced
 from tape_core.staging import guard
 
@@ -118,3 +120,20 @@ def test_a_function_that_is_traced_in_each_call_is_caught(monkeypatch: pytest.Mo
     (result,) = check_backend("numpy", only="tanh/compiled/2x3").results
     assert result.outcome == "failed"
     assert "the number of traces" in result.detail
+
+
+def test_what_a_kernel_returned_is_not_taken_for_what_it_returns_with_other_parameters() -> None:
+    def scaled(factor: object, x: Any, *, shift: object = 0) -> Any:
+        return x * factor + shift
+
+    known: dict[object, Any] = {}
+    x = np.asarray([1.0, 2.0])
+    found = [
+        compiled._remembered(known, fn, x).tolist()
+        for fn in (partial(scaled, 2), partial(scaled, 3), partial(scaled, 3, shift=1), partial(scaled, 2))
+    ]
+    assert found == [[2.0, 4.0], [3.0, 6.0], [4.0, 7.0], [2.0, 4.0]]
+    assert len(known) == 3
+    # Arrays that are bound are not told apart: nothing is remembered of such a kernel.
+    assert compiled._remembered(known, partial(scaled, x), x).tolist() == [1.0, 4.0]
+    assert len(known) == 3

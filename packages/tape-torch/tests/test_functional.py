@@ -512,3 +512,29 @@ def test_as_torch_inside_call() -> None:
     """A PyTorch function that uses Tape inside, on a tape: each library sees the other's part as one op."""
     inner = tape_torch.as_torch(lambda x: tc.sin(x) * x)
     check(lambda x: inner(torch.exp(x)), numbers(3))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_parameters_of_a_module_read_as_bound_values(recorded: bool) -> None:
+    linear = torch.nn.Linear(2, 1)
+    before = linear.bias.detach().clone()
+
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            self.weight, self.bias = tape_torch.variables(linear)
+
+        def __call__(self, x: tc.Tensor) -> tc.Tensor:
+            return tape_torch.call(linear, x)  # type: ignore[no-any-return]
+
+    holder, x = Holder(), tc.ones((3, 2), backend="torch")
+    values = {"weight": tc.zeros((1, 2), backend="torch"), "bias": tc.asarray([5.0], backend="torch")}
+    if recorded:
+        found = tc.grad(lambda p: tc.sum(nn.functional_call(holder, p, x)))(values)
+        assert found["weight"].tolist() == [[3.0, 3.0]]
+        assert found["bias"].tolist() == [3.0]
+    else:
+        assert nn.functional_call(holder, values, x).tolist() == [[5.0]] * 3
+    with holder.using(values) as bound:
+        holder.bias.assign(tc.asarray([7.0], backend="torch"))
+    assert bound["bias"].tolist() == [7.0]
+    assert torch.equal(linear.bias, before)

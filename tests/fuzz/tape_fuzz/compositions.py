@@ -64,7 +64,30 @@ def with_jvp(f):
     own = tc.custom_jvp(lambda u: f(u))
     own.defjvp(lambda primals, tangents: tc.jvp(f, primals, tangents))
     return own
+
+def by_using(f, a, cell):
+    with cell.using({"v": a}) as values:
+        return f(cell.v) + 0.0 * values["v"]
+
+def by_assigning(f, a, cell):
+    with cell.using([a]):
+        y = f(cell.v) + 0.0 * a
+        cell.v.assign(cell.v + 1.0)
+        return y
+
+def with_module(transform, f, a, cell):
+    found = transform(lambda m: f(m.v))(tc.tree_map(lambda _: a, cell))
+    return getattr(found, "v", found)
 """
+
+MODULES = """
+import tape_nn
+class Cell(tape_nn.Module):
+    def __init__(self):
+        self.v = tc.Variable([9.0, 9.0, 9.0], dtype=tc.float64, backend=backend)
+cells = [Cell() for _ in range(100)]
+"""
+"""Modules whose Variable has other values wherever it is read: one for each place in a program."""
 
 
 # -- programs
@@ -101,7 +124,7 @@ class Program:
                 "from tape_fuzz.compilers import CallByCall",
                 f"backend = {self.backend!r}",
                 HELPERS.rstrip(),
-                "",
+                MODULES if "cells" in self.expression else "",
                 f"x = tc.asarray({POINT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"w = tc.Variable({w})" if self.variable else f"w = {w}",
                 f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
@@ -151,9 +174,9 @@ SECOND = {
 
 FLOWS = ["cond", "while_loop", "scan", "map"]
 BATCHES = ["vmap", "vmap of two", "vmap of numbers"]
-WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both"]
+WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both", "using", "module"]
 FORWARD = ["jvp", "linearize", "jacfwd", "accumulator"]
-BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape"]
+BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape", "module grad"]
 TWICE = ["hessian", "hvp"]
 LONG = ["long scan", "long map"]
 """Loops of more steps than are recorded one by one."""
@@ -296,6 +319,14 @@ class _Writer:
                 return f"with_gradient(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
             case "custom_jvp":
                 return f"with_jvp(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "using":
+                how = self.pick(["by_using", "by_using", "by_assigning"])
+                return f"{how}(lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+            case "module":
+                return f"with_module(tc.checkpoint, lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+            case "module grad":
+                body = within(u, cost=1)
+                return f"with_module(tc.grad, lambda {u}: tc.sum({body}), {value()}, cells[{self.number}])"
             case "grad":
                 return f"tc.grad(lambda {u}: tc.sum({within(u, cost=1)}))({value()})"
             case "value_and_grad":
@@ -411,6 +442,9 @@ class Unrolled:
         found["zero"] = lambda: 0
         found["with_gradient"] = found["with_jvp"] = lambda f: f
         found["by_tape"] = lambda f, a: self.grad(f)(a)
+        found["by_using"] = found["by_assigning"] = lambda f, a, cell: f(a)
+        found["with_module"] = lambda transform, f, a, cell: transform(f)(a)
+        found["cells"] = [None] * 100
         found["by_accumulator"] = lambda f, a, t: self.jvp(f, (a,), (t,))[1]
         return found
 
@@ -481,7 +515,7 @@ def check(program: Program) -> None:
         for a, b, what in zip(wanted, expected(program, on_torch()), _PARTS, strict=True):
             _compare(program, b, a, f"{what}, torch.func and the program unrolled")
     names: dict[str, Any] = {"tc": tape_core, "backend": program.backend}
-    exec(HELPERS, names)
+    exec(HELPERS + MODULES * ("cells" in program.expression), names)
     given = {
         name: tape_core.asarray(a, dtype=tape_core.float64, backend=program.backend)
         for name, a in (("x", POINT), ("w", OTHER), ("c", CONSTANT))

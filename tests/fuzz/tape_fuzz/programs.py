@@ -517,10 +517,14 @@ with tc.use_backend("torch"):
             expected = run(f, inputs(call))
             try:
                 found = arrays(compiled(*inputs(call)))
-            except (ValueError, IndexError, RuntimeError) as error:
+            except (ValueError, IndexError) as error:
                 if expected is not None and "compile=" not in str(error):
                     raise
                 break  # it is not for what the program does
+            except RuntimeError as error:
+                if "inside PyTorch's compiler" not in str(error):  # such as results that are not the program's
+                    raise
+                break
             if expected is None:
                 break
             close(found, expected, "compiled by COMPILER", 1e-8)

@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, dtypes, last_move, pytree, read
+from tape_core.support import SCALARS, binding, dtypes, placement, pytree, read
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -48,7 +48,7 @@ class Signature:
         self.structure: Any
         if args or kwargs:
             tree = args if not kwargs else (args, kwargs)
-            self.leaves, self.structure = pytree.flatten(tree)
+            self.leaves, self.structure = pytree.flatten_whole(tree)
             orders = [] if self.structure is tuple else pytree.orders(tree, self.structure)
         else:
             self.leaves, self.structure, orders = [], tuple, []
@@ -120,7 +120,10 @@ def call_with_static(
 def environment() -> tuple[Any, ...]:
     """Return the part of a key for the settings that a trace depends on: the places of new arrays and of Variables."""
     chosen = selection.select()
-    return chosen.backend, chosen.device, dtypes.get_default_dtype(), last_move()
+    default = dtypes.get_default_dtype()
+    if binding.in_use:
+        return chosen.backend, chosen.device, default, placement.moves, *binding.differing_specs()
+    return chosen.backend, chosen.device, default, placement.moves
 
 
 def sees_keyword_order(python: Callable[..., Any]) -> bool:

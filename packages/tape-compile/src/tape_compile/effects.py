@@ -72,7 +72,7 @@ class Effects:
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Call a Python function without a result in each run; it runs now, too, if it is known to be reached."""
-        if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten((args, kwargs))[0])):
+        if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten_whole((args, kwargs))[0])):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
             OpaqueCall(function, args, kwargs).emit_into(self)
@@ -183,7 +183,7 @@ class OpaqueCall:
     ) -> None:
         self.function = function
         self.__name__ = function.__name__
-        self.leaves, self.structure = pytree.flatten((_with_iterators_as_lists(args), kwargs))
+        self.leaves, self.structure = pytree.flatten_whole((_with_iterators_as_lists(args), kwargs))
         given = [v for v in self.leaves if isinstance(v, Variable)]
         self.variables = list({id(v): v for v in [*given, *holders]}.values())
         self.tensors: list[tuple[int, Any]] = []  # the places of arrays among the leaves, and their backends
@@ -251,7 +251,7 @@ class OpaqueCall:
         with held_for_a_while(self.variables, arrays, [{} for _ in self.variables]):
             arrays.clear()
             result = self.function(*args, **kwargs)
-            found, structure = pytree.flatten(result)
+            found, structure = pytree.flatten_whole(result)
             self.out = structure, [None if leaf is None else leaf.backend for leaf in found]
             return (
                 tuple([None if leaf is None else leaf._array for leaf in found]),

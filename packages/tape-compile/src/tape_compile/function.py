@@ -13,7 +13,7 @@ from tape_core import GradientTape, IndexedSlices, Tensor, random
 from tape_core.backends import compilers
 from tape_core.staging import TracingError, current
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
-from tape_core.tracing import is_replaying
+from tape_core.tracing import BINDINGS, is_replaying
 from tape_core.typing import Fallback, PyTree, Retrace
 
 from tape_compile import thresholds
@@ -155,7 +155,8 @@ class Function:
         if active:
             active = active_recorders()
         if active or OPEN_AXES.get() or current() is not None:
-            if len(active) == 1 and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
+            one = len(active) == 1 and BINDINGS.get() is None
+            if one and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # A checkpoint keeps the results of ops, and its replay must meet the same ops: it traces through.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
@@ -310,7 +311,7 @@ class Function:
         if not self._donate or not signature.leaves:
             return []
         _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
-        places = [k for name in self._donate for k in pytree.flatten(named[name])[0]]
+        places = [k for name in self._donate for k in pytree.flatten_whole(named[name])[0]]
         return [k for k in places if signature.kinds[k] == TENSOR]
 
     def _call_python(self, args: Args, kwargs: Kwargs, static: Static) -> Any:
@@ -472,7 +473,7 @@ def _concrete_result(result: PyTree) -> Any:
     """Return the result of the traced run with the library's arrays in place of traced ones."""
     if result is None:
         return None
-    leaves, structure = pytree.flatten(result)
+    leaves, structure = pytree.flatten_whole(result)
     return pytree.unflatten(structure, [_concrete_leaf(leaf) for leaf in leaves])
 
 

@@ -43,7 +43,7 @@ def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], 
     Raises:
         TracingError: their structure or leaves have changed.
     """
-    now, now_structure = pytree.flatten(given)
+    now, now_structure = pytree.flatten_whole(given)
     # `flatten` gives a list of Tensors alone a shorter structure, so leaves are compared first, by identity.
     if len(now) != len(leaves) or any([a is not b for a, b in zip(now, leaves, strict=True)]):
         same = False
@@ -65,7 +65,7 @@ def check_result(name: str, result: object) -> None:
     """
     if result is None or type(result) is Tensor:
         return
-    for leaf in pytree.flatten(result)[0]:
+    for leaf in pytree.flatten_whole(result)[0]:
         if type(leaf) in TRACED:
             raise TracingError(
                 f"{name} is compiled, and returns a traced array, as of `x.array`: return "
@@ -79,8 +79,8 @@ def check_result(name: str, result: object) -> None:
         if any(map(_is_traced, _attributes(leaf))):
             raise TypeError(
                 f"{name} is compiled, and returns a {type(leaf).__qualname__}, a class that is no pytree, with a "
-                f"Tensor in it, which is not found there: return a tuple, a dict or a named tuple; or register the "
-                f"class with optree.register_pytree_node(..., namespace='tape')"
+                f"Tensor in it, which is not found there: return a tuple, a dict, a named tuple or a dataclass; or "
+                f"register the class with tape_core.register_pytree"
             )
 
 

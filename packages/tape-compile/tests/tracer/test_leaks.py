@@ -1,7 +1,7 @@
 """What compiled functions are kept for, and what they say where a value of the first call would stand for all."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from types import FunctionType
@@ -17,6 +17,11 @@ from tape_core.staging import TracingError
 @dataclass(frozen=True)
 class Settings:
     value: Any
+
+
+@dataclass(frozen=True)
+class Fixed:
+    value: Any = field(metadata={"static": True})
 
 
 class Pair(NamedTuple):
@@ -37,7 +42,8 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "complex numbers": (Settings(0j), Settings(-0j)),
     "a set": (frozenset([1]), frozenset([1.0])),
     "decimals": (Settings(Decimal("1.0")), Settings(Decimal("1.00"))),
-    "NumPy's numbers": (Settings(np.float64(0.0)), Settings(np.float64(-0.0))),
+    "NumPy's numbers": (Fixed(np.float64(0.0)), Fixed(np.float64(-0.0))),
+    "a static field": (Fixed(2), Fixed(2.0)),
 }
 
 
@@ -95,11 +101,6 @@ def test_raw_arrays_are_refused_or_the_function_runs_as_it_is(f: Callable[[Any],
     assert len(compiled.fallbacks) == 1
 
 
-@dataclass
-class Result:
-    value: Any
-
-
 class Plain:
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -112,7 +113,7 @@ class Slots:
         self.value = value
 
 
-@pytest.mark.parametrize("kind", [Result, Plain, Slots])
+@pytest.mark.parametrize("kind", [Plain, Slots])
 def test_a_result_that_is_no_pytree_is_named(kind: Any) -> None:
     for result in (kind, lambda y: [kind([y])], lambda y: kind({"y": y})):
         with pytest.raises(TypeError, match=f"{kind.__name__}, a class that is no pytree"):

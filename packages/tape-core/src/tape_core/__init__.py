@@ -40,6 +40,7 @@ from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables
 from tape_core.engine.hints import missing as _missing
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.placement import to_backend
+from tape_core.engine.pytree import register_pytree
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
@@ -221,6 +222,7 @@ from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev,
 from tape_core.transforms.implicit import custom_root, fixed_point
 from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
+from tape_core.transforms.trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 # The constants of the Array API standard.
 e = _math.e
@@ -430,6 +432,7 @@ __all__ = [
     "prod",
     "real",
     "reciprocal",
+    "register_pytree",
     "rel_entr",
     "relu",
     "relu6",
@@ -487,6 +490,10 @@ __all__ = [
     "top_k",
     "transpose",
     "trapezoid",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_unflatten",
     "tril",
     "triu",
     "trunc",

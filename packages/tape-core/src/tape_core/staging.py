@@ -331,6 +331,7 @@ class HostNumber:
 
     __slots__ = ("__weakref__", "_slots", "kept", "name")
     _raw: Any  # the slot `kept`, by the name that it has in a Variable
+    _raw_slots: Any
     backend = None
     shape = ()
     _held_as = "_raw"
@@ -344,6 +345,8 @@ class HostNumber:
     def _holder(self) -> HostNumber:
         """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
+
+    _place = _holder
 
     @property
     def _array(self) -> Any:
@@ -360,6 +363,7 @@ class HostNumber:
 
 
 HostNumber._raw = HostNumber.__dict__["kept"]
+HostNumber._raw_slots = HostNumber.__dict__["_slots"]
 
 
 class host_number:

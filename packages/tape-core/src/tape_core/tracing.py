@@ -4,9 +4,10 @@ A tracer runs tapes, sweeps and batched values while it records kernels, so it n
 here may change with any version of Tape. A compiler of traced programs needs none: see `docs/write-a-compiler.md`.
 """
 
-from tape_core.base.ambient import STAGE
-from tape_core.engine import call_paths
+from tape_core.base.ambient import BINDINGS, STAGE
+from tape_core.engine import binding, call_paths
 from tape_core.engine.backward import flows_into, sweep
+from tape_core.engine.binding import Bound
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.op import describe
@@ -21,14 +22,17 @@ from tape_core.transforms.closures import Capture, Closure, note_uses, will_run_
 from tape_core.transforms.custom import with_own_slots
 
 __all__ = [
+    "BINDINGS",
     "FUNCTION_CALL",
     "NO_SLOTS",
     "STAGE",
+    "Bound",
     "Capture",
     "Closure",
     "Cuts",
     "Part",
     "Parts",
+    "binding",
     "call_paths",
     "describe",
     "flows_into",

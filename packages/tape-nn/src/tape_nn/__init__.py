@@ -19,6 +19,7 @@ from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, predict
+from tape_nn.functional import functional_call
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -45,6 +46,7 @@ from tape_nn.layers import (
 )
 from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
+from tape_nn.module_tree import stack_modules, unstack_modules
 from tape_nn.optimizers import (
     SGD,
     Adadelta,
@@ -107,6 +109,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fitting",
+    "functional_call",
     "global_norm",
     "initializers",
     "load_tensors",
@@ -116,4 +119,6 @@ __all__ = [
     "predict",
     "save_tensors",
     "schedules",
+    "stack_modules",
+    "unstack_modules",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import TracingError, current, guard, stateful
-from tape_core.support import Commit, assign_together, contextmanager, follow, real, wrap
+from tape_core.support import Commit, assign_together, contextmanager, placement, real, wrap
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
@@ -150,5 +150,5 @@ class ExponentialMovingAverage:
 
 def _average(variable: Variable, array: Raw) -> Variable:
     average = Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")
-    follow(variable, average)
+    placement.follow(variable, average)
     return average

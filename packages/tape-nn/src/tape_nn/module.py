@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import current, guard
-from tape_core.support import assign_together, move_variables, wrap
+from tape_core.support import assign_together, placement, wrap
 from tape_core.typing import ArrayLike
 
+from tape_nn.functional import using
+from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named_state
+
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Self
 
     from tape_core.backends import Backend
 
     from tape_nn.checkpoints import Path
+    from tape_nn.functional import BoundValues, Parameters
     from tape_nn.summary import Summary
 
 
@@ -57,16 +62,20 @@ class Module:
             return bool(self._training)
         # In a trace the mode is a guard: with another mode the function is traced again. The reference is weak, since
         # the Module may hold the compiled function.
-        module = ref(self)
-        return bool(guard(lambda: getattr(module(), "_training", None)))
+        # A functional copy is made in each call, with the mode as part of its structure.
+        module, mode = ref(self), self._training
+        return bool(guard(lambda: getattr(module(), "_training", mode)))
 
     @training.setter
     def training(self, mode: bool) -> None:
         self._training = mode
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
-        """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`."""
-        return ((path, found) for path, found in _walk(self, "", set()) if isinstance(found, Variable))
+        """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`.
+
+        In a transformation, a Module has Tensors in place of its trainable Variables, and these are yielded.
+        """
+        return ((path, found) for path, found in _walk(self, "", set()) if not isinstance(found, Module))
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """Yield (path, Module) pairs: this Module with the path `""`, and each one in it with the first path to it."""
@@ -80,7 +89,15 @@ class Module:
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
         """The Variables that training changes: those made with `trainable=True`, the default."""
-        return tuple(variable for _, variable in self.named_variables() if variable.trainable)
+        # The leaves of a functional copy stand for trainable Variables, whatever they are.
+        return tuple(found for _, found in self.named_variables() if getattr(found, "trainable", True))
+
+    def __tape_node__(self, always: bool) -> Any:
+        """Return the leaves, the structure and the names of the leaves; see `tape_core.engine.pytree`."""
+        if not always and not any([LEAVES in vars(module) for _, module in self.named_modules()]):
+            return None
+        leaves, skeleton = flatten_module(self)
+        return leaves, skeleton, skeleton.names
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this Module and of those in it; return the Module."""
@@ -115,7 +132,7 @@ class Module:
             RuntimeError: inside a compiled function.
             TypeError: the backend lacks the dtype of a Variable.
         """
-        move_variables("Module.to", self.variables, backend, device)
+        placement.move_variables("Module.to", self.variables, backend, device)
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -134,7 +151,12 @@ class Module:
             ValueError: a layer has not made its Variables yet, or two have one name.
         """
         # No copies: an assignment to a Variable replaces its array, and never writes to it.
-        return {name: wrap(variable.array, variable.backend) for name, variable in _state(self, "state_dict").items()}
+        # The Tensors of a functional copy are returned themselves, since a derivative may be on its way through them.
+        found: Mapping[str, Tensor] = named_state(self, "state_dict")
+        return {
+            name: wrap(value.array, value.backend) if isinstance(value, Variable) else value
+            for name, value in found.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
         """Assign to all Variables, by name. Everything is checked before anything is changed.
@@ -147,7 +169,8 @@ class Module:
             ValueError: a name is missing or unexpected, or a shape or dtype is not the Variable's: all of it is listed.
                 Also where a layer has not made its Variables yet.
         """
-        variables = _state(self, "load_state_dict")
+        variables = named_state(self, "load_state_dict")
+        _check_is_original(self, "load_state_dict", variables)
         problems = []
         # All differences are collected, and raised as one error: a person mends them in one go.
         if strict:
@@ -176,6 +199,42 @@ class Module:
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)
 
+    def using(self, params: Parameters) -> AbstractContextManager[BoundValues]:
+        """Give Variables other values inside a `with` block: those of a transformation, of another dtype or backend.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> model = nn.Sequential([nn.Dense(2), nn.BatchNorm()])
+        >>> model.build((None, 3))
+        >>> def loss(params, x):
+        ...     with model.using(params) as values:
+        ...         y = model(x)
+        ...     return tc.sum(y**2), dict(values)
+        >>> x = tc.linspace(0.0, 1.0, 12).reshape(4, 3)
+        >>> gradients, state = tc.grad(loss, has_aux=True)(model.state_dict(), x)
+        >>> bool(tc.any(state["layers.1.moving_mean"] != model.layers[1].moving_mean))
+        True
+
+        In the block the named Variables read as the values, and what is assigned to them is assigned there: the Module
+        is as before when the block is left, however it is left. Other threads see the Module as it is. Blocks nest,
+        and the innermost that names a Variable decides. A tape that is entered in the block watches the Variables; one
+        that was entered before watches the values, if it is told to.
+
+        Args:
+            params: a mapping by the names of :meth:`state_dict`, which need not have all of them; or a sequence of
+                values in the order of :attr:`trainable_variables`; or a Module with such values as leaves.
+
+        Yields:
+            A mapping from the names to the values, which are those assigned last. No derivative flows through an
+            assignment.
+
+        Raises:
+            ValueError: an unknown name, another number of values or another shape; or a layer has not made its
+                Variables yet.
+            TypeError: a value is no array, or of a dtype of another kind.
+        """
+        return using(self, params)
+
     def save_weights(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write :meth:`state_dict` to a safetensors file, see :func:`save_tensors`.
 
@@ -202,7 +261,7 @@ class Module:
         """
         from tape_nn.checkpoints import load_tensors
 
-        state, metadata = load_tensors(path, like=_state(self, "load_weights"))
+        state, metadata = load_tensors(path, like=named_state(self, "load_weights"))
         self.load_state_dict(state, strict)
         return metadata
 
@@ -225,38 +284,25 @@ class Module:
 
     def __repr__(self) -> str:
         variables = self.variables
-        parameters = sum(variable.size for variable in variables)
+        parameters = sum(getattr(variable, "size", 0) for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
 
 
-def _state(module: Module, method: str) -> dict[str, Variable]:
-    """Return all Variables by name.
+def _check_is_original(module: Module, method: str, variables: Mapping[str, Tensor]) -> None:
+    """Raise a TypeError for a functional copy, which has no Variables to assign to."""
+    for name, found in variables.items():
+        if not isinstance(found, Variable):
+            raise TypeError(
+                f"{method}: {name!r} of {type(module).__name__} is no Variable but a value, since this Module was made "
+                "by a transformation; use the Module that it stems from"
+            )
 
-    Raises:
-        ValueError: a layer has not made its Variables yet, or two have one name.
+
+def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met.
+
+    The leaves of a functional copy count as Variables.
     """
-    waiting = [
-        f"{path!r} ({type(found).__name__})" if path else type(found).__name__
-        for path, found in module.named_modules()
-        # Only a Layer can be unbuilt; a Module of the user's has no such attribute.
-        if not getattr(found, "built", True)
-    ]
-    if waiting:
-        raise ValueError(
-            f"{method}: {', '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} no Variables yet; call it once "
-            "with an input, or build(input_shape)"
-        )
-    variables: dict[str, Variable] = {}
-    for name, variable in module.named_variables():
-        # Paths are joined by dots, so that an attribute `a` with the key "b.c" and one `a.b` with `c` would collide.
-        if name in variables:
-            raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
-        variables[name] = variable
-    return variables
-
-
-def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Module | Variable]]:
-    """Yield the Modules and the Variables in a value, depth first, each once; `seen` has the ids of those met."""
     if isinstance(value, Variable):
         if id(value) not in seen:
             seen.add(id(value))
@@ -264,8 +310,9 @@ def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Modul
         return
     children: Iterable[tuple[object, object]]
     if isinstance(value, Module):
-        # Looked up anew in each walk, and not registered on assignment as PyTorch does: lists, tuples and dicts that
-        # are changed in place need no wrapper classes.
+        if LEAVES in vars(value):
+            yield from _walk_copy(value, path, seen, (), leaves_in(value))
+            return
         children = vars(value).items()
     elif isinstance(value, dict):
         children = value.items()
@@ -280,3 +327,26 @@ def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Modul
         yield path, value
     for key, child in children:
         yield from _walk(child, f"{path}.{key}" if path else str(key), seen)
+
+
+def _walk_copy(
+    value: object, path: str, seen: set[int], place: tuple[object, ...], places: Places
+) -> Iterator[tuple[str, Any]]:
+    """Do the same for what is at a place of a functional copy; `places` has its leaves."""
+    if (token := places.get(place)) is not None:
+        if id(token) not in seen:  # tied leaves have one token
+            seen.add(id(token))
+            yield path, value
+        return
+    if place and not isinstance(value, dict | list | tuple):
+        yield from _walk(value, path, seen)
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if not place:
+        yield path, value
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if place else vars(value).items()  # type: ignore[arg-type]
+    for key, child in items:
+        if place or key != LEAVES:
+            yield from _walk_copy(child, f"{path}.{key}" if path else str(key), seen, (*place, key), places)

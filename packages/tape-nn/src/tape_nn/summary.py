@@ -72,4 +72,4 @@ class Summary:
 
 
 def _describe(variables: list[tuple[str, Variable]]) -> str:
-    return ", ".join(f"{name} {v.shape}" + ("" if v.trainable else " fixed") for name, v in variables)
+    return ", ".join(f"{name} {v.shape}" + ("" if getattr(v, "trainable", True) else " fixed") for name, v in variables)

@@ -310,7 +310,7 @@ def wrap(value: PyTree) -> Any:
     if isinstance(value, list | dict):  # subclasses, such as defaultdict
         from tape_core.support import pytree
 
-        leaves, structure = pytree.flatten(value)
+        leaves, structure = pytree.flatten_whole(value)
         return pytree.unflatten(structure, [wrap(leaf) for leaf in leaves])
     if isinstance(value, tc.Variable):
         return Variable.of(value)
@@ -324,7 +324,7 @@ def unwrap(value: PyTree) -> Any:
     if isinstance(value, list | tuple | dict) and value:
         from tape_core.support import pytree
 
-        leaves, structure = pytree.flatten(value)
+        leaves, structure = pytree.flatten_whole(value)
         return pytree.unflatten(
             structure, [leaf.native if isinstance(leaf, Value | IndexedSlices) else leaf for leaf in leaves]
         )

@@ -124,7 +124,7 @@ def _walk(module: object, seen: set[int]) -> Iterator[Any]:
     inner = []
     # By sorted name, as tf.Module does: the order of `variables` is part of its contract.
     for _, value in sorted(vars(module).items()):
-        for leaf in pytree.flatten(value)[0]:
+        for leaf in pytree.flatten_whole(value)[0]:
             found = Variable.of(leaf) if isinstance(leaf, tc.Variable) else leaf
             if not isinstance(found, Variable | Module | nn.Module):
                 continue

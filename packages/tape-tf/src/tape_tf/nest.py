@@ -19,7 +19,7 @@ def flatten(structure: PyTree, expand_composites: bool = False) -> list[Any]:
     >>> tf.nest.flatten({"b": 2, "a": [1, (0, None)]})
     [1, 0, None, 2]
     """
-    return pytree.flatten(structure)[0]
+    return pytree.flatten_whole(structure)[0]
 
 
 def is_nested(structure: object) -> bool:
@@ -47,8 +47,8 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
         raise ValueError("Must provide at least one structure")
     for other in structure[1:]:
         assert_same_structure(structure[0], other)
-    leaves, form = pytree.flatten(structure[0])
-    columns = [leaves, *[pytree.flatten(other)[0] for other in structure[1:]]]
+    leaves, form = pytree.flatten_whole(structure[0])
+    columns = [leaves, *[pytree.flatten_whole(other)[0] for other in structure[1:]]]
     return pytree.unflatten(form, [func(*row) for row in zip(*columns, strict=True)])
 
 
@@ -61,7 +61,7 @@ def pack_sequence_as(structure: PyTree, flat_sequence: Sequence[Any], expand_com
     """
     if not isinstance(flat_sequence, list | tuple):
         raise TypeError(f"flat_sequence must be a list or a tuple, not {type(flat_sequence)}")
-    leaves, form = pytree.flatten(structure)
+    leaves, form = pytree.flatten_whole(structure)
     if len(leaves) != len(flat_sequence):
         raise ValueError(
             f"Could not pack sequence. Structure had {len(leaves)} atoms, but flat_sequence had {len(flat_sequence)} "
@@ -74,7 +74,7 @@ def assert_same_structure(
     nest1: PyTree, nest2: PyTree, check_types: bool = True, expand_composites: bool = False
 ) -> None:
     """Raise a ValueError unless two structures are the same."""
-    (one, form), (other, other_form) = pytree.flatten(nest1), pytree.flatten(nest2)
+    (one, form), (other, other_form) = pytree.flatten_whole(nest1), pytree.flatten_whole(nest2)
     if len(one) != len(other) or (check_types and not pytree.same(form, other_form, len(one))):
         raise ValueError(
             f"The two structures don't have the same nested structure.\n\nFirst structure: {nest1}\n\n"

@@ -67,7 +67,7 @@ def _native_tree(tree: PyTree, method: str, argument: str) -> Any:
     # Nearly all targets, and many sources, are one tensor: without a walk through a structure.
     if isinstance(tree, Tensor | Variable):
         return tree.native
-    leaves, structure = pytree.flatten(tree)
+    leaves, structure = pytree.flatten_whole(tree)
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Value):
             leaves[k] = leaf.native
@@ -151,7 +151,7 @@ class GradientTape(_Block):
         Raises:
             ValueError: a leaf is something else. (The error is a TypeError, too.)
         """
-        leaves, _ = pytree.flatten(tensor)
+        leaves, _ = pytree.flatten_whole(tensor)
         for leaf in leaves:
             # All leaves are checked before the first is watched.
             if not isinstance(leaf, Value | IndexedSlices | tc.Tensor | tc.IndexedSlices):
@@ -263,8 +263,8 @@ class GradientTape(_Block):
 def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
     """Convert output gradients to tape_core Tensors, arrays among them on the targets' backend and device."""
     # Tensors stay where they are; a NumPy array goes to the targets' backend and device.
-    leaves, structure = pytree.flatten(output_gradients)
-    like = next(iter(pytree.flatten(targets)[0]), None)
+    leaves, structure = pytree.flatten_whole(output_gradients)
+    like = next(iter(pytree.flatten_whole(targets)[0]), None)
     return pytree.unflatten(
         structure, [native(leaf, like=like) if isinstance(leaf, np.ndarray) else unwrap(leaf) for leaf in leaves]
     )
@@ -272,7 +272,7 @@ def _cotangents(output_gradients: PyTree, targets: PyTree) -> Any:
 
 def _warn_of_dtypes(targets: PyTree, sources: PyTree) -> None:
     for what, tree in (("target", targets), ("source", sources)):
-        for leaf in pytree.flatten(tree)[0]:
+        for leaf in pytree.flatten_whole(tree)[0]:
             if not leaf.dtype.inexact:
                 _warn_not_floating(what, "gradient", leaf.dtype)
 
@@ -301,8 +301,8 @@ class ForwardAccumulator(_Block):
     def __init__(self, primals: PyTree, tangents: PyTree) -> None:
         # A Variable is not read here: the accumulator follows its readings.
         given = _native_tree(primals, "ForwardAccumulator", "primals")
-        leaves = pytree.flatten(given)[0]
-        directions, structure = pytree.flatten(tangents)
+        leaves = pytree.flatten_whole(given)[0]
+        directions, structure = pytree.flatten_whole(tangents)
         # The tangent of a single tensor may be a list of numbers, which is no structure.
         if isinstance(given, tc.Tensor) and not isinstance(tangents, Value | tc.Tensor):
             directions, structure = [native(tangents)], None
@@ -379,7 +379,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
 def _native_results(result: PyTree) -> Any:
     """Convert the tensors, arrays and numbers that a function returned to tape_core Tensors."""
-    leaves, structure = pytree.flatten(result)
+    leaves, structure = pytree.flatten_whole(result)
     return pytree.unflatten(structure, [leaf if leaf is None else native(leaf) for leaf in leaves])
 
 

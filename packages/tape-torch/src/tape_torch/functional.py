@@ -20,7 +20,7 @@ from tape_core import Tensor, stack
 from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import Op, registry, vjp
 from tape_core.staging import TracingError
-from tape_core.support import ACTIVE, BatchedArray, Plans, contextmanager, pytree, wrap
+from tape_core.support import ACTIVE, BatchedArray, Plans, binding, contextmanager, pytree, wrap
 from tape_core.typing import Array, Cotangent, Namespace
 
 from tape_torch.conversion import detached
@@ -86,7 +86,8 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     args, kwargs = structure.unflatten(leaves)
     versions = [_version(t) for _, t in given]  # PyTorch counts writes in place
     with _running(records, label):
-        if records and parameters:
+        # Torch knows nothing of values that a binding gives its parameters: they are handed over.
+        if parameters and (records or binding.in_use):
             holder = _FunctionModule(fn, modules)
             values = dict(zip(parameters, arrays[len(given) :], strict=True))
             out = torch.func.functional_call(holder, values, args, kwargs)

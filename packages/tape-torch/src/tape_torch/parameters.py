@@ -55,6 +55,8 @@ class ParameterVariable(Variable):
     @property  # type: ignore[misc]  # read-only: assignments go to the parameter
     def _array(self) -> torch.Tensor:
         # PyTorch counts writes in `_version`, but does not count `parameter.data = ...`, hence the other comparisons.
+        if (bound := self._bound()) is not None:
+            return bound._raw  # type: ignore[no-any-return]
         parameter, held = self.parameter, self._held
         if (
             parameter._version != self._version
@@ -84,6 +86,10 @@ class ParameterVariable(Variable):
         return self._operand(value, "assign").to(self._held.device, copy=True)
 
     def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
+        if self._bound() is not None:
+            self._place.assign(array)
+            self._slots = {}
+            return
         if ACTIVE.get():
             report_assigned(self, array, method, given)
         self.parameter.data = array

@@ -10,7 +10,7 @@ from weakref import proxy, ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
-from tape_core.support import pytree, wrap
+from tape_core.support import binding, pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
@@ -77,7 +77,7 @@ class Compiled:
         places = [(v._holder, v._held_as) for v in self.assigned]
         leaves_of = [v for v in self.assigned if v._holder is v and v.backend is not None]
         self.objects = [*[holder for holder, _ in places], *leaves_of]
-        self.attributes = [*[name for _, name in places], *["_slots"] * len(leaves_of)]
+        self.attributes = [*[name for _, name in places], *["_raw_slots"] * len(leaves_of)]
         self.new_leaves = len(leaves_of)
         self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
         self.guards = trace.guards
@@ -85,7 +85,7 @@ class Compiled:
         leaves: list[Any] = [None]
         self.structure: Any = None
         if result is not None:
-            leaves, self.structure = pytree.flatten(result)
+            leaves, self.structure = pytree.flatten_whole(result)
         arrays: list[Any] = []
         self.outs: list[tuple[Any, ...]] = []
         for leaf in leaves:
@@ -257,7 +257,10 @@ class Compiled:
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
         # Past the property that tells tapes of a read: none is active, or `Joint.read` has told it.
-        arrays += [variable._raw for variable in self.variables]
+        if binding.in_use:
+            arrays += [variable._place._raw for variable in self.variables]
+        else:
+            arrays += [variable._raw for variable in self.variables]
         if self.changed:
             check_no_alias(self.name, leaves, self.changed)
         if self.donated:
@@ -277,11 +280,13 @@ class Compiled:
     def _commit(self, found: tuple[Raw, ...], changed: Sequence[Tensor]) -> None:
         """Assign the new values of Variables and Tensors, all at once, as `tape_core.engine.commit` does."""
         objects, names = self.objects, self.attributes
+        if binding.in_use:
+            objects = [getattr(holder, "_place", holder) for holder in objects]
         at = len(found) - len(self.assigned)
         if len(objects) == 2 and self.new_leaves and not changed:  # a single Variable: nobody sees half of the values
             slots: dict[int, int] = {}
             objects[0]._raw = found[at]
-            objects[0]._slots = slots
+            objects[0]._raw_slots = slots
             return
         before = list(
             map(getattr, objects, names)

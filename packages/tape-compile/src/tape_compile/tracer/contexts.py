@@ -6,12 +6,12 @@ import _signal  # type: ignore[import-not-found]  # the functions of `signal` wi
 from collections.abc import Callable, Iterator
 from threading import current_thread, main_thread
 from types import BuiltinFunctionType, FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tape_core.backends import selection
 from tape_core.support import ACTIVE, Lock, contextmanager, forget_in_children, setting
-from tape_core.tracing import STAGE
+from tape_core.tracing import BINDINGS, STAGE
 from tape_core.tracing import call_paths as hotpath
 
 from tape_compile.tracer.traced_array import current_trace
@@ -57,7 +57,8 @@ def tracing(trace: Trace) -> Iterator[None]:
     """Enter a context that is traced: new arrays are constants, and no tape records."""
     chosen = selection.select()
     backend = selection.use_backend(tracing_backend(chosen.backend), chosen.device)
-    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace):
+    inner = setting(BINDINGS, None if trace.parent is None else BINDINGS.get())
+    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace), inner:
         try:
             _begin(trace)
             yield
@@ -105,5 +106,9 @@ def _handlers_outside() -> Iterator[None]:
 @contextmanager
 def outside() -> Iterator[None]:
     """Enter a context inside a trace in which nothing is traced or recorded."""
-    with setting(ACTIVE, ()), setting(STAGE, None):
+    stage: Any = STAGE.get()
+    bindings = BINDINGS.get()
+    if stage is not None and stage.bindings:
+        bindings = {**stage.bindings, **(bindings or {})}
+    with setting(ACTIVE, ()), setting(STAGE, None), setting(BINDINGS, bindings):
         yield

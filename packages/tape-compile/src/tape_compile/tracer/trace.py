@@ -14,7 +14,7 @@ from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
 from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
 from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, user_frame, wrap
-from tape_core.tracing import NO_SLOTS
+from tape_core.tracing import BINDINGS, NO_SLOTS
 
 from tape_compile import thresholds
 from tape_compile.effects import Effects
@@ -34,7 +34,7 @@ from tape_compile.tracer.traced_array import (
     raise_leak,
 )
 from tape_compile.tracer.traced_backend import tracing_backend
-from tape_compile.tracer.variable_state import VariableState, real_value, tracing_backend_of
+from tape_compile.tracer.variable_state import Bindings, VariableState, real_place, tracing_backend_of
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -61,6 +61,8 @@ class Trace(Effects):
 
     def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
         self.parent = parent
+        # Bindings around the function are inputs, as Variables are; those made inside belong to the program.
+        self.bindings: Bindings = BINDINGS.get() if parent is None else parent.bindings
         self.captured: dict[tuple[Trace, int], TracedArray] = {}  # values of the traces around, by their ids there
         self.name = name
         self.fallback = fallback
@@ -454,7 +456,7 @@ class Trace(Effects):
         """Return the value of a Variable or host number at this point; the first read makes it an input."""
         held = self.variable_states.get(id(variable))
         if held is None:
-            now = self.input(real_value(variable), tracing_backend_of(variable))
+            now = self.input(real_place(variable, self.bindings)._raw, tracing_backend_of(variable, self.bindings))
             held = self.variable_states[id(variable)] = VariableState(variable, now, now)
         now = held.now
         # Each reader gets an object of its own: an in-place update rebinds that object, and must not reach others.
@@ -465,7 +467,7 @@ class Trace(Effects):
         held = self.variable_states.get(id(variable))
         if held is None:
             try:
-                real_value(variable)
+                _ = real_place(variable, self.bindings)._raw
             except AttributeError:  # the Variable is being made, in this run
                 held = self.variable_states[id(variable)] = VariableState(variable, None, array)
                 # The real Variable gets its initial value now, so that it is whole even if this run fails later.
@@ -482,7 +484,7 @@ class Trace(Effects):
         if id(variable) in self.variable_states:
             return True
         try:
-            real_value(variable)
+            _ = real_place(variable, self.bindings)._raw
         except AttributeError:
             return False
         return True
@@ -548,7 +550,7 @@ class Trace(Effects):
         tensors = tensors or {}
         written = [held for held in self.variable_states.values() if held.written]
         set_all(
-            [held.variable for held in written],
+            [real_place(held.variable, self.bindings) for held in written],
             [value_of(held.now) for held in written],
             [tensor for tensor in tensors for _ in range(2)],
             ["_array", "_slots"] * len(tensors),

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from tape_core import Variable
 from tape_core.staging import HostNumber
+from tape_core.tracing import Bound
 
 from tape_compile.program import Raw
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
 
-
-def real_value(variable: Variable | HostNumber) -> Any:
-    """Return the value outside of traces; AttributeError for a Variable that is being made."""
-    return variable._raw
+Bindings: TypeAlias = Mapping[int, Bound] | None
 
 
-def tracing_backend_of(variable: Variable | HostNumber) -> Any:
-    return None if isinstance(variable, HostNumber) else tracing_backend(variable._home)
+def real_place(variable: Variable | HostNumber, bindings: Bindings) -> Any:
+    """Return what keeps the value outside of traces: the Variable, or what it is bound to around the trace."""
+    return (bindings and bindings.get(id(variable))) or variable
+
+
+def tracing_backend_of(variable: Variable | HostNumber, bindings: Bindings) -> Any:
+    return None if isinstance(variable, HostNumber) else tracing_backend(real_place(variable, bindings)._home)
 
 
 class VariableState:

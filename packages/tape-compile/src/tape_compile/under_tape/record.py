@@ -185,7 +185,7 @@ class Call:
         tape.watch(inputs)
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
         with replayed, substitute(joint.variables, values), tape:
-            result = pytree.flatten(joint.python(leaves))[0]
+            result = pytree.flatten_whole(joint.python(leaves))[0]
         tape._masked = masked
         # Several leaves may be one result.
         outs = {

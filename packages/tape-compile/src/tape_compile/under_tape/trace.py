@@ -295,7 +295,7 @@ class Joint:
     def _analyze_results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
         """Return the arrays of the result, and keep in `outs` how to make its leaves from them."""
         check_result(trace.name, result)
-        leaves, self.structure = pytree.flatten(result)
+        leaves, self.structure = pytree.flatten_whole(result)
         arrays: list[Any] = []
         self.outs: list[
             tuple[int, Any, int]

@@ -13,6 +13,8 @@ name                  is set by                                       is read by
                       recorded, functions with own derivatives
 `OBSERVERS`           `transforms.closures`, `transforms.loops`,      assignments and random draws, wherever they happen
                       around functions that will run once more
+`BINDINGS`            `engine.binding`, around functions that read    reads of Variables and assignments to them, while
+                      Variables with other values                     there is a binding in the process
 `STAGE`               a compiler, while it traces a function          everything that must do something else in a trace,
                                                                       by `staging.current()`
 `OPEN_AXES`           `vmap`, and derivatives that need the axes of   ops on batched arrays, random numbers, functions
@@ -23,6 +25,7 @@ name                  is set by                                       is read by
 `OWN_DERIVATIVE`      functions with own derivatives                  `engine.cuts`, where values leave Tape in these
 `UNROLLED_STEPS`      loops that are unrolled                         loops inside them
 `SELECTIONS`          `use_backend`                                   functions that create arrays
+`KEEP_MODULES`        `engine.pytree.flatten_whole`                   Modules, where a tree is flattened
 `LOADING`             `backends.discovery`, while it loads a plugin   `ArrayAPIBackend`, which checks names later then
 ====================  ==============================================  =================================================
 
@@ -45,6 +48,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
+    from tape_core.engine.binding import Bound
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
     from tape_core.modes.replay import Session
@@ -55,6 +59,9 @@ OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", 
 """They are apart from `ACTIVE`, since a trace, or a function with a derivative of its own, hides what is active from
 ops, while its effects happen all the same."""
 
+BINDINGS: ContextVar[dict[int, Bound] | None] = ContextVar("tape_core.bindings", default=None)
+"""By the ids of the Variables."""
+
 STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
 OPEN_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
 INNER_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.inner_axes", default=())
@@ -62,4 +69,5 @@ REPLAY: ContextVar[Session | None] = ContextVar("tape_core.replay", default=None
 OWN_DERIVATIVE: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
 UNROLLED_STEPS: ContextVar[int] = ContextVar("tape_core.unrolled_steps", default=1)
 SELECTIONS: ContextVar[tuple[Selection, ...]] = ContextVar("tape_core.selections", default=())
+KEEP_MODULES: ContextVar[bool] = ContextVar("tape_core.keep_modules", default=False)
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
 from tape_core.base.thresholds import REUSE_ABOVE
-from tape_core.engine import record
+from tape_core.engine import binding, record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import BatchedArray
@@ -44,7 +44,11 @@ def gradients(
     for source in sources:
         if isinstance(source, Variable):
             # It has a slot for each value that was read: their gradients add up.
-            slots_of.append(variables.get(id(source), _NOT_READ)[1])
+            read = variables.get(id(source), _NOT_READ)[1]
+            # In a binding the value may have been watched itself: then the tape was told of no read.
+            if not read and binding.in_use and (slot := source._slots.get(key)) is not None:
+                read = (slot,)
+            slots_of.append(read)
         else:
             slot = source._slots.get(key)
             slots_of.append(() if slot is None else (slot,))

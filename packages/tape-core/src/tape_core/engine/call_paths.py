@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import default_beside
+from tape_core.base.forking import Lock
 from tape_core.base.mistakes import no_sequence
+from tape_core.engine.binding import ask_for_bindings
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
 from tape_core.engine.rules import spec_of
@@ -79,7 +81,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
         result.backend = backend
         result._slots = slots = NO_SLOTS
         # No slots: no recorder has met the value, and there is nothing to look up, however many are active.
-        if s := x._slots:
+        if s := x._raw_slots:
             for tape in active:
                 key = tape._key
                 i = s.get(key)
@@ -139,7 +141,7 @@ def single_call(op: Op) -> Callable[..., Any]:
             kernel, plans = bindings[backend]
         except KeyError:
             kernel, plans = op.bind(backend)
-        s = x._slots
+        s = x._raw_slots
         # A record with residuals has another layout, which the general path makes.
         if s and plans.residual_kernel is not None:
             return general(x, *params, **kwargs)
@@ -183,7 +185,7 @@ def read_operand(op: Op, x: ArrayLike, active: Iterable[Recorder]) -> Any:
     """Return the only operand of an op, which is no plain Tensor, as one; a Variable is read by the recorders."""
     if type(x) not in _TENSORS:
         return op.operands((x,))[0]
-    slots = x._slots
+    slots = x._raw_slots
     for tape in active:
         if tape._key not in slots:
             tape._on_read(x)
@@ -215,13 +217,13 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         if kind1 in _TENSORS:
             backend = x1._home
             a1 = x1._raw
-            s1 = x1._slots
+            s1 = x1._raw_slots
             if kind2 in _TENSORS:
                 if x2._home is not backend:
                     # Once more, with both operands as Tensors of one backend: that call takes the short way.
                     return call(*op.operands((x1, x2)))
                 a2 = x2._raw
-                s2 = x2._slots
+                s2 = x2._raw_slots
                 scalar = False
             elif kind2 in SCALARS:
                 a2 = x2
@@ -236,7 +238,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             a1 = x1
             s1 = NO_SLOTS
             a2 = x2._raw
-            s2 = x2._slots
+            s2 = x2._raw_slots
             scalar = True
         elif operator and not accepts(x2):
             return NotImplemented
@@ -329,13 +331,26 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
 _TENSORS = frozenset({Tensor, Variable})
 
 
-def read_variables_by_name(on: bool) -> None:
-    """Let ops read Variables by their properties, which ask a running trace, or directly from their slots.
+_by_name: set[str] = set()
+_by_name_lock = Lock()
 
-    It is on for all threads while a trace runs in any of them. Results are the same; calls with Variables take longer.
+
+def read_variables_by_name(on: bool, why: str = "traces") -> None:
+    """Let ops read Variables by their properties, which ask a running trace and bindings, or directly from their slots.
+
+    It is on for all threads while a trace runs, or there is a binding, in any of them. Results are the same; calls with
+    Variables take longer.
     """
     global _TENSORS
-    _TENSORS = frozenset({Tensor}) if on else frozenset({Tensor, Variable})
+    with _by_name_lock.now:
+        if on:
+            _by_name.add(why)
+        else:
+            _by_name.discard(why)
+        _TENSORS = frozenset({Tensor}) if _by_name else frozenset({Tensor, Variable})
+
+
+ask_for_bindings.append(lambda on: read_variables_by_name(on, "bindings"))
 
 
 def general_call(op: Op) -> Callable[..., Any]:
@@ -375,7 +390,7 @@ def general_call(op: Op) -> Callable[..., Any]:
                         backend = None
                         break
                     backend = x._home
-                slots = x._slots
+                slots = x._raw_slots
                 if kind is Variable:
                     for tape in active:
                         if tape._key not in slots:

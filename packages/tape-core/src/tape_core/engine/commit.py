@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import contextmanager
+from tape_core.engine import binding
+from tape_core.engine.binding import Bound
 from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
 from tape_core.typing import Raw
@@ -70,11 +72,17 @@ def set_all(
 
     Their values in a running trace stay: those outside of traces are set.
     """
-    variables, values = [*variables], [*arrays, *values]
+    variables, arrays = [*variables], [*arrays]
+    if binding.in_use:
+        variables = [variable._place for variable in variables]
+        for place, array in zip(variables, arrays, strict=True):
+            if type(place) is Bound:
+                place.check(array)
+    values = [*arrays, *values]
     holders, places = _places(variables)
     before = list(map(getattr, holders, places))  # kept to the end: what is freed may run code of others
     values += [{} for _ in variables]  # new values are new leaves
-    slots = ["_slots"] * len(variables)
+    slots = ["_raw_slots"] * len(variables)
     any(map(setattr, [*holders, *objects, *variables], [*places, *names, *slots], values))  # `setattr` gives None
     del before
 
@@ -90,9 +98,9 @@ def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
 @contextmanager
 def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Iterable[Any]) -> Iterator[None]:
     """Enter a context in which Variables and host numbers have other raw values, outside of traces."""
-    variables = [*variables]
+    variables = [variable._place for variable in variables]
     holders, places = _places(variables)
-    objects, names = [*holders, *variables], [*places, *["_slots"] * len(variables)]
+    objects, names = [*holders, *variables], [*places, *["_raw_slots"] * len(variables)]
     # An iterator, whose end is no harm: an exception at any moment, a KeyboardInterrupt, leads to one of the two.
     back = map(setattr, objects, names, list(map(getattr, objects, names)))
     values = [*arrays, *slots]

@@ -23,12 +23,14 @@ _MOST = 5  # cuts that are kept of one call
 
 _LEFT = "its values leave Tape by {}, and what is computed from them is a constant"
 _ASSIGNED = (
-    "its values were assigned to a Variable, by {}, and nothing flows through an assignment; for derivatives with "
-    "respect to Variables use a GradientTape: `with tape: y = f()`, then `tape.gradient(y, variables)`"
+    "its values were assigned to a Variable, by {}, and nothing flows through an assignment; to call a module with "
+    "other values use `with module.using(values):` of tape_nn; for derivatives with respect to Variables use a "
+    "GradientTape: `with tape: y = f()`, then `tape.gradient(y, variables)`"
 )
 _READ = (
-    "{} was given as an argument, and the function reads the Variable itself, not the argument; for derivatives with "
-    "respect to Variables use a GradientTape: `with tape: y = f()`, then `tape.gradient(y, variables)`"
+    "{} was given as an argument, and the function reads the Variable itself, not the argument: compute with the "
+    "argument, give a module the values by `with module.using(values):` of tape_nn, or use a GradientTape: "
+    "`with tape: y = f()`, then `tape.gradient(y, variables)`"
 )
 _ELSEWHERE = (
     "what the function computes from it does not lead to the result, or comes by a function whose derivative is None, "

@@ -24,15 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=PyTree)
 
 _numbers = count(1)
-_last_move = 0
 
-
-def last_move() -> int:
-    """Return the number of the last move of Variables, which is part of every cache key.
-
-    A trace relies on where its Variables are: it is not for calls after a move.
-    """
-    return _last_move
+moves = 0
+"""The number of the last move of Variables, a part of every cache key: a trace relies on where its Variables are."""
 
 
 def to_backend(tree: T, backend: str | Backend, device: str | None = None) -> T:
@@ -99,10 +93,10 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
 
     Raises:
         BackendError: there is no such backend or device.
-        RuntimeError: a function is being compiled.
+        RuntimeError: a function is being compiled, or a Variable has a value of a binding.
         TypeError: the backend lacks the dtype of a Variable.
     """
-    global _last_move
+    global moves
     if current() is not None:
         raise RuntimeError(f"{what}: Variables cannot be moved inside a compiled function; move them before the call")
     chosen = select(backend, device)
@@ -116,6 +110,9 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
     found: list[tuple[Variable, Any]] = []
     with outside():
         for variable in moving.values():
+            if variable._bound() is not None:
+                label = repr(variable.name) if variable.name else "a Variable"
+                raise RuntimeError(f"{what}: {label} is bound to another value here; move it outside of the binding")
             check_assignable(variable)
             now = wrap(variable._raw, variable._home)
             value = ops.asarray(now, backend=target, device=_device(now, target, chosen.device))
@@ -126,11 +123,11 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
         report_assigned(variable, raw, what, None)
     # One call of a C function, which no signal handler interrupts; see `tape_core.engine.commit`.
     objects = [variable for variable, _ in found for _ in range(4)]
-    names = ["_raw", "_home", "_slots", "_special"] * len(found)
+    names = ["_raw", "_home", "_raw_slots", "_special"] * len(found)
     values = [
         part
         for v, raw in found
-        for part in (raw, target, {} if raw is not v._raw else v._slots, special_dtype(target, v.dtype))
+        for part in (raw, target, {} if raw is not v._raw else v._raw_slots, special_dtype(target, v.dtype))
     ]
     any(map(setattr, objects, names, values))
-    _last_move = next(_numbers)
+    moves = next(_numbers)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import Field, fields
+from enum import Enum
+from numbers import Number
+from threading import RLock
+from typing import Any, TypeVar
 
+from tape_core.base.ambient import KEEP_MODULES
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
 from tape_core.typing import PyTree
@@ -23,15 +28,23 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
         return [tree], None
     if (kind is list or kind is tuple) and are_tensors(tree):
         return list(tree), kind
+    return _flatten_general(tree)
+
+
+def _flatten_general(tree: PyTree, modules: bool = True) -> tuple[list[Any], Any]:
     if isinstance(tree, _DICT_VIEWS):
         tree = list(tree)
     import optree
 
     try:
-        return optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+        found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+        # A class is registered when its first instance is met: importing optree takes longer than a small program.
+        while not _PLAIN.issuperset(map(type, found[0])) and _registered_any(found[0], modules):
+            found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
+        return found
     except RecursionError:
         raise ValueError(
-            f"a {kind.__name__} that contains itself, or is nested very deeply, is no structure of arrays"
+            f"a {type(tree).__name__} that contains itself, or is nested very deeply, is no structure of arrays"
         ) from None
 
 
@@ -53,7 +66,11 @@ def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
             found.append(tuple(node))
         return False
 
-    optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
+    token = KEEP_MODULES.set(True)  # only keys of compiled calls ask
+    try:
+        optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
+    finally:
+        KEEP_MODULES.reset(token)
     return found
 
 
@@ -87,7 +104,7 @@ def path(structure: Structure, k: int) -> str:
 
 def same(a: Structure, b: Structure, n: int) -> bool:
     """Return whether two structures of n leaves are the same."""
-    return bool(a == b) or bool(_general(a, n) == _general(b, n))
+    return bool(a == b) or bool(general(a, n) == general(b, n))
 
 
 def difference(what: str, a: Structure, n: int, other: str, b: Structure, m: int) -> str:
@@ -96,20 +113,21 @@ def difference(what: str, a: Structure, n: int, other: str, b: Structure, m: int
     >>> difference("tangents", list, 2, "primals", tuple, 2)
     'tangents is [*, *], primals is (*, *), where * is a leaf'
     """
-    shown = [_shown(a, n), _shown(b, m)]
-    if max(map(len, shown)) <= 120:
-        return f"{what} is {shown[0]}, {other} is {shown[1]}, where * is a leaf"
+    one, two = shown(a, n), shown(b, m)
+    if max(len(one), len(two)) <= 120 and one != two:
+        return f"{what} is {one}, {other} is {two}, where * is a leaf"
     if n != m:
         return f"{what} has {n} leaves, {other} has {m}"
     return f"both have {n} leaves, and they are nested in different ways"
 
 
-def _shown(structure: Structure, n: int) -> str:
-    text = str(_general(structure, n)).removeprefix("PyTreeSpec(")
+def shown(structure: Structure, n: int) -> str:
+    """Return a structure of n leaves as text, with * for each leaf."""
+    text = str(general(structure, n)).removeprefix("PyTreeSpec(")
     return text.partition(", NoneIsLeaf")[0]
 
 
-def _general(structure: Structure, n: int) -> Any:
+def general(structure: Structure, n: int) -> Any:
     """Return a structure in optree's terms."""
     if structure is not None and structure is not list and structure is not tuple:
         return structure
@@ -136,8 +154,10 @@ def prefix(prefix: PyTree, tree: PyTree, what: str, of: str) -> list[Any]:
     Raises:
         ValueError: `prefix` is not one of the tree's.
     """
+    leaves = flatten(tree)[0]  # this registers the classes of nodes that are new
     if prefix is None or type(prefix) is int:
-        return [prefix] * len(flatten(tree)[0])
+        return [prefix] * len(leaves)
+    flatten(prefix)
     import optree
 
     try:
@@ -145,6 +165,215 @@ def prefix(prefix: PyTree, tree: PyTree, what: str, of: str) -> list[Any]:
     except ValueError as error:
         raise ValueError(f"{what} {prefix!r} does not fit the structure of the {of}: {error}") from None
     return found
+
+
+# -- classes that are nodes
+
+Cls = TypeVar("Cls", bound=type)
+
+_PLAIN = frozenset({Tensor, Variable, type(None), bool, int, float, complex, str, bytes})
+"""Classes of leaves that need no look: they are no nodes."""
+
+_registering = RLock()
+_known: set[type] = set()
+_nodes_by_method: set[type] = set()  # those of `_known` with a `__tape_node__`
+
+
+class Constant:
+    """A value in a structure; equal to another one if no function can tell the two apart."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and same_constant(self.value, other.value)
+
+    def __hash__(self) -> int:
+        # Values that have no hash themselves, such as lists, may be constants, too.
+        return hash(type(self.value))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+_DEEPEST = 100  # levels; values that are nested more deeply, or in themselves, count as different
+
+
+def same_constant(a: Any, b: Any, depth: int = 0) -> bool:
+    """Return whether two values are the same object, or equal down to the types of numbers and the sign of zero.
+
+    Arrays, functions and other objects without a hash of their own are compared by identity: they may be equal now and
+    not later.
+    """
+    if a is b:
+        return True
+    if type(a) is not type(b) or depth > _DEEPEST:
+        return False
+    depth += 1
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all([same_constant(x, y, depth) for x, y in zip(a, b, strict=True)])
+    if isinstance(a, dict):
+        return list(a) == list(b) and all([same_constant(a[key], b[key], depth) for key in a])
+    if isinstance(a, Number) and not isinstance(a, Enum):
+        return repr(a) == repr(b)  # NaN is NaN, and 0.0 is not -0.0
+    if isinstance(a, frozenset):
+        return {(type(part), repr(part)) for part in a} == {(type(part), repr(part)) for part in b}
+    # Those that compare by identity have the hash of `object`, those that compare and may change have none.
+    own_hash: object = type(a).__hash__
+    if own_hash is None or own_hash is object.__hash__ or a != b:
+        return False
+    names = [field.name for field in fields(a) if field.compare] if hasattr(a, "__dataclass_fields__") else []
+    return all([same_constant(getattr(a, name), getattr(b, name), depth) for name in names])
+
+
+def register_pytree(
+    cls: Cls,
+    flatten: Callable[[Any], tuple[Iterable[Any], Hashable]],
+    unflatten: Callable[[Any, Sequence[Any]], Any],
+) -> Cls:
+    """Register a class whose instances are nodes of pytrees, so that every transformation looks into them.
+
+    Dataclasses and named tuples need no registration: their fields are the children. Of a dataclass,
+    `dataclasses.field(metadata={"static": True})` marks a field that is no child but part of the structure.
+
+    >>> import tape_core as tc
+    >>> class Line:
+    ...     def __init__(self, slope, offset, name):
+    ...         self.slope, self.offset, self.name = slope, offset, name
+    >>> _ = tc.register_pytree(Line, lambda line: ((line.slope, line.offset), line.name),
+    ...                        lambda name, children: Line(*children, name))
+    >>> found = tc.grad(lambda line: line.slope * 3.0 + line.offset)(Line(2.0, 1.0, "a"))
+    >>> found.slope.item(), found.offset.item(), found.name
+    (3.0, 1.0, 'a')
+
+    Args:
+        cls: the class; its subclasses are registered on their own.
+        flatten: a function of an instance that returns `(children, structure)`: pytrees, and what else it takes to make
+            an equal instance, which is compared and hashed.
+        unflatten: a function `(structure, children)` that makes an instance; the children may be anything, such as
+            None, so it should not check them.
+
+    Returns:
+        The class.
+
+    Raises:
+        TypeError: `cls` is no class, or is one of Tape's own leaves.
+        ValueError: the class is registered already.
+    """
+    if not isinstance(cls, type):
+        raise TypeError(f"register_pytree: the first argument must be a class, got {cls!r}")
+    if issubclass(cls, Tensor) or cls in _PLAIN:
+        raise TypeError(f"register_pytree: {cls.__qualname__} is a leaf, in which nothing is looked for")
+    for name, function in (("flatten", flatten), ("unflatten", unflatten)):
+        if not callable(function):
+            raise TypeError(f"register_pytree: {name} must be a function, got {function!r}")
+    with _registering:
+        if cls in _known:
+            raise ValueError(f"register_pytree: {cls.__qualname__} is registered already, or is a dataclass in use")
+        _register(cls, flatten, unflatten)
+    return cls
+
+
+def _register(cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+    import optree
+
+    optree.register_pytree_node(cls, flatten, unflatten, namespace="tape")
+    _known.add(cls)
+
+
+def _registered_any(leaves: Sequence[Any], modules: bool) -> bool:
+    """Register the classes of leaves that turn out to be nodes, those of Modules if asked; return if there were any."""
+    found = False
+    flatten: Callable[[Any], Any]
+    unflatten: Callable[[Any, Any], Any]
+    for kind in {*map(type, leaves)} - _PLAIN:
+        if hasattr(kind, "__tape_node__"):
+            if not modules:
+                continue
+            flatten, unflatten = _whole_or_parts, _from_parts
+            _nodes_by_method.add(kind)
+        elif hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__tape_tensor__"):
+            flatten, unflatten = _dataclass_functions(kind)
+        else:
+            continue
+        with _registering:
+            if kind not in _known:
+                _register(kind, flatten, unflatten)
+            found = True
+    return found
+
+
+def _dataclass_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """Return the functions that take a dataclass apart and put it together."""
+    names = tuple([field.name for field in fields(kind) if not _is_static(field)])
+    static = tuple([field.name for field in fields(kind) if _is_static(field)])
+
+    def flatten(instance: Any) -> tuple[Any, ...]:
+        children = [getattr(instance, name) for name in names]
+        return children, Constant(tuple([getattr(instance, name) for name in static])), names
+
+    def unflatten(constant: Constant, children: Sequence[Any]) -> Any:
+        # Past `__init__` and `__post_init__`, which may compute or check: the children may be gradients, axes or None.
+        instance = object.__new__(kind)
+        for name, value in (*zip(names, children, strict=True), *zip(static, constant.value, strict=True)):
+            object.__setattr__(instance, name, value)  # a frozen one refuses plain assignments
+        return instance
+
+    return flatten, unflatten
+
+
+def _is_static(field: Field[Any]) -> bool:
+    return bool(field.metadata.get("static", False))
+
+
+# Classes of other packages, the Modules of tape_nn, are nodes by a method: `__tape_node__(False)` returns the children,
+# the structure, which has a method `unflatten`, and the names of the children; or None where all leaves are Variables
+# still, so that the object may as well be one leaf. `__tape_node__(True)` always returns the three.
+
+
+class _Whole:
+    """A node that is kept as one leaf; in a wrapper, since optree would look into it."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+
+def _whole_or_parts(node: Any) -> tuple[Any, ...]:
+    if KEEP_MODULES.get():
+        parts = node.__tape_node__(False)
+        return ((_Whole(node),), None, ("",)) if parts is None else parts
+    return node.__tape_node__(True)  # type: ignore[no-any-return]
+
+
+def _from_parts(structure: Any, children: Sequence[Any]) -> Any:
+    return children[0] if structure is None else structure.unflatten(children)
+
+
+def flatten_whole(tree: PyTree) -> tuple[list[Any], Structure]:
+    """Return the leaves and the structure of a tree in which a Module that holds Variables is one leaf.
+
+    That is for arguments of compiled functions, which may train the Module, and for TensorFlow's structures. A Module
+    that holds Tensors in place of its Variables is a node, as everywhere.
+    """
+    kind = type(tree)
+    if kind in _TENSORS:
+        return [tree], None
+    if (kind is list or kind is tuple) and are_tensors(tree):
+        return list(tree), kind
+    if not _nodes_by_method:  # no Module was flattened so far, so there are no copies with Tensors
+        return _flatten_general(tree, False)
+    token = KEEP_MODULES.set(True)
+    try:
+        leaves, structure = _flatten_general(tree)
+    finally:
+        KEEP_MODULES.reset(token)
+    if not _PLAIN.issuperset(map(type, leaves)):
+        leaves = [leaf.node if type(leaf) is _Whole else leaf for leaf in leaves]
+    return leaves, structure
 
 
 _NODES = frozenset({dict, list, tuple})

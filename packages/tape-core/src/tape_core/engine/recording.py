@@ -138,6 +138,9 @@ def report_assigned(variable: Variable, array: Raw, method: str, given: object) 
 def check_assignable(variable: Variable) -> None:
     """Raise if a Variable must not be assigned to here."""
     if observers := OBSERVERS.get():
+        bound = variable._bound()
+        if bound is not None:  # a function may assign to values of its own as often as it runs
+            observers = bound.observers()
         for observer in reversed(observers):  # the innermost function knows best
             observer._on_assign(variable)
 

@@ -11,7 +11,7 @@ from tape_core.base.contexts import contextmanager
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
-from tape_core.engine import pytree, recording
+from tape_core.engine import binding, pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import on_derivative
@@ -259,7 +259,10 @@ class GradientTape(recording.InBlock):
         if entry is None and not (self._watch_accessed and variable.trainable):
             return None
         if variable._inexact:
-            slot = self._watch_leaf(variable._slots, variable._special)
+            if binding.in_use:  # the value may be another one, of another dtype
+                slot = self._watch_leaf(variable._slots, special_dtype(variable.backend, variable.dtype))
+            else:
+                slot = self._watch_leaf(variable._raw_slots, variable._special)
             # A new value of the variable is one more leaf: its gradient is the sum over them.
             self._variables[name] = (variable, (slot,) if entry is None else (*entry[1], slot))
             return slot

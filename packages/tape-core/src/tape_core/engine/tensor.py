@@ -68,6 +68,7 @@ class Tensor:
     backend: Backend
     _raw: Any
     _home: Backend
+    _raw_slots: Slots
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("Tensor is not made by calling it; use tape_core.asarray(values, dtype=...)")
@@ -343,9 +344,11 @@ def _warn_of_cut(tensor: Tensor, what: str) -> None:
         )
 
 
-# The slots themselves, by names that a Variable does not replace: its `_array` and `backend` ask a running trace.
+# The slots themselves, by names that a Variable does not replace: its `_array` and `backend` ask a running trace, and
+# all three a binding.
 Tensor._raw = Tensor.__dict__["_array"]
 Tensor._home = Tensor.__dict__["backend"]
+Tensor._raw_slots = Tensor.__dict__["_slots"]
 
 
 def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> None:
@@ -411,6 +414,8 @@ def read_array(value: ArrayLike, where: str | Callable[[], str], beside: object 
     found = read(value, where, beside)
     if isinstance(found, Tensor):
         return found
+    if isinstance(beside, Tensor):
+        return ops.asarray(found, backend=beside.backend.library, device=beside.device)
     return ops.asarray(found)
 
 

@@ -11,12 +11,13 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
-from tape_core.engine import cuts
+from tape_core.engine import binding, cuts
+from tape_core.engine.binding import Bound, bound_to
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import current
-from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw
+from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw, Slots
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -89,17 +90,28 @@ class Variable(Tensor):
         """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
 
+    @property
+    def _place(self) -> Any:
+        """The keeper of the value here, with `_raw`, `_home` and `_raw_slots`: the Variable itself or a `Bound`."""
+        return self._bound() or self
+
     # While a function is traced, a Variable has in that context the value that the program has assigned to it so far,
-    # and everywhere else its real one. Hence properties; where no trace runs, ops read the slots `_raw` and `_home`.
+    # in a binding the value that it is bound to, and everywhere else its real one. Hence properties; where there are
+    # no traces and no bindings, ops read the slots `_raw`, `_home` and `_raw_slots`.
 
     @property
     def _array(self) -> Any:
         """The raw array."""
+        if binding.in_use and (bound := bound_to(self)) is not None:
+            return bound._raw
         trace = current()
         return self._raw if trace is None else trace.read(self)
 
     @_array.setter
     def _array(self, array: Raw) -> None:
+        if binding.in_use and (bound := bound_to(self)) is not None:
+            bound.assign(array)
+            return
         trace = current()
         if trace is None:
             self._raw = array
@@ -109,6 +121,8 @@ class Variable(Tensor):
     @property
     def backend(self) -> Backend:
         """The backend of the array."""
+        if binding.in_use and (bound := bound_to(self)) is not None:
+            return bound._home
         stage = current()
         return self._home if stage is None else stage.tracing(self._home)
 
@@ -116,8 +130,25 @@ class Variable(Tensor):
     def backend(self, backend: Backend) -> None:
         self._home = backend if current() is None else backend.library  # type: ignore[misc]  # the slot itself
 
+    @property
+    def _slots(self) -> Slots:
+        """The slots of the value; see `Tensor`."""
+        if binding.in_use and (bound := bound_to(self)) is not None:
+            return bound._raw_slots
+        return self._raw_slots
+
+    @_slots.setter
+    def _slots(self, slots: Slots) -> None:
+        self._place._raw_slots = slots
+
+    def _bound(self) -> Bound | None:
+        """Return the value that the Variable is bound to here, or None."""
+        return bound_to(self) if binding.in_use else None
+
     def _read(self) -> Tensor:
         """Return the value as a plain Tensor, and tell the recorders that it was read."""
+        if binding.in_use and (bound := bound_to(self)) is not None:
+            return bound.read()
         active = ACTIVE.get()
         if active:
             for tape in active:
@@ -144,7 +175,7 @@ class Variable(Tensor):
         # The op leaves a record, so that each reading has a slot of its own; without a recorder nothing tells them
         # apart.
         if not ACTIVE.get():
-            return wrap(self._array, self.backend)
+            return self._read() if binding.in_use else wrap(self._array, self.backend)
         tensor: Tensor = Variable._read_op(self)
         return tensor
 
@@ -210,11 +241,11 @@ class Variable(Tensor):
             # A constant of the same library may be assigned inside vmap or a trace. A value that was made inside may
             # not get into a Variable outside, where it means nothing.
             given = value.backend
-            if given is not backend and (given.library is not backend.library or given.height > backend.height):
-                raise TypeError(
-                    self._complaint(method, f"a value on backend {given.name!r}")
-                    + f"; convert it with tape_core.asarray(value, backend={backend.name!r})"
-                )
+            if given is not backend and (
+                given.library is not backend.library
+                or (given.height > backend.height and self._bound() is None)  # else `Bound.check` decides
+            ):
+                raise TypeError(self._complaint(method, f"a value on backend {given.name!r}") + _cure(given, backend))
             raw = value._array
             if value._slots:
                 cuts.on_assigned(value, method)
@@ -288,6 +319,15 @@ class Variable(Tensor):
             "`variable[key] = value` is not an assignment that tapes see; make the new value and assign it: "
             "new = variable.value; new[key] = value; variable.assign(new)"
         )
+
+
+def _cure(given: Backend, own: Backend) -> str:
+    if given.library is own.library and given.level:
+        return (
+            "; inside vmap each example has a value of its own: give the Variable one there, by `with "
+            "module.using(values) as bound:`, and return the new one, bound[name], from the function"
+        )
+    return f"; convert it with tape_core.asarray(value, backend={own.name!r})"
 
 
 _KINDS = {bool: "bool", int: "signed integer", float: "real floating", complex: "complex floating"}

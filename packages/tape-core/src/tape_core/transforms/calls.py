@@ -8,14 +8,13 @@ from typing import Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import pytree, recording
-from tape_core.engine.commit import held_for_a_while
+from tape_core.engine.binding import bind
 from tape_core.engine.recording import new_key, retire
 from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Pull, Push, record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import astype
-from tape_core.staging import current
 from tape_core.typing import ArrayLike, PyTree, Record
 
 Function = Callable[..., Any]
@@ -253,16 +252,8 @@ def unrecorded() -> Iterator[None]:
 @contextmanager
 def substitute(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[None]:
     """Give Variables these values in the context, and their own again afterwards."""
-    if current() is None:
-        with held_for_a_while(variables, [value._array for value in values], [value._slots for value in values]):
-            yield
-        return
-    # While a function is compiled, a Variable's value belongs to the trace: no other thread sees it, no lock is needed.
-    before = [(v, v._array, v._slots) for v in variables]
-    for variable, value in zip(variables, values, strict=True):
-        variable._array, variable._slots = value._array, value._slots
-    try:
+    if not variables:
         yield
-    finally:
-        for variable, array, slots in before:
-            variable._array, variable._slots = array, slots
+        return
+    with bind(variables, values):
+        yield

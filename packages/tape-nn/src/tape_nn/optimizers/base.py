@@ -20,8 +20,21 @@ from weakref import ref
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
-from tape_core.support import ACTIVE, SCALARS, Commit, Lock, check_assignable, follow, real, rows_added, warn_user, wrap
-from tape_core.typing import ArrayLike, Namespace, Raw
+from tape_core.support import (
+    ACTIVE,
+    SCALARS,
+    Commit,
+    Lock,
+    binding,
+    check_assignable,
+    placement,
+    pytree,
+    real,
+    rows_added,
+    warn_user,
+    wrap,
+)
+from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
 from tape_nn.module import Module
@@ -154,7 +167,9 @@ class Optimizer:
         guard(self._settings)
 
     @stateful(_holders)
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Gradient, Variable]] | Module, variables: PyTree = None
+    ) -> None:
         """Update Variables once.
 
         Everything is computed before anything is changed; then all changes are made at once, so that a
@@ -162,7 +177,9 @@ class Optimizer:
 
         Args:
             grads_and_vars: (gradient, variable) pairs, as `zip(gradients, variables)` gives them.
-                Where a gradient is None the Variable is skipped with a warning, once.
+                Where a gradient is None the Variable is skipped with a warning, once. With `variables` the gradients
+                alone, in the same structure.
+            variables: a Module, or any pytree of Variables.
 
         Raises:
             ValueError: no Variable has a gradient, one is there twice, or the shape of a gradient is not that of its
@@ -170,7 +187,7 @@ class Optimizer:
             TypeError: an element is no pair, or its second part no floating-point Variable; or the Variables are on
                 several backends.
         """
-        pairs = list(grads_and_vars)
+        pairs = list(_paired(grads_and_vars, variables))
         with self._slot_creation_lock(pairs):
             self._compute_update(pairs).make()
 
@@ -332,7 +349,7 @@ class Optimizer:
     ) -> None:
         """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if current() is None and type(variable) is Variable:
+        if current() is None and not binding.in_use and type(variable) is Variable:
             # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
             backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
@@ -607,7 +624,7 @@ class _State:
             for name, array in slots.items()
         }
         for slot in self.slots.values():
-            follow(variable, slot)
+            placement.follow(variable, slot)
 
 
 class _SettingsGuard:
@@ -642,6 +659,22 @@ def _scheduled_rate(schedule: Schedule, iterations: int) -> float:
     return _check_rate(schedule(iterations), "the schedule's learning rate")
 
 
+def _paired(gradients: PyTree, variables: PyTree) -> Iterable[tuple[Gradient, Variable]]:
+    """Return (gradient, variable) pairs of two structures; without the second the first has them already."""
+    if variables is None:
+        if isinstance(gradients, Module):
+            raise TypeError("apply_gradients: for a Module of gradients also give the Module that it updates")
+        return gradients  # type: ignore[no-any-return]
+    if not isinstance(variables, Module | dict | list | tuple):
+        raise TypeError(f"apply_gradients: variables is a structure of Variables; got {type(variables).__name__!r}")
+    leaves, structure = pytree.flatten(variables)
+    found, found_structure = pytree.flatten(gradients)
+    if len(found) != len(leaves) or not pytree.same(structure, found_structure, len(leaves)):
+        shown = pytree.difference("gradients", found_structure, len(found), "variables", structure, len(leaves))
+        raise ValueError(f"apply_gradients: gradients and variables must have the same structure; {shown}")
+    return zip(found, leaves, strict=True)
+
+
 def _check_pair(pair: object) -> tuple[Gradient, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
@@ -669,7 +702,7 @@ def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSli
     """
     # The common case first, by a few attributes: this runs for each Variable in each step.
     plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
-    if plain and gradient.backend is variable._home:
+    if plain and gradient.backend is variable._home and not binding.in_use:
         array, own = gradient._array, variable._raw
         if array.dtype == own.dtype and array.shape == own.shape:
             return array

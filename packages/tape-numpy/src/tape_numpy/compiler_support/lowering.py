@@ -102,9 +102,10 @@ def _reduced_spec(r: Rewriter, x: Ref, keepdims: bool) -> Spec:
     return Spec(np.ndarray, (*spec.shape[:-1], *[1] * keepdims), spec.dtype)
 
 
-def _shift_and_exp(r: Rewriter, x: Ref, top: Ref) -> tuple[Ref, Ref]:
-    """The difference, and its exponential."""
+def _shift_and_exp(r: Rewriter, x: Ref, line: Spec) -> tuple[Ref, Ref]:
+    """Add the difference from the maximum of the last axis, which is laid out as `line`, and its exponential."""
     spec = r.spec(x)
+    top = r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line)
     shifted = r.call("subtract", operator.sub, x, top, spec=spec)
     return shifted, r.call("exp", np.exp, shifted, spec=spec)
 
@@ -114,7 +115,7 @@ def softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
     if not _reduces_last_axis(x, r, axis):
         return False
     line = _reduced_spec(r, x, True)
-    _, exp = _shift_and_exp(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    _, exp = _shift_and_exp(r, x, line)
     return r.become("divide", operator.truediv, exp, r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line))
 
 
@@ -123,7 +124,7 @@ def log_softmax(r: Rewriter, x: Argument, *, axis: int = -1) -> bool:
     if not _reduces_last_axis(x, r, axis):
         return False
     line = _reduced_spec(r, x, True)
-    shifted, exp = _shift_and_exp(r, x, r.call("max", _MAX, x, axis=-1, keepdims=True, spec=line))
+    shifted, exp = _shift_and_exp(r, x, line)
     total = r.call("sum", _SUM, exp, axis=-1, keepdims=True, spec=line)
     return r.become("subtract", operator.sub, shifted, r.call("log", np.log, total, spec=line))
 

@@ -158,7 +158,7 @@ def while_loop(
 
 def _loop_inputs(elems: PyTree) -> Any:
     """Return `elems` as tape_core Tensors if a loop over them should be one instruction of the trace; else None."""
-    leaves, structure = pytree.flatten(elems)
+    leaves, structure = pytree.flatten_whole(elems)
     given = [native(leaf) for leaf in leaves if not isinstance(leaf, TensorArray | IndexedSlices)]
     if len(given) != len(leaves) or not any(map(is_traced, given)) or any(x.ndim == 0 for x in given):
         return None
@@ -172,7 +172,7 @@ def _tensor(value: TensorLike | TensorArray) -> Any:
 
 def _rows(elems: PyTree) -> Iterator[Any]:
     """Yield the structure of the tensors at each index of the first dimension."""
-    leaves, structure = pytree.flatten(elems)
+    leaves, structure = pytree.flatten_whole(elems)
     columns = [list(_tensor(leaf)) for leaf in leaves]
     if not columns:
         raise ValueError("elems must not be empty")

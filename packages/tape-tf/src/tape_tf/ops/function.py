@@ -129,7 +129,7 @@ class Function:
         if current() is not None:
             self._traces += 1
         found = self._call_python(wrap(args), wrap(kwargs))
-        leaves, structure = pytree.flatten(found)
+        leaves, structure = pytree.flatten_whole(found)
         for leaf in leaves:
             # A TensorArray that is returned holds tensors that the trace does not know as results.
             if isinstance(leaf, TensorArray) and current() is not None:
@@ -321,7 +321,7 @@ def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
     # The common call, without a walk through nested arguments; a list, since short ones are faster than a generator.
     if not kwargs and all([type(arg) is Tensor for arg in args]):
         return [arg.native for arg in args], kwargs
-    leaves, structure = pytree.flatten((args, kwargs))
+    leaves, structure = pytree.flatten_whole((args, kwargs))
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Value | IndexedSlices):
             leaves[k] = leaf.native

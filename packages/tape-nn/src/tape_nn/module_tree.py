@@ -1,0 +1,326 @@
+"""Modules as pytrees: the trainable Variables are the leaves, everything else is the structure.
+
+A Module that is made of other leaves, a *functional copy*, has them in place of the Variables: Tensors, gradients, or
+anything else. It notes in `LEAVES` which of its attributes they are, since a gradient may be None, and a Module may
+hold Tensors that are no parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import tape_core as tc
+from tape_core import Variable
+from tape_core.support import pytree
+
+if TYPE_CHECKING:
+    from tape_nn.module import Module
+
+LEAVES = "_leaf_places"
+"""The attribute of a functional copy that has its leaves: `Places`."""
+
+Place: TypeAlias = tuple[object, ...]
+"""The keys that lead from a Module to a value, through lists, tuples and dicts but through no other Module."""
+
+Places: TypeAlias = dict[Place, object]
+"""Each place of a leaf, with a token that tied places, which had one Variable, have in common."""
+
+_SKIPPED = frozenset({LEAVES, "_compiled_methods"})  # attributes that copies do not take over
+
+
+class _Leaf(NamedTuple):
+    number: int
+
+
+class _Shared(NamedTuple):
+    """A node that was met before, in another place or around this one."""
+
+    number: int
+
+
+class _Constant(NamedTuple):
+    value: Any
+
+
+class _Node(NamedTuple):
+    """A Module, or a list, tuple or dict in which there is a Variable, a leaf or a Module.
+
+    Attributes:
+        template: the object; copies are made of it.
+        number: the count of nodes before it.
+        keys, parts: its attributes, elements or entries.
+    """
+
+    template: Any
+    number: int
+    keys: tuple[object, ...]
+    parts: tuple[Any, ...]
+
+
+class Skeleton:
+    """The structure of a Module in the terms of pytrees: everything but the leaves.
+
+    Two are the same if the Modules have the same classes, attributes and leaves, and the rest is equal, or the same
+    objects: Variables that are not trained, generators and functions are compared by identity.
+    """
+
+    __slots__ = ("_hash", "names", "root", "tokens")
+
+    def __init__(self, root: _Node, names: list[str], tokens: list[object]) -> None:
+        self.root = root
+        self.names = names
+        self.tokens = tokens
+        self._hash = hash((type(root.template), *names))
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Return a functional copy with these leaves."""
+        return _Build(leaves, self.tokens).make(self.root)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Skeleton) and self.names == other.names and _same(self.root, other.root)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return type(self.root.template).__name__
+
+
+def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
+    """Return the leaves of a Module and its skeleton.
+
+    Raises:
+        ValueError: a layer has not made its Variables yet.
+    """
+    flattening = _Flatten()
+    root = flattening.look(module, (), "", None, ())
+    assert isinstance(root, _Node)
+    return flattening.leaves, Skeleton(root, flattening.names, flattening.tokens)
+
+
+def leaves_in(module: Module) -> Places:
+    """Return the places of the leaves in the attributes of a functional copy; of any other Module there are none."""
+    found: Places = vars(module).get(LEAVES, {})
+    return found
+
+
+def named_state(module: Module, method: str) -> dict[str, Variable]:
+    """Return all Variables by name.
+
+    Raises:
+        ValueError: a layer has not made its Variables yet, or two have one name.
+    """
+    waiting = [
+        f"{path!r} ({type(found).__name__})" if path else type(found).__name__
+        for path, found in module.named_modules()
+        # Only a Layer can be unbuilt; a Module of the user's has no such attribute.
+        if not getattr(found, "built", True)
+    ]
+    if waiting:
+        raise ValueError(
+            f"{method}: {', '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} no Variables yet; call it once "
+            "with an input, or build(input_shape)"
+        )
+    variables: dict[str, Variable] = {}
+    for name, variable in module.named_variables():
+        # Paths are joined by dots, so that an attribute `a` with the key "b.c" and one `a.b` with `c` would collide.
+        if name in variables:
+            raise ValueError(f"{method}: two Variables have the name {name!r}; rename an attribute or a key")
+        variables[name] = variable
+    return variables
+
+
+class _Flatten:
+    """One walk through a Module, in the order of `Module.named_variables`."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Any] = []
+        self.names: list[str] = []
+        self.tokens: list[object] = []
+        self._variables: dict[int, int] = {}
+        self._by_token: dict[int, int] = {}
+        self._nodes: dict[int, int] = {}  # by id; `_held` keeps the objects alive, so that no id is used twice
+        self._held: list[object] = []
+
+    def look(self, value: Any, place: Place, path: str, around: Module | None, places: Any) -> Any:
+        """Return what stands for a value, which is at a place of the Module around it."""
+        if place in places:
+            return self._tied(value, places[place], path)
+        if isinstance(value, Variable):
+            return self._parameter(value, path) if value.trainable else _Constant(value)
+        items = _items_of(value)
+        if items is None:
+            return _Constant(value)
+        if id(value) in self._nodes:
+            return _Shared(self._nodes[id(value)])
+        number = self._nodes[id(value)] = len(self._held)
+        self._held.append(value)
+        keys, parts = [], []
+        is_module = not isinstance(value, list | tuple | dict)
+        if is_module:
+            if not getattr(value, "built", True):
+                named = f"{path!r} ({type(value).__name__})" if path else type(value).__name__
+                raise ValueError(
+                    f"{named} has no Variables yet, so no leaves for a transformation; call it once with an input, or "
+                    "build(input_shape), before"
+                )
+            around, place, places = value, (), leaves_in(value)
+        for key, part in items:
+            if is_module and key in _SKIPPED:
+                continue
+            keys.append(key)
+            parts.append(self.look(part, (*place, key), f"{path}.{key}" if path else str(key), around, places))
+        if not is_module and all([type(part) is _Constant and not isinstance(part.value, Variable) for part in parts]):
+            del self._nodes[id(value)]
+            return _Constant(value)  # it stays the same object, as a setting that several layers share
+        return _Node(value, number, tuple(keys), tuple(parts))
+
+    def _parameter(self, variable: Variable, path: str) -> _Leaf:
+        number = self._variables.get(id(variable))
+        if number is None:
+            number = self._variables[id(variable)] = self._add(variable, object(), path)
+        return _Leaf(number)
+
+    def _tied(self, value: Any, token: object, path: str) -> _Leaf:
+        number = self._by_token.get(id(token))
+        # A place that the user has given another value since is tied no more.
+        if number is None or self.leaves[number] is not value:
+            fresh = token if number is None else object()
+            number = self._add(value, fresh, path)
+            self._by_token.setdefault(id(token), number)
+        return _Leaf(number)
+
+    def _add(self, leaf: Any, token: object, path: str) -> int:
+        self.leaves.append(leaf)
+        self.tokens.append(token)
+        self.names.append(path)
+        return len(self.leaves) - 1
+
+
+class _Build:
+    """One copy of a Module."""
+
+    def __init__(self, leaves: Sequence[Any], tokens: Sequence[object]) -> None:
+        self.leaves, self.tokens = leaves, tokens
+        self._made: dict[int, Any] = {}
+
+    def make(self, node: Any, place: Place = (), places: Places | None = None) -> Any:
+        """Return the value that stands at a node; notes the leaves in `places`, those of the Module around it."""
+        if type(node) is _Constant:
+            return node.value
+        if type(node) is _Shared:
+            if node.number not in self._made:
+                raise ValueError("a tuple in a Module holds, through another Module, itself: use a list")
+            return self._made[node.number]
+        if type(node) is _Leaf:
+            assert places is not None
+            places[place] = self.tokens[node.number]
+            return self.leaves[node.number]
+        like = node.template
+        kind = type(like)
+        if isinstance(like, list | dict):
+            made = self._made[node.number] = _empty_like(like)
+            for key, part in zip(node.keys, node.parts, strict=True):
+                value = self.make(part, (*place, key), places)
+                if isinstance(like, list):
+                    made.append(value)
+                else:
+                    made[key] = value
+            return made
+        if isinstance(like, tuple):
+            values = [self.make(part, (*place, key), places) for key, part in zip(node.keys, node.parts, strict=True)]
+            made = kind._make(values) if hasattr(kind, "_make") else kind(values)
+            self._made[node.number] = made
+            return made
+        made = self._made[node.number] = object.__new__(kind)
+        own: Places = {}
+        # Past `__setattr__`, which a class may have defined to check or convert what users assign.
+        attributes = vars(made)
+        attributes[LEAVES] = own
+        for key, part in zip(node.keys, node.parts, strict=True):
+            attributes[key] = self.make(part, (key,), own)
+        return made
+
+
+def _items_of(value: Any) -> Any:
+    """Return the (key, part) pairs of a Module or a container, and None for anything else."""
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, list | tuple):
+        return list(enumerate(value))
+    if hasattr(type(value), "__tape_node__"):
+        return list(vars(value).items())
+    return None
+
+
+def _empty_like(value: Any) -> Any:
+    """Return a container of the class of another one, and with its attributes, such as a `default_factory`."""
+    from copy import copy
+
+    made = copy(value)
+    made.clear()
+    return made
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two nodes, or what stands in their places, are the same."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, _Node):
+        if type(a.template) is not type(b.template) or a.keys != b.keys or a.number != b.number:
+            return False
+        return all(map(_same, a.parts, b.parts))
+    return bool(a.number == b.number) if isinstance(a, _Leaf | _Shared) else pytree.same_constant(a.value, b.value)
+
+
+def stack_modules(modules: Sequence[Module]) -> Any:
+    """Return a Module whose leaves are those of several, stacked along a new first axis, for :func:`tape_core.vmap`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> members = [nn.Dense(2) for _ in range(5)]
+    >>> for member in members:
+    ...     member.build((None, 3))
+    >>> ensemble = nn.stack_modules(members)
+    >>> ensemble.kernel.shape
+    (5, 3, 2)
+    >>> tc.vmap(lambda member, x: member(x), in_axes=(0, None))(ensemble, tc.ones((4, 3))).shape
+    (5, 4, 2)
+
+    Args:
+        modules: built Modules of one class, structure and configuration.
+
+    Raises:
+        ValueError: there are none, they differ, or they have Variables that are not trainable, such as the statistics
+            of a BatchNorm: these are no leaves, so the members would share those of the first.
+    """
+    modules = list(modules)
+    if not modules:
+        raise ValueError("stack_modules: there are no Modules to stack")
+    for module in modules:
+        for name, variable in module.named_variables():
+            if not getattr(variable, "trainable", True):
+                raise ValueError(
+                    f"stack_modules: {name!r} is not trainable, so it is no leaf, and the members would share it; "
+                    "stack the states, {name: tape_core.stack(...)} of state_dict(), and call one Module with each by "
+                    "tape_nn.functional_call"
+                )
+    try:
+        return tc.tree_map(lambda *leaves: tc.stack(leaves), *modules)
+    except ValueError as error:
+        raise ValueError(f"stack_modules: the Modules do not fit together: {error}") from error
+
+
+def unstack_modules(module: Module) -> list[Any]:
+    """Return the members of :func:`stack_modules`: a Module for each element of the leaves' first axis.
+
+    Raises:
+        ValueError: the leaves have no first axis of one length.
+    """
+    lengths = {leaf.shape[:1] for leaf in tc.tree_leaves(module)}
+    if len(lengths) != 1 or () in lengths:
+        raise ValueError("unstack_modules: the leaves must have a first axis of one length, that of the members")
+    return [tc.tree_map(lambda leaf, k=k: leaf[k], module) for k in range(lengths.pop()[0])]
