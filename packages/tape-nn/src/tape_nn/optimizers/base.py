@@ -37,7 +37,7 @@ from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
 from tape_nn.module import Module
-from tape_nn.naming import copy_like, named_variables, unknown_names
+from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.types import Gradient
 
 Schedule: TypeAlias = Callable[[int], float]
@@ -128,6 +128,10 @@ class Optimizer:
         self._schedule: Schedule | None = value if callable(value) and not isinstance(value, Tensor) else None
         # A Python float, which is weak in promotion; an np.float64 would turn float32 arrays into float64 ones.
         self._rate = _check_rate(value, "learning_rate") if self._schedule is None else math.nan
+
+    def __repr__(self) -> str:
+        rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
+        return describe_settings(self, learning_rate=rate)
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
