@@ -122,8 +122,9 @@ class Tensor:
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
-    def item(self) -> Any:
+    def item(self) -> float:
         """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
+        # The type is what a float, an int and a bool have in common; the dtype, which decides, is in no type.
         if ACTIVE.get():
             _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
@@ -131,14 +132,15 @@ class Tensor:
         kind = self.dtype.kind
         convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
         value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
-        result: bool | int | float | complex = convert(value)
+        result: float = convert(value)
         return result
 
-    def tolist(self) -> Any:
+    def tolist(self) -> list[Any]:
         """Return the values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "tolist()", sys._getframe(1))
-        return self.backend.numpy(self.array).tolist()
+        values: list[Any] = self.backend.numpy(self.array).tolist()
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if ACTIVE.get():
