@@ -135,6 +135,12 @@ class Function(Generic[P, R_co]):
         self._lock = Lock()
         self._unbound_ref = ref(self)
 
+    def __repr__(self) -> str:
+        state = "1 trace" if self.traces == 1 else f"{self.traces} traces"
+        if self._eager:
+            state += ", calls that run as plain Python"
+        return f"<compiled function {self._name}: {state}>"
+
     # Of a method the type checker sees the parameters without `self`.
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Function[P, R_co]: ...

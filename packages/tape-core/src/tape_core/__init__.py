@@ -540,3 +540,9 @@ _TOOLS.update(
 # Type checkers must not see it: to them a module with `__getattr__` has every name.
 if not _typing.TYPE_CHECKING:
     __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names; the modules of the package that are no part of its surface are left out."""
+    modules = ["backends", "random", "staging", "support", "tracing", "typing"]
+    return sorted([*__all__, *modules, *[name for name in globals() if name.startswith("__")]])
