@@ -243,3 +243,19 @@ def test_a_failing_run_changes_no_buffer() -> None:
     compiled(x, wrong=False)
     compiled(x, wrong=False)
     assert norm.num_batches_tracked == 2
+
+
+def test_a_module_is_traced_again_when_its_mode_changes() -> None:
+    """In eval() mode it has updated no buffers, and in train() mode it returns more."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    x = tc.asarray(torch.randn(5, 3))
+    step = tc.function(lambda x: tape_torch.call(model, x))
+    model.eval()
+    step(x)
+    model.train()
+    twin = copy.deepcopy(model)
+    torch.testing.assert_close(step(x).array, twin(x.array).detach())
+    torch.testing.assert_close(model[1].running_mean, twin[1].running_mean)
+    model.eval()
+    torch.testing.assert_close(step(x).array, twin.eval()(x.array).detach())
+    torch.testing.assert_close(model[1].running_mean, twin[1].running_mean)
