@@ -130,6 +130,12 @@ class Function:
         self._lock = Lock()
         self._unbound_ref = ref(self)
 
+    def __repr__(self) -> str:
+        state = "1 trace" if self.traces == 1 else f"{self.traces} traces"
+        if self._eager:
+            state += ", calls that run as plain Python"
+        return f"<compiled function {self._name}: {state}>"
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an instance; each has its own traces, which end with it."""
         if instance is None:

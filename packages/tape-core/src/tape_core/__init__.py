@@ -537,3 +537,9 @@ _TOOLS.update(
 
 # An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
 __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names; the modules of the package that are no part of its surface are left out."""
+    modules = ["backends", "random", "staging", "support", "tracing", "typing"]
+    return sorted([*__all__, *modules, *[name for name in globals() if name.startswith("__")]])

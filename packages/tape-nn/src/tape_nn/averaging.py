@@ -51,6 +51,9 @@ class ExponentialMovingAverage:
         self._averages: dict[int, tuple[Variable, Variable]] = {}
         self._named_variables()  # raises here, and not at the first update, if `variables` is something else
 
+    def __repr__(self) -> str:
+        return f"ExponentialMovingAverage(decay={self.decay!r}, variables={len(list(self._named_variables()))})"
+
     def update(self) -> None:
         """Move the averages towards the values that the Variables have now."""
         guard(self._count)  # a compiled function that was traced with fewer averages is traced again

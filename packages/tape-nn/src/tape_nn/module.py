@@ -168,7 +168,9 @@ class Module:
             else:
                 new.append((variable, value))
         if problems:
-            raise ValueError(f"load_state_dict: the state does not fit {self!r}:\n  " + "\n  ".join(problems))
+            raise ValueError(
+                f"load_state_dict: the state does not fit {Module.__repr__(self)}:\n  " + "\n  ".join(problems)
+            )
         # Conversions may fail: all of them come before the first assignment.
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)
