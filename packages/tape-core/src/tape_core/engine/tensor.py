@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from html import escape
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.selection import select
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
+from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
+from tape_core.staging import current
 from tape_core.typing import ArrayLike, Axis, DTypeLike, IndexKey, Raw, Slots
 
 if TYPE_CHECKING:
@@ -253,6 +256,16 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self._describe()})"
+
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: the values, and of many real ones their range and mean as well."""
+        lines = [repr(self)]
+        # In a trace or inside vmap an array has no values of its own, and a text that says so.
+        plain = current() is None and not OPEN_AXES.get()
+        if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
+            values = self.backend.numpy(self.array).astype("float64")
+            lines.append(f"minimum {values.min():.6g}, mean {values.mean():.6g}, maximum {values.max():.6g}")
+        return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
     def __str__(self) -> str:
         self.backend.tell(self._array)
