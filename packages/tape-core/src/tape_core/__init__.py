@@ -9,6 +9,7 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 """
 
 import math as _math
+import typing as _typing
 
 from tape_core import extend, fft, linalg, special, stats, testing
 from tape_core._version import __version__
@@ -538,7 +539,9 @@ _TOOLS.update(
 )
 
 # An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
-__getattr__ = _missing(__name__, lambda: __all__)
+# Type checkers must not see it: to them a module with `__getattr__` has every name.
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _missing(__name__, lambda: __all__)
 
 
 def __dir__() -> list[str]:

@@ -372,6 +372,11 @@ def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[lis
                 continue
             variable = variable_of(parameter, name) if every or parameter.requires_grad else known_variable(parameter)
             if variable is not None:
+                if parameter._backward_hooks:
+                    raise TypeError(
+                        f"call: the parameter {name!r} has a hook of register_hook(), which Tape's derivatives do not "
+                        f"run; remove it, and change the gradient that the tape returns"
+                    )
                 varies = parameter.requires_grad or variable._bound() is not None or is_watched([variable])
                 if varies or every:
                     (found if varies else constants)[id(parameter)] = f"held.{k}.{name}", variable

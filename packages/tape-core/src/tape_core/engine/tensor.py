@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from html import escape
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tape_core.backends.discovery import backend_of_type, is_host_data
 from tape_core.backends.selection import select
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
+from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
+from tape_core.staging import current
 from tape_core.typing import ArrayLike, Axis, DTypeLike, IndexKey, Raw, Slots
 
 if TYPE_CHECKING:
@@ -122,8 +125,9 @@ class Tensor:
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
-    def item(self) -> Any:
+    def item(self) -> float:
         """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
+        # The type is what a float, an int and a bool have in common; the dtype, which decides, is in no type.
         if ACTIVE.get():
             _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
@@ -131,14 +135,15 @@ class Tensor:
         kind = self.dtype.kind
         convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
         value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
-        result: bool | int | float | complex = convert(value)
+        result: float = convert(value)
         return result
 
-    def tolist(self) -> Any:
+    def tolist(self) -> list[Any]:
         """Return the values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "tolist()", sys._getframe(1))
-        return self.backend.numpy(self.array).tolist()
+        values: list[Any] = self.backend.numpy(self.array).tolist()
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if ACTIVE.get():
@@ -251,6 +256,16 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self._describe()})"
+
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: the values, and of many real ones their range and mean as well."""
+        lines = [repr(self)]
+        # In a trace or inside vmap an array has no values of its own, and a text that says so.
+        plain = current() is None and not OPEN_AXES.get()
+        if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
+            values = self.backend.numpy(self.array).astype("float64")
+            lines.append(f"minimum {values.min():.6g}, mean {values.mean():.6g}, maximum {values.max():.6g}")
+        return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
     def __str__(self) -> str:
         self.backend.tell(self._array)
