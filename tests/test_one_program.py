@@ -63,7 +63,7 @@ def loss(p):
 start = {"amplitude": np.zeros(()), "length": np.zeros(()), "noise": np.full((), -2.0)}
 fun, x0, restore = tc.scipy_objective(tc.function(loss) if compiled else loss, start)
 found = minimize(fun, x0, jac=True, method="L-BFGS-B", options={"maxiter": 15})
-losses += [found.fun, *found.x]
+losses += [float(found.fun), *found.x.tolist()]
 hessian = tc.hessian(lambda v: loss(dict(zip(start, tc.unstack(v)))))(found.x)
 losses += [float(v) for v in hessian.numpy().ravel()]
 places = {x.backend.name for x in [hessian, *restore(found.x).values()]}
