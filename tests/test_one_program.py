@@ -80,8 +80,9 @@ model = nn.Sequential([nn.Dense(8, activation="tanh"), nn.BatchNorm(), nn.Dense(
 history = nn.fit(model, (x, y), loss=nn.losses.BinaryCrossentropy(from_logits=True), optimizer=nn.Adam(0.05), epochs=3,
                  validation=(x, y), progress=False, seed=3)
 losses += history["loss"] + history["val_loss"]
+model.eval()
 mean, spread = x.mean(axis=0), x.std(axis=0)
-per_example = tc.vmap(tc.grad(lambda row: tc.sum(model((row - mean) / spread))))(x[:5])
+per_example = tc.vmap(tc.grad(lambda row: tc.sum(model(((row - mean) / spread)[None]))))(x[:5])
 losses += [float(v) for v in per_example.numpy().ravel()]
 places = {v.backend.name for v in [*model.variables, per_example]}
 """
