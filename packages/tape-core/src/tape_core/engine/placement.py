@@ -114,6 +114,7 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
                 label = repr(variable.name) if variable.name else "a Variable"
                 raise RuntimeError(f"{what}: {label} is bound to another value here; move it outside of the binding")
             check_assignable(variable)
+            variable._refuse_move(what)
             now = wrap(variable._raw, variable._home)
             value = ops.asarray(now, backend=target, device=_device(now, target, chosen.device))
             # A Variable's memory is its own: NumPy and PyTorch would share it.

@@ -85,6 +85,9 @@ class Variable(Tensor):
         self._serial = new_serial()
         self._followers: list[ref[Variable]] | None = None  # what moves with it, see `tape_core.engine.placement`
 
+    def _refuse_move(self, what: str) -> None:
+        """Raise if the value cannot go to another backend or device, as that of another library's object."""
+
     @property
     def _holder(self) -> Any:
         """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
