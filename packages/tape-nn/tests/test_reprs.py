@@ -70,3 +70,25 @@ def test_a_compiled_function_says_its_name_and_traces() -> None:
     assert repr(double) == "<compiled function double: 0 traces>"
     double(tc.ones(2))
     assert repr(double) == "<compiled function double: 1 trace>"
+
+
+def test_tensors_in_notebooks() -> None:
+    x = tc.asarray([1.0, 2.0])
+    assert x._repr_html_() == f"<pre>{x!r}</pre>"
+    assert "minimum 0, mean 1, maximum 2</pre>" in tc.linspace(0.0, 2.0, 2001)._repr_html_()
+    assert "minimum" not in tc.arange(2001)._repr_html_()
+    seen: list[str] = []
+
+    def double(row: Any) -> Any:
+        seen.append(row._repr_html_())
+        return row * 2
+
+    @tc.function
+    def f(x: Any) -> Any:
+        seen.append(x._repr_html_())
+        return tc.vmap(double)(x)
+
+    f(tc.ones((3, 2001)))
+    tc.vmap(double)(tc.ones((3, 2001)))
+    assert len(seen) == 3
+    assert not any("minimum" in text or "<another" in text for text in seen)

@@ -53,13 +53,19 @@ for compiled in (False, True):
     torch.testing.assert_close(train(own, compiled=compiled, parallel=True), expected)
 assert not torch.allclose(train(own, compiled=False, parallel=False), expected)
 
-parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1).double())
-try:
-    tape_torch.call(parallel, tc.asarray(own))
-except TypeError as error:
-    assert "each process would train alone" in str(error)
-else:
-    raise AssertionError("DistributedDataParallel is not refused")
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+sharded = torch.nn.Sequential(torch.nn.Linear(3, 1).double())
+fully_shard(sharded, mesh=init_device_mesh("cpu", (world,)))
+for parallel in (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1).double()), sharded):
+    for run in (tape_torch.call, tc.function(lambda f, x: tape_torch.call(f, x))):
+        try:
+            run(parallel, tc.asarray(own))
+        except TypeError as error:
+            assert "each process would train alone" in str(error)
+        else:
+            raise AssertionError(f"{parallel} is not refused")
 dist.destroy_process_group()
 if child:
     assert os.waitpid(child, 0)[1] == 0

@@ -595,3 +595,31 @@ def test_a_frozen_parameter_that_a_tape_watches() -> None:
     weight, bias = tape.gradient(y, [layer.weight, layer.bias])
     assert weight.tolist() == [[3.0, 3.0]]
     assert bias is None
+
+
+def test_a_hook_of_a_parameter_is_refused_where_a_tape_records() -> None:
+    """It would be ignored, and the gradient would be another than PyTorch's."""
+    linear = torch.nn.Linear(2, 1)
+    hook = linear.weight.register_hook(lambda g: g * 0)
+    x = tc.ones((3, 2), backend="torch")
+    assert tape_torch.call(linear, x).shape == (3, 1)
+    with tc.GradientTape(), pytest.raises(TypeError, match=r"'weight' has a hook.*remove it"):
+        tape_torch.call(linear, x)
+    hook.remove()
+    with tc.GradientTape() as tape:
+        y = tape_torch.call(linear, x)
+    assert tape.gradient(y, tape_torch.variables(linear)[0]).tolist() == [[3.0, 3.0]]
+
+
+def test_parameters_of_pytorch_are_moved_by_pytorch_alone() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            self.own = tc.Variable(tc.ones(2, backend="torch"))
+            self.parameters = tape_torch.variables(torch.nn.Linear(2, 1))
+
+    model = Both()
+    with pytest.raises(TypeError, match=r"Module\.to.*parameter of PyTorch; move it by the `to` of its PyTorch module"):
+        model.to("numpy")
+    assert {v.backend.name for v in model.variables} == {"torch"}
+    optimizer = nn.Adam(0.1)  # its slots follow the Variables
+    optimizer.apply_gradients([(tc.ones_like(v), v) for v in model.parameters])

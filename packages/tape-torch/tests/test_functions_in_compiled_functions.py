@@ -243,3 +243,52 @@ def test_a_failing_run_changes_no_buffer() -> None:
     compiled(x, wrong=False)
     compiled(x, wrong=False)
     assert norm.num_batches_tracked == 2
+
+
+def test_a_module_is_traced_again_when_its_mode_changes() -> None:
+    """In eval() mode it has updated no buffers, and in train() mode it returns more."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    x = tc.asarray(torch.randn(5, 3))
+    step = tc.function(lambda x: tape_torch.call(model, x))
+    model.eval()
+    step(x)
+    model.train()
+    twin = copy.deepcopy(model)
+    torch.testing.assert_close(step(x).array, twin(x.array).detach())
+    torch.testing.assert_close(model[1].running_mean, twin[1].running_mean)
+    model.eval()
+    torch.testing.assert_close(step(x).array, twin.eval()(x.array).detach())
+    torch.testing.assert_close(model[1].running_mean, twin[1].running_mean)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_a_frozen_encoder_in_a_compiled_training_step_is_as_in_pytorch() -> None:
+    """A pretrained encoder with a batch norm behind it, whose buffers move on, and a head of Tape that is trained."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, dtype=torch.float64)
+    encoder = torch.nn.TransformerEncoder(layer, 2).requires_grad_(False)
+    model = torch.nn.Sequential(encoder, torch.nn.Flatten(), torch.nn.BatchNorm1d(32, dtype=torch.float64))
+    twin = copy.deepcopy(model)
+    data = numbers(6, 4, 8)
+    start = torch.randn(32, 1, dtype=torch.float64)
+
+    head, optimizer = tc.Variable(tc.asarray(start)), nn.SGD(0.1)
+    trained = [head, *tape_torch.variables(model)]
+
+    @tc.function
+    def step(x: tc.Tensor) -> tc.Tensor:
+        with tc.GradientTape() as tape:
+            loss = tc.mean((tape_torch.call(model, x) @ head - 1) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, trained), trained, strict=True))
+        return loss
+
+    weight = start.clone().requires_grad_()
+    reference = torch.optim.SGD([weight, *[p for p in twin.parameters() if p.requires_grad]], 0.1)
+    for _ in range(4):
+        reference.zero_grad()
+        loss = ((twin(data) @ weight - 1) ** 2).mean()
+        loss.backward()
+        reference.step()
+        torch.testing.assert_close(step(tc.asarray(data)).array, loss.detach())
+    torch.testing.assert_close(head.array, weight.detach())
+    for (name, found), (_, expected) in zip(model.state_dict().items(), twin.state_dict().items(), strict=True):
+        torch.testing.assert_close(found, expected, msg=name)

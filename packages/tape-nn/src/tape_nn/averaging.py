@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import TracingError, current, guard, stateful
-from tape_core.support import Commit, assign_together, contextmanager, real, wrap
+from tape_core.support import Commit, assign_together, contextmanager, placement, real, wrap
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
@@ -152,4 +152,6 @@ class ExponentialMovingAverage:
 
 
 def _average(variable: Variable, array: Raw) -> Variable:
-    return Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")
+    average = Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")
+    placement.follow(variable, average)
+    return average

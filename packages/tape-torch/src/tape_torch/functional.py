@@ -16,10 +16,11 @@ import torch
 from tape_compile.extend import TracedArray
 from tape_core import Tensor
 from tape_core.staging import current
-from tape_core.support import BatchedArray, binding, check_assignable, pytree
+from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, pytree
 from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
+from tape_torch.inside import SIDE
 from tape_torch.parameters import ParameterVariable, known_variable, variable_of
 from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here, is_watched
 
@@ -78,6 +79,11 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
     stage = current()
+    is_plain = stage is None and not binding.in_use and not ACTIVE.get() and SIDE.get() is None
+    if is_plain and not any([t.backend.level for t in tensors]):
+        # Nothing records, so a module may as well use its own parameters.
+        task = _Call(fn, label, leaves, structure, places, names, modules, forbids="")
+        return task.result(bind_here(task, tensors))
     # Parameters come after the arguments, and those that are constants after the others.
     names_of_parameters, variables, constants = _parameters(modules, every=stage is not None)
     tensors += [v._read() for v in variables]
@@ -122,6 +128,7 @@ class _Call(Task):
         "_fn",
         "_holder",
         "_leaves",
+        "_modules",
         "_names",
         "_places",
         "_seen",
@@ -149,7 +156,8 @@ class _Call(Task):
         self._structure = structure
         self._places = places
         self._names = names
-        self._holder = _FunctionModule(fn, modules) if modules else None
+        self._modules = modules
+        self._holder: _FunctionModule | None = None  # made when it is needed
         self.parameters: Sequence[str] = ()
         self.buffers: Sequence[str] = ()
         self.forbids = forbids
@@ -173,7 +181,8 @@ class _Call(Task):
         if not values and not given:
             return self._flattened(self._fn(*args, **kwargs))
         versions = [b._version for b in given.values()]
-        assert self._holder is not None  # it has the modules whose parameters these are
+        if self._holder is None:
+            self._holder = _FunctionModule(self._fn, self._modules)
         self._holder.gives_buffers = bool(given)
         out, after = torch.func.functional_call(self._holder, {**values, **given}, args, kwargs)
         news: Arrays = []
@@ -363,6 +372,11 @@ def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[lis
                 continue
             variable = variable_of(parameter, name) if every or parameter.requires_grad else known_variable(parameter)
             if variable is not None:
+                if parameter._backward_hooks:
+                    raise TypeError(
+                        f"call: the parameter {name!r} has a hook of register_hook(), which Tape's derivatives do not "
+                        f"run; remove it, and change the gradient that the tape returns"
+                    )
                 varies = parameter.requires_grad or variable._bound() is not None or is_watched([variable])
                 if varies or every:
                     (found if varies else constants)[id(parameter)] = f"held.{k}.{name}", variable
@@ -381,7 +395,7 @@ def _buffers(modules: Sequence[torch.nn.Module]) -> tuple[list[str], list[Parame
 
 
 class _Layout:
-    """The guard of a trace: modules have the parts, parameters and buffers that they had, as trainable as then."""
+    """The guard of a trace: modules have the parts, tensors and mode that they had, as trainable as then."""
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         owners = [part for module in modules for part in module.modules()]
@@ -392,6 +406,7 @@ class _Layout:
         self._sizes = [(table, len(table)) for table in held]
         tensors = [value for _, _, value in self._entries if isinstance(value, torch.Tensor)]
         self._trainable = [(t, t.requires_grad) for t in tensors]
+        self._modes = [(owner, owner.training) for owner in owners]
 
     def __call__(self) -> bool:
         """Return whether nothing has changed."""
@@ -399,6 +414,7 @@ class _Layout:
             all([table.get(name) is value for table, name, value in self._entries])
             and all([len(table) == size for table, size in self._sizes])
             and all([t.requires_grad is flag for t, flag in self._trainable])
+            and all([owner.training is flag for owner, flag in self._modes])
         )
 
 

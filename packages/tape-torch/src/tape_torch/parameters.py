@@ -38,6 +38,7 @@ class ParameterVariable(Variable):
         self._inexact = parameter.dtype.is_floating_point or parameter.dtype.is_complex
         self._special = special_dtype(backend, backend.dtype(parameter.dtype))
         self._serial = new_serial()
+        self._followers = None
         self._follow()
 
     def _follow(self) -> None:
@@ -46,6 +47,11 @@ class ParameterVariable(Variable):
         self._slots = {}
 
     _held_as = "data"
+
+    def _refuse_move(self, what: str) -> None:
+        raise TypeError(
+            f"{what}: {self!r} has the value of a parameter of PyTorch; move it by the `to` of its PyTorch module"
+        )
 
     @property
     def _holder(self) -> Any:

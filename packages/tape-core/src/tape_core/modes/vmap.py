@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
@@ -20,11 +20,11 @@ from tape_core.modes.batched import Batched
 from tape_core.staging import current
 
 Axes = Any
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def vmap(
-    f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None
-) -> Callable[..., Any]:
+def vmap(f: Callable[P, R], in_axes: Axes = 0, out_axes: Axes = 0, *, chunk_size: int | None = None) -> Callable[P, R]:
     """Return a function that calls `f` on all examples at once: in its body a Tensor is one example.
 
     >>> import tape_core as tc

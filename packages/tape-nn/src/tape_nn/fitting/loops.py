@@ -124,7 +124,7 @@ def fit(
         saved = file.read() if file is not None and resume else None
         if seed is None:
             # Drawn once and kept in the file: each epoch's order follows from the seed and its number.
-            seed = global_rng().integers(0, 2**31).item() if saved is None else saved.seed
+            seed = int(global_rng().integers(0, 2**31)) if saved is None else saved.seed
         source = source_of(data, model, batch_size, seed if shuffle else None)
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
         run.length = source.length

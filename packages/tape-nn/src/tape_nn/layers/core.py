@@ -128,8 +128,7 @@ class Embedding(Layer):
         super().build(input_shape, dtype=dtype, backend=backend, device=device)
 
     def __call__(self, ids: ArrayLike) -> tc.Tensor:
-        if not isinstance(ids, tc.Tensor):
-            ids = tc.asarray(ids)
+        ids = self._as_tensor(ids)
         if not ids.dtype.kind.endswith("integer"):
             raise TypeError(f"Embedding takes integers; got dtype {ids.dtype}")
         ids = self._built_input(ids)

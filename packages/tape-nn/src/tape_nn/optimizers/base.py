@@ -27,6 +27,7 @@ from tape_core.support import (
     Lock,
     binding,
     check_assignable,
+    placement,
     pytree,
     real,
     rows_added,
@@ -643,6 +644,8 @@ class _State:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
+        for slot in self.slots.values():
+            placement.follow(variable, slot)
 
 
 class _SettingsGuard:
