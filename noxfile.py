@@ -97,9 +97,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(**WITH_PIP)
 def typecheck(session: nox.Session) -> None:
-    """Check the types of the packages' sources."""
-    install(session, "mypy", packages=PACKAGES)
+    """Check the types of the packages' sources, and of users' programs with mypy and pyright."""
+    # basedpyright brings the program; the package `pyright` would download it.
+    install(session, "mypy", "basedpyright", "pytest", packages=PACKAGES)
     session.run("mypy", "--num-workers", "2", *session.posargs)
+    session.run("pytest", "tests/typed", "-q")
 
 
 @nox.session

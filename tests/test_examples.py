@@ -44,6 +44,7 @@ def accuracy(result: subprocess.CompletedProcess[str]) -> float:
     return float(found[1])
 
 
+@pytest.mark.each_backend
 def test_digits(tmp_path: Path) -> None:
     result = digits(tmp_path)
     assert accuracy(result) >= 97
@@ -93,6 +94,7 @@ def number(pattern: str, output: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.each_backend
 def test_the_convnet_reads_more_than_the_dense_network(tmp_path: Path) -> None:
     output = drawn("digits_convnet", tmp_path, "--seed", "1")
     assert number(r"([\d.]+)% of 359 held-out digits read correctly", output) >= 98.5
@@ -107,12 +109,14 @@ def test_the_transformer_learns(tmp_path: Path) -> None:
     assert len(sample.split("The picture is")[0].rstrip("\n")) > 30
 
 
+@pytest.mark.each_backend
 def test_the_gaussian_process_finds_the_noise(tmp_path: Path) -> None:
     output = drawn("gaussian_process", tmp_path)
     assert number(r"noise ([\d.]+) ", output) == pytest.approx(0.15, abs=0.03)
     assert number(r"length ([\d.]+),", output) == pytest.approx(1.1, abs=0.3)
 
 
+@pytest.mark.each_backend
 def test_the_pendulum_is_found(tmp_path: Path) -> None:
     output = drawn("pendulum", tmp_path)
     found = re.findall(r"(\w+) +(-?[\d.]+) \+- ([\d.]+), in truth ([\d.]+)", output)

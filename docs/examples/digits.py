@@ -36,14 +36,13 @@ if args.backend:
 digits = load_digits()
 rng = tc.default_rng(args.seed)
 order = rng.permutation(len(digits.target))
-backend = tc.get_backend()
-images = tc.asarray(digits.data / 8 - 1, dtype=tc.float32, backend=backend)[order]
-labels = tc.asarray(digits.target, backend=backend)[order]
+images = tc.asarray(digits.data / 8 - 1, dtype=tc.float32)[order]
+labels = tc.asarray(digits.target)[order]
 held_out = len(digits.target) // 5
 test_x, train_x = images[:held_out], images[held_out:]
 test_y, train_y = labels[:held_out], labels[held_out:]
 
-noise = rng.normal((7 * len(train_y), 64), stddev=0.5, backend=backend)
+noise = rng.normal((7 * len(train_y), 64), stddev=0.5)
 
 batch = 64
 beginning = rng.get_state()
@@ -97,7 +96,7 @@ def train(*, compiled: bool) -> tuple[nn.Module, list[tuple[dict[str, float], ..
 model, history, seconds = train(compiled=args.compile)
 accuracy = history[-1][1]["accuracy"]
 summary = f"{accuracy:.1%} of {held_out} held-out digits read correctly"
-print(f"{summary} after {sum(seconds):.2f} s of training on {backend.name}")
+print(f"{summary} after {sum(seconds):.2f} s of training on {tc.get_backend().name}")
 if args.compile:
     _, same, as_it_is = train(compiled=False)
     ratio, rest = sum(as_it_is) / sum(seconds), sum(as_it_is[1:]) / sum(seconds[1:])

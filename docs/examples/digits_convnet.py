@@ -28,11 +28,10 @@ epochs = 3 if args.quick else args.epochs
 # 1,797 images of 8 x 8 pixels from 0 to 16, with the channels last: (examples, height, width, channels). A fifth, which
 # the seed chooses, is held out: the network never learns from it.
 digits = load_digits()
-backend = tc.get_backend()  # what TAPE_BACKEND says
 rng = tc.default_rng(args.seed)
 order = rng.permutation(len(digits.target))
-images = tc.asarray(digits.images[..., None] / 16, dtype=tc.float32, backend=backend)[order]
-labels = tc.asarray(digits.target, backend=backend)[order]
+images = tc.asarray(digits.images[..., None] / 16, dtype=tc.float32)[order]
+labels = tc.asarray(digits.target)[order]
 held_out = len(digits.target) // 5
 test_x, train_x = images[:held_out], images[held_out:]
 test_y, train_y = labels[:held_out], labels[held_out:]
@@ -87,7 +86,7 @@ with trange(epochs, unit="epoch") as progress:
         progress.set_postfix(loss=f"{history[-1][0]:.4f}", held_out=f"{history[-1][2]:.4f}")
 seconds = time.perf_counter() - started
 summary = f"{history[-1][2]:.1%} of {held_out} held-out digits read correctly"
-print(f"{summary} after {seconds:.0f} s of training on {backend.name}")
+print(f"{summary} after {seconds:.0f} s of training on {tc.get_backend().name}")
 
 # The picture: how training went, what the first layer looks for, what comes out of each layer, and the hardest images.
 chances = tc.softmax(model(test_x)).numpy()

@@ -70,9 +70,9 @@ result = minimize(fun, vector, jac=True, method="BFGS", callback=lambda v: path.
 seconds = time.perf_counter() - started
 best = restore(result.x)
 found = {name: math.exp(value.item()) for name, value in best.items()}
-backend = tc.get_backend()
 summary = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
-print(f"{summary} (noise of the measurements: {NOISE}) after {result.nit} steps, {seconds:.2f} s on {backend.name}")
+summary += f" (noise of the measurements: {NOISE}) after {result.nit} steps"
+print(f"{summary}, {seconds:.2f} s on {tc.get_backend().name}")
 
 
 def prediction(p: dict[str, tc.Tensor], at: tc.Tensor) -> tuple[np.ndarray, np.ndarray]:

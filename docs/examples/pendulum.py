@@ -25,11 +25,10 @@ args = parser.parse_args()
 GRAVITY, STEP, NOISE = 9.81, 0.05, 0.15  # m/s^2, s, rad
 NAMES = ("length", "friction", "angle", "speed")  # m, 1/s, and those at the start: rad, rad/s
 TRUTH, GUESS = (1.2, 0.15, 2.2, 1.0), (0.8, 0.0, 2.0, 0.0)
-backend = tc.get_backend()
 
 
 def vector(values: object) -> tc.Tensor:
-    return tc.asarray(values, dtype=tc.float64, backend=backend)
+    return tc.asarray(values, dtype=tc.float64)
 
 
 def runge_kutta(f: Callable[[tc.Tensor], tc.Tensor], state: tc.Tensor, steps: int, h: float) -> tc.Tensor:
@@ -93,7 +92,7 @@ covariance = np.linalg.inv(result.jac.T @ result.jac)
 deviations = np.sqrt(np.diag(covariance))
 for name, true, value, deviation in zip(NAMES, TRUTH, p, deviations, strict=True):
     print(f"{name:8} {value:7.3f} +- {deviation:.3f}, in truth {true:.3f}")
-print(f"found in {seconds:.1f} s on {backend.name}")
+print(f"found in {seconds:.1f} s on {tc.get_backend().name}")
 
 # The picture: the angles, what was found and what it says about the time after, the way there, and the phase plane.
 total = 2 * measured_steps

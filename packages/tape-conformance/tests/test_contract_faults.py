@@ -190,6 +190,13 @@ def gives_scalars_away(monkeypatch: pytest.MonkeyPatch) -> Backend:
     return with_methods(public=lambda self, array: array)
 
 
+@fault_for("conversion/host-data")
+def leaves_host_data_where_they_are(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    # Host data are known by the description of the plugin; without it NumPy's arrays stay on NumPy.
+    monkeypatch.setattr(select("numpy").backend, "host_data", False)
+    return ArrayAPIBackend("strict", array_api_strict)
+
+
 @fault_for("conversion/dlpack")
 def imports_zeros_by_dlpack(monkeypatch: pytest.MonkeyPatch) -> Backend:
     backend = NumPyBackend()

@@ -194,10 +194,3 @@ def test_outer_tapes_do_not_see_inside() -> None:
         y = tape_torch.as_torch(lambda x: x * v)(torch.tensor(3.0, requires_grad=True))
     assert y.item() == 6.0
     assert tape.watched_variables() == ()
-
-
-def test_inside_vmap_it_says_what_to_do() -> None:
-    x = tc.asarray([[1.0, 2.0]], backend="torch")
-    with pytest.raises(TypeError, match=r"argument 0 is inside tape_core.vmap, .* tape_torch.call\(torch.vmap\(fn\)"):
-        tc.vmap(lambda row: tape_torch.call(torch.sin, row))(x)
-    assert tape_torch.call(torch.vmap(torch.sin), x).shape == (1, 2)

@@ -220,3 +220,35 @@ def test_a_failure_of_pytorchs_compiler_says_whose_it_is_and_what_to_do() -> Non
 def test_a_function_that_computes_nothing_is_not_compiled() -> None:
     with pytest.raises(ValueError, match="compile='torch' has nothing to compile"):
         tc.function(lambda x: x, compile="torch")(tc.ones(2, backend="torch"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler warns of PyTorch
+def test_torch_compile_of_a_module_of_pytorch_and_its_derivative() -> None:
+    """Inductor gets what the module does, not the call; its parameters and buffers are those of each run."""
+    import copy
+
+    import tape_torch
+
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh()).double()
+    twin = copy.deepcopy(model)
+
+    def descent(model: torch.nn.Module) -> Any:
+        variables = tape_torch.variables(model)
+
+        def step(x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                loss = tc.sum(tape_torch.call(model, x) ** 2)
+            for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+                variable.assign(variable - 0.01 * gradient)
+            return loss
+
+        return step
+
+    compiled, eager = tc.function(compile="torch")(descent(model)), descent(twin)
+    x = tc.asarray(torch.randn(5, 3, dtype=torch.float64))
+    for k in range(4):
+        assert compiled(x + k).item() == pytest.approx(eager(x + k).item(), rel=1e-9)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, twin.state_dict()[name])

@@ -538,3 +538,88 @@ def test_parameters_of_a_module_read_as_bound_values(recorded: bool) -> None:
         holder.bias.assign(tc.asarray([7.0], backend="torch"))
     assert bound["bias"].tolist() == [7.0]
     assert torch.equal(linear.bias, before)
+
+
+class _Linear(nn.Module):
+    """A layer of Tape around one of PyTorch."""
+
+    def __init__(self) -> None:
+        self.linear = torch.nn.Linear(2, 1)
+        self.weight, self.bias = tape_torch.variables(self.linear)
+
+    def __call__(self, x: tc.Tensor) -> tc.Tensor:
+        return tape_torch.call(self.linear, x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_ensemble_of_bound_parameters(compiled: bool, frozen: bool) -> None:
+    layer, x = _Linear(), tc.ones((3, 2), backend="torch")
+    layer.linear.weight.requires_grad_(not frozen)
+    weights, biases = tc.asarray(torch.randn(4, 1, 2)), tc.asarray(torch.randn(4, 1))
+
+    def loss(weight: tc.Tensor, bias: tc.Tensor) -> tc.Tensor:
+        return tc.sum(nn.functional_call(layer, {"weight": weight, "bias": bias}, x) ** 2)  # type: ignore[arg-type]
+
+    def torch_loss(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return (torch.nn.functional.linear(x.array, weight, bias) ** 2).sum()
+
+    expected = torch.func.vmap(torch.func.grad(torch_loss, (0, 1)))(weights.array, biases.array)
+    gradients = tc.vmap(lambda weight, bias: tc.grad(loss, (0, 1))(weight, bias))
+    gradients = tc.function(gradients) if compiled else gradients
+    for _ in range(2):
+        for found, wanted in zip(gradients(weights, biases), expected, strict=True):
+            torch.testing.assert_close(found.array, wanted)
+
+
+def test_a_bound_parameter_is_assigned_inside_vmap() -> None:
+    layer, x = _Linear(), tc.ones((3, 2), backend="torch")
+    biases = tc.asarray([[1.0], [2.0]], backend="torch")
+
+    def twice(bias: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        with layer.using({"weight": tc.zeros((1, 2), backend="torch"), "bias": bias}) as bound:
+            layer.bias.assign(layer.bias * 2)
+            return layer(x), bound["bias"]
+
+    ys, new = tc.vmap(twice)(biases)
+    assert new.tolist() == [[2.0], [4.0]]
+    assert ys.tolist() == [[[2.0]] * 3, [[4.0]] * 3]
+
+
+def test_a_frozen_parameter_that_a_tape_watches() -> None:
+    layer, x = _Linear(), tc.ones((3, 2), backend="torch")
+    layer.linear.requires_grad_(False)
+    with tc.GradientTape() as tape:
+        tape.watch(layer.weight)
+        y = layer(x)
+    weight, bias = tape.gradient(y, [layer.weight, layer.bias])
+    assert weight.tolist() == [[3.0, 3.0]]
+    assert bias is None
+
+
+def test_a_hook_of_a_parameter_is_refused_where_a_tape_records() -> None:
+    """It would be ignored, and the gradient would be another than PyTorch's."""
+    linear = torch.nn.Linear(2, 1)
+    hook = linear.weight.register_hook(lambda g: g * 0)
+    x = tc.ones((3, 2), backend="torch")
+    assert tape_torch.call(linear, x).shape == (3, 1)
+    with tc.GradientTape(), pytest.raises(TypeError, match=r"'weight' has a hook.*remove it"):
+        tape_torch.call(linear, x)
+    hook.remove()
+    with tc.GradientTape() as tape:
+        y = tape_torch.call(linear, x)
+    assert tape.gradient(y, tape_torch.variables(linear)[0]).tolist() == [[3.0, 3.0]]
+
+
+def test_parameters_of_pytorch_are_moved_by_pytorch_alone() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            self.own = tc.Variable(tc.ones(2, backend="torch"))
+            self.parameters = tape_torch.variables(torch.nn.Linear(2, 1))
+
+    model = Both()
+    with pytest.raises(TypeError, match=r"Module\.to.*parameter of PyTorch; move it by the `to` of its PyTorch module"):
+        model.to("numpy")
+    assert {v.backend.name for v in model.variables} == {"torch"}
+    optimizer = nn.Adam(0.1)  # its slots follow the Variables
+    optimizer.apply_gradients([(tc.ones_like(v), v) for v in model.parameters])

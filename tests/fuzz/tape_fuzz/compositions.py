@@ -54,6 +54,19 @@ def by_accumulator(f, a, t):
         y = f(a)
     return accumulator.jvp(y, unconnected_gradients="zero")
 
+def by_pytorch(a, b):
+    if backend != "torch":
+        return tc.sin(a) * tc.sum(b * b)
+    import tape_torch, torch
+    return tape_torch.call(lambda a, b: torch.sin(a) * torch.sum(b * b), a, b)
+
+def by_pytorch_one_by_one(a, b):
+    if backend != "torch":
+        return tc.tanh(a) * b
+    import tape_torch, torch
+    # What decides by a value is nothing for torch.func.vmap.
+    return tape_torch.call(lambda a, b: torch.tanh(a) * b if a.isfinite().all() else a, a, b)
+
 def with_gradient(f):
     def both(u):
         y, pull = tc.vjp(f, u)
@@ -240,6 +253,8 @@ class _Writer:
                     f"tc.flip({a}) * {b}",
                     f"{a} * tc.sum({b} * {b})",
                     f"({a} - 0.5 * {b} * {b})",
+                    f"by_pytorch({a}, {b})",
+                    f"by_pytorch_one_by_one({a}, {b})",
                 ]
             )
         )

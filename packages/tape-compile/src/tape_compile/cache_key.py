@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, binding, dtypes, pytree, wrap
+from tape_core.support import SCALARS, binding, dtypes, placement, pytree, read
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -27,6 +27,7 @@ Static: TypeAlias = Sequence[tuple[str, Any, Hashable]]
 """Static arguments: name, value, key."""
 
 _NO_ARRAYS = frozenset({str, type(None), *SCALARS})  # classes that are no arrays: no backend need be asked
+_NOTHING = object()
 _EXACT = frozenset({bool, int, str, type(None)})  # classes whose equal values cannot be told apart; of floats they can
 STATIC, TENSOR, SLICES = 0, 1, 2
 
@@ -54,6 +55,7 @@ class Signature:
         self.kinds: list[int] = []
         # The count of keyword arguments tells f(1, a=x) from f((1,), {'a': x}), whose trees are equal.
         parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]
+        beside: Any = None
         for k, leaf in enumerate(self.leaves):
             kind = type(leaf)
             if kind is Tensor:
@@ -73,8 +75,11 @@ class Signature:
                 # A raw array is an input as a Tensor is; only what is no array at all becomes a constant of the trace.
                 backend = backend_of_type(kind)
                 if backend is not None:
-                    array = backend.asarray(leaf)
-                    self.leaves[k] = wrap(array, backend)
+                    # Host data go where the other arguments are, as they do beside an operand.
+                    if beside is None:
+                        beside = next((other for other in self.leaves if isinstance(other, Tensor)), _NOTHING)
+                    self.leaves[k] = tensor = read(leaf, name, beside)
+                    backend, array = tensor.backend, tensor._array
                     self.kinds.append(TENSOR)
                     parts += [backend, array.shape, array.dtype, array.device]
                     continue
@@ -113,11 +118,12 @@ def call_with_static(
 
 
 def environment() -> tuple[Any, ...]:
-    """Return the part of a key for the settings that a trace depends on: the place and dtype of new arrays."""
+    """Return the part of a key for the settings that a trace depends on: the places of new arrays and of Variables."""
     chosen = selection.select()
+    default = dtypes.get_default_dtype()
     if binding.in_use:
-        return chosen.backend, chosen.device, dtypes.get_default_dtype(), *binding.differing_specs()
-    return chosen.backend, chosen.device, dtypes.get_default_dtype()
+        return chosen.backend, chosen.device, default, placement.moves, *binding.differing_specs()
+    return chosen.backend, chosen.device, default, placement.moves
 
 
 def sees_keyword_order(python: Callable[..., Any]) -> bool:

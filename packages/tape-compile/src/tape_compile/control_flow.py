@@ -163,6 +163,17 @@ class SubTrace(FlowTrace):
         # Of the first draw only: later states are in the midst of this trace's own draws.
         self._rewound.setdefault(id(generator), (generator, generator._state))
 
+    def on_foreign_draw(self, what: str) -> None:
+        """Refuse draws of another library: this run is none of the user's, and a derivative would draw again.
+
+        Raises:
+            TracingError: always.
+        """
+        raise TracingError(
+            f"{self.name} is compiled, and {what} draws random numbers in a branch or a loop of it, of which it is not "
+            f"known how often it runs: draw outside, or use tape_core.dropout"
+        )
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """A context that is traced here, after which random numbers go on as if it had not been."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
-from tape_core.staging import value_of
+from tape_core.staging import TracedValue, value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
 from tape_core.typing import Raw
 
@@ -29,6 +29,7 @@ class Effects:
     """
 
     guards: list[tuple[Callable[[], Any], Any]]
+    parent: Any
     instructions: list[Instruction]
     speculating: int
 
@@ -38,6 +39,7 @@ class Effects:
         def roll_back(self, state: Snapshot) -> None: ...
         def effect(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
         def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None: ...
+        def record_call(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any: ...
         def on_draw(self, generator: Generator) -> None: ...
         def on_new_generator(self, generator: Generator) -> None: ...
 
@@ -75,6 +77,21 @@ class Effects:
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
             OpaqueCall(function, args, kwargs).emit_into(self)
+
+    def foreign(
+        self, function: Callable[..., Any], args: Sequence[Raw], backend: Backend, *, is_pure: bool
+    ) -> tuple[Any, ...]:
+        """Call a function of another library on raw arrays now, and again in each run."""
+        traced = tracing_backend(backend)
+        name = function.__name__
+        if self.parent is None and not is_pure and all([not _differs(arg) for arg in args]):
+            # Without an argument that differs between calls it would be a constant. In a branch or a loop it may be
+            # one: there it draws nothing.
+            return tuple(self.effect(name, function, args, traced))
+        return tuple(self.record_call(name, function, args, traced))
+
+    def on_foreign_draw(self, what: str) -> None:
+        """Draws of another library are as in eager calls, since the instruction draws in each run."""
 
     # -- random numbers
 
@@ -163,6 +180,11 @@ class Effects:
 def _with_iterators_as_lists(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return arguments with lists in place of iterators, such as a zip, which could be read only once."""
     return tuple([list(arg) if hasattr(arg, "__next__") else arg for arg in args])
+
+
+def _differs(value: object) -> bool:
+    """Return whether a value may differ between calls."""
+    return isinstance(value, TracedValue) and not value.is_known
 
 
 def _is_batched(value: object) -> bool:

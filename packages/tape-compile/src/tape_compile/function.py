@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import ref
 
 from tape_core import GradientTape, IndexedSlices, Tensor, random
@@ -45,10 +45,15 @@ if TYPE_CHECKING:
     from tape_compile.under_tape.entry import UnderTape
     from tape_compile.under_tape.trace import Joint
 
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+Owner = TypeVar("Owner")
+Others = ParamSpec("Others")
+
 _PYTHON = "python"  # the compiler that runs the generated Python code
 
 
-class Function:
+class Function(Generic[P, R_co]):
     """A compiled function; :func:`function` makes one.
 
     Attributes:
@@ -57,7 +62,7 @@ class Function:
 
     def __init__(
         self,
-        python: Callable[..., Any],
+        python: Callable[P, R_co],
         *,
         static_argnames: Iterable[str] = (),
         donate: Iterable[str] = (),
@@ -130,6 +135,19 @@ class Function:
         self._lock = Lock()
         self._unbound_ref = ref(self)
 
+    def __repr__(self) -> str:
+        state = "1 trace" if self.traces == 1 else f"{self.traces} traces"
+        if self._eager:
+            state += ", calls that run as plain Python"
+        return f"<compiled function {self._name}: {state}>"
+
+    # Of a method the type checker sees the parameters without `self`.
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Function[Concatenate[Owner, Others], R_co], instance: Owner, owner: type | None = None
+    ) -> Function[Others, R_co]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an instance; each has its own traces, which end with it."""
         if instance is None:
@@ -150,7 +168,7 @@ class Function:
         """Copy or pickle without the traces: by name if that leads here, else with the Python function."""
         return importable_name(self, self.python) or (_rebuild, (self.python, self._settings))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         active = ACTIVE.get()
         if active:
             active = active_recorders()
@@ -160,10 +178,10 @@ class Function:
                 tape = active[0]
                 # A checkpoint keeps the results of ops, and its replay must meet the same ops: it traces through.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
-                    return self._under_tape(tape, args, kwargs)
+                    return self._under_tape(tape, args, kwargs)  # type: ignore[no-any-return]
             # Recorders, vmaps and traces around the call must see each op.
             return self.python(*args, **kwargs)
-        return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)
+        return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)  # type: ignore[no-any-return]
 
     def _call_compiled(
         self, signature: Signature, static: Static, with_kwargs: bool, args: Args, kwargs: Kwargs
@@ -447,7 +465,7 @@ class Function:
         ]
 
 
-class _Method(Bound, Function):
+class _Method(Bound, Function[P, R_co]):
     """A compiled method, which keeps its instance alive."""
 
     __slots__ = ("_bound_to",)
@@ -460,7 +478,7 @@ def _parameter_names(option: str, given: object) -> tuple[str, ...]:
     return names
 
 
-def _rebuild(python: Callable[..., Any], settings: dict[str, Any]) -> Function:
+def _rebuild(python: Callable[..., Any], settings: dict[str, Any]) -> Function[..., Any]:
     return Function(python, **settings)
 
 

@@ -63,9 +63,10 @@ def gradients(case: Case, given: Mapping[int, NDArray[Any]], leaves: list[int]) 
     values = [_to_plain(given[k]) if k in given else _to_plain_argument(v) for k, v in enumerate(case.values)]
     with np.errstate(all="ignore"):
         with tc.GradientTape() as tape:
-            tape.watch([values[k] for k in leaves])
+            sources: list[Any] = [values[k] for k in leaves]
+            tape.watch(sources)
             out = _call_on_plain_numpy(case, values)
-        found = tape.gradient(out, [values[k] for k in leaves], unconnected_gradients="zero")
+        found = tape.gradient(out, sources, unconnected_gradients="zero")
     return {k: g.numpy() for k, g in zip(leaves, found, strict=True)}
 
 

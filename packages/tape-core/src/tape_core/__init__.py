@@ -9,6 +9,7 @@ Tensor(6.0, shape=(), dtype=float32, backend=numpy)
 """
 
 import math as _math
+import typing as _typing
 
 from tape_core import extend, fft, linalg, special, stats, testing
 from tape_core._version import __version__
@@ -39,6 +40,7 @@ from tape_core.compiled import function
 from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables the op that reads them
 from tape_core.engine.hints import missing as _missing
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.placement import to_backend
 from tape_core.engine.pytree import register_pytree
 from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor
@@ -485,6 +487,7 @@ __all__ = [
     "tensordot",
     "testing",
     "tile",
+    "to_backend",
     "top_k",
     "transpose",
     "trapezoid",
@@ -537,4 +540,12 @@ _TOOLS.update(
 )
 
 # An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
-__getattr__ = _missing(__name__, lambda: __all__)
+# Type checkers must not see it: to them a module with `__getattr__` has every name.
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names; the modules of the package that are no part of its surface are left out."""
+    modules = ["backends", "random", "staging", "support", "tracing", "typing"]
+    return sorted([*__all__, *modules, *[name for name in globals() if name.startswith("__")]])

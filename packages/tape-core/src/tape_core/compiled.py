@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from tape_core.typing import Fallback, Retrace
 
@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from tape_compile.compilers import Compiler
     from tape_compile.function import Function
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def _function_class() -> type[Function]:
+
+def _function_class() -> type[Function[..., Any]]:
     """The class of compiled functions.
 
     Raises:
@@ -31,7 +34,7 @@ def _function_class() -> type[Function]:
 
 
 @overload
-def function(python: Callable[..., Any], /) -> Function: ...
+def function(python: Callable[P, R], /) -> Function[P, R]: ...
 @overload
 def function(
     *,
@@ -42,7 +45,7 @@ def function(
     compile: str | Compiler | Literal[False] | None = None,
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
-) -> Callable[[Callable[..., Any]], Function]: ...
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(
     python: Callable[..., Any] | None = None,
     /,
@@ -116,10 +119,10 @@ def function(
         RuntimeError: in a call: an argument was donated before.
     """
 
-    def decorate(python: Callable[..., Any]) -> Function:
+    def decorate(python: Callable[P, R]) -> Function[P, R]:
         if not callable(python):
             raise TypeError(f"function: a function is compiled, got {python!r}")
-        return _function_class()(
+        return _function_class()(  # type: ignore[return-value]  # the class of Any is that of these parameters, too
             python,
             static_argnames=static_argnames,
             donate=donate,

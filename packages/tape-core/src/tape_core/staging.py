@@ -133,6 +133,27 @@ class Stage(Protocol):
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Add an instruction that calls a Python function for its effect; see :func:`host_callback`."""
 
+    def foreign(
+        self, function: Callable[..., Any], args: Sequence[Raw], backend: Backend, *, is_pure: bool
+    ) -> tuple[Any, ...]:
+        """Add an instruction that calls a function of another library on raw arrays, as it is.
+
+        Args:
+            function: returns a tuple of arrays and None. It must not write into its arguments.
+            args: raw arrays, traced or not.
+            backend: the backend of the results.
+            is_pure: True if a call may be left out where its results are not needed, and computed once where its
+                arguments are constants.
+        """
+
+    def on_foreign_draw(self, what: str) -> None:
+        """Hear that a call of :meth:`foreign` has drawn random numbers of its library.
+
+        Raises:
+            TracingError: the call is in a function that a derivative runs again, or of which nobody knows how often it
+                runs.
+        """
+
     def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Add an instruction that computes a Python number; see :func:`host_function`."""
 

@@ -18,16 +18,17 @@ from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.mistakes import flag, integer, meant, real, sequence
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
-from tape_core.engine import binding, pytree
+from tape_core.engine import binding, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
-from tape_core.engine.tensor import SCALARS, read_array, wrap
+from tape_core.engine.tensor import SCALARS, read, read_array, wrap
 from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
+from tape_core.ops.creation import asarray_beside
 
 __all__ = [
     "ACTIVE",
@@ -43,6 +44,7 @@ __all__ = [
     "WatchError",
     "active_recorders",
     "as_dtype",
+    "asarray_beside",
     "assign_together",
     "binding",
     "check_assignable",
@@ -62,7 +64,9 @@ __all__ = [
     "new_serial",
     "one_line",
     "permissions",
+    "placement",
     "pytree",
+    "read",
     "read_array",
     "real",
     "report_assigned",

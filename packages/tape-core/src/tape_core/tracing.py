@@ -18,7 +18,7 @@ from tape_core.modes.batching import spread
 from tape_core.modes.function_op import FUNCTION_CALL
 from tape_core.modes.replay import is_replaying
 from tape_core.transforms.calls import substitute, unrecorded
-from tape_core.transforms.closures import Capture, Closure, note_uses, will_run_again
+from tape_core.transforms.closures import Capture, Closure, is_captured, note_uses, will_run_again
 from tape_core.transforms.custom import with_own_slots
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "call_paths",
     "describe",
     "flows_into",
+    "is_captured",
     "is_replaying",
     "kwargs",
     "lift",

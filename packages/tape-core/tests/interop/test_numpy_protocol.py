@@ -341,9 +341,16 @@ def test_writing_into_an_array_is_refused(backend: Any) -> None:
     assert np.array_equal(array, V)
 
 
-def test_arrays_of_two_backends_are_refused() -> None:
+def test_tensors_of_two_backends_are_refused() -> None:
     with pytest.raises(TypeError, match="multiply: x2 is on backend 'strict', another operand on 'numpy'"):
-        V * tc.asarray(V, backend=STRICT)
+        tc.asarray(V) * tc.asarray(V, backend=STRICT)
+
+
+def test_an_array_goes_to_the_backend_of_the_tensor() -> None:
+    t = tc.asarray(V, backend=STRICT)
+    for found in (V * t, t * V, np.multiply(V, t), tc.multiply(t, V)):
+        assert found.backend is STRICT
+        assert np.array_equal(found.numpy(), V * V)
 
 
 # -- what there is not

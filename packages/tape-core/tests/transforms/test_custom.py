@@ -326,6 +326,8 @@ def test_results_and_gradients_of_another_backend_say_so() -> None:
     ):
         tc.grad(lambda x: tc.sum(result(x)))(x)
     gradient = tc.custom_gradient(lambda x: (x * 2, lambda upstream: on_numpy))
+    assert tc.grad(lambda x: tc.sum(gradient(x)))(x).tolist() == [1, 1]  # an array of NumPy is data
+    gradient = tc.custom_gradient(lambda x: (x * 2, lambda upstream: tc.asarray(on_numpy)))
     with pytest.raises(TypeError, match=r"the grad of <lambda> for argument 0 is on backend 'numpy', the value on"):
         tc.grad(lambda x: tc.sum(gradient(x)))(x)
 

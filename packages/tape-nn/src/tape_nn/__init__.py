@@ -124,3 +124,8 @@ __all__ = [
     "stack_modules",
     "unstack_modules",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names; the modules of the package that are no part of its surface are left out."""
+    return sorted([*__all__, "extend", "layers", "optimizers", *[name for name in globals() if name.startswith("__")]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import TracingError, current, guard, stateful
-from tape_core.support import Commit, assign_together, contextmanager, real, wrap
+from tape_core.support import Commit, assign_together, contextmanager, placement, real, wrap
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
@@ -50,6 +50,9 @@ class ExponentialMovingAverage:
         # (Variable, its average) by the id of the Variable. The entry keeps the Variable alive, and so its id unique.
         self._averages: dict[int, tuple[Variable, Variable]] = {}
         self._named_variables()  # raises here, and not at the first update, if `variables` is something else
+
+    def __repr__(self) -> str:
+        return f"ExponentialMovingAverage(decay={self.decay!r}, variables={len(list(self._named_variables()))})"
 
     def update(self) -> None:
         """Move the averages towards the values that the Variables have now."""
@@ -149,4 +152,6 @@ class ExponentialMovingAverage:
 
 
 def _average(variable: Variable, array: Raw) -> Variable:
-    return Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")
+    average = Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_average")
+    placement.follow(variable, average)
+    return average

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.support import binding, contextmanager, meant, read_array
 from tape_core.typing import ArrayLike
@@ -140,9 +139,7 @@ def _checked(name: str, value: ArrayLike, variable: Tensor, method: str) -> Tens
         ValueError: it has another shape.
         TypeError: it is no array, or its dtype is of another kind: it is floating and the Variable is not, for example.
     """
-    found: Tensor = read_array(value, lambda: f"{method}: the value of {name!r}")
-    if not isinstance(value, Tensor) and found.backend.name == "numpy":  # data of the host, as for `assign`
-        found = tc.asarray(found, backend=variable.backend.root, device=variable.device)
+    found: Tensor = read_array(value, lambda: f"{method}: the value of {name!r}", variable)
     if found.shape != variable.shape:
         raise ValueError(f"{method}: the value of {name!r} has shape {found.shape}, the Variable {variable.shape}")
     if found.dtype.kind != variable.dtype.kind and not (found.dtype.inexact and variable.dtype.inexact):

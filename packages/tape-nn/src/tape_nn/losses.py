@@ -305,6 +305,12 @@ class Loss:
             raise ValueError(unknown_names("reduction", [str(reduction)], _REDUCTIONS))
         self.options = options
 
+    def __repr__(self) -> str:
+        function = [getattr(self.function, "__name__", repr(self.function))] if type(self) is Loss else []
+        options = {name: value for name, value in self.options.items() if isinstance(value, str | int | float)}
+        settings = [f"{name}={value!r}" for name, value in {**options, "reduction": self.reduction}.items()]
+        return f"{type(self).__name__}({', '.join([*function, *settings])})"
+
     def __call__(self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> Tensor:
         """Return the loss of a batch.
 

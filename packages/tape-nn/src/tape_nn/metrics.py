@@ -28,6 +28,7 @@ from tape_core.staging import (
 from tape_core.support import Commit
 from tape_core.typing import ArrayLike
 
+from tape_nn.naming import describe_settings
 from tape_nn.types import StateDict
 
 PythonNumber: TypeAlias = Any
@@ -52,6 +53,9 @@ class Metric:
         if name is not None:
             self.name = name
         self.reset()
+
+    def __repr__(self) -> str:
+        return describe_settings(self, name=self.name)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return a number for each example: an array whose first axis is that of the examples."""

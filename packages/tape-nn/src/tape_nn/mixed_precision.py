@@ -49,7 +49,7 @@ def mixed_precision(model: M, dtype: DTypeLike = "float16") -> M:
     # Layers only: a Module's own Variables are used by code that knows nothing of `compute_dtype`.
     layers = [found for _, found in model.named_modules() if isinstance(found, Layer)]
     if not layers:
-        raise ValueError(f"mixed_precision: there is no layer with Variables in {model!r}")
+        raise ValueError(f"mixed_precision: there is no layer with Variables in {Module.__repr__(model)}")
     if wanted is not None:
         for variable in model.variables:
             variable.backend.raw_dtype(wanted)  # raises before anything is changed

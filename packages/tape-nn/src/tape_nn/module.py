@@ -9,7 +9,7 @@ from weakref import ref
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import current, guard
-from tape_core.support import assign_together, wrap
+from tape_core.support import assign_together, placement, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn.functional import using
@@ -19,6 +19,8 @@ from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
+
+    from tape_core.backends import Backend
 
     from tape_nn.checkpoints import Path
     from tape_nn.functional import BoundValues, Parameters
@@ -110,6 +112,30 @@ class Module:
         """Set the evaluation mode: `train(False)`."""
         return self.train(False)
 
+    def to(self, backend: str | Backend, device: str | None = None) -> Self:
+        """Move all Variables to a backend and device, in place; return the Module. If one cannot be moved, none is.
+
+        What optimizers and averages have made for the Variables moves with them, and compiled functions are traced
+        again. Layers without Variables make them where their first input is.
+
+        >>> import tape_nn as nn
+        >>> model = nn.Dense(3)
+        >>> model.build((None, 2))
+        >>> model.to("numpy").kernel.backend.name
+        'numpy'
+
+        Args:
+            backend: a backend's name, with a device if wanted, or object: `"torch"`, `"torch:cuda:0"`.
+            device: a device of the backend; by default its own default device.
+
+        Raises:
+            BackendError: there is no such backend or device.
+            RuntimeError: inside a compiled function.
+            TypeError: the backend lacks the dtype of a Variable.
+        """
+        placement.move_variables("Module.to", self.variables, backend, device)
+        return self
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the values of all Variables by name, as Tensors that later training does not change.
 
@@ -173,7 +199,9 @@ class Module:
             else:
                 new.append((variable, value))
         if problems:
-            raise ValueError(f"load_state_dict: the state does not fit {self!r}:\n  " + "\n  ".join(problems))
+            raise ValueError(
+                f"load_state_dict: the state does not fit {Module.__repr__(self)}:\n  " + "\n  ".join(problems)
+            )
         # Conversions may fail: all of them come before the first assignment.
         placed = [tc.asarray(value, backend=v.backend, device=v.device) for v, value in new]
         assign_together([variable for variable, _ in new], placed)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from tape_core import Tensor, Variable, asarray
+from tape_core.staging import outside
 from tape_core.typing import ArrayLike
 
 from tape_nn.module import Module
@@ -40,3 +41,12 @@ def unknown_names(who: str, unknown: Collection[str], known: Collection[str]) ->
         close = get_close_matches(name, known, n=1)
         parts.append(repr(name) + (f" (did you mean {close[0]!r}?)" if close else ""))
     return f"{who}: unknown names: {', '.join(parts)}. There are {', '.join(map(repr, known)) or 'none'}"
+
+
+def describe_settings(thing: object, **first: object) -> str:
+    """Return a `repr` of an object: its class, and after `first` its public attributes that are numbers or text."""
+    with outside():  # in a trace a number has no value that its text could have
+        plain = {name: value for name, value in vars(thing).items() if not name.startswith("_")}
+        plain = {name: value for name, value in plain.items() if isinstance(value, str | int | float)}
+        settings = ", ".join([f"{name}={value!r}" for name, value in (first | plain).items()])
+    return f"{type(thing).__name__}({settings})"

@@ -129,3 +129,63 @@ def test_the_scale_of_a_loss_is_that_of_each_call() -> None:
     found = train(compiled=True)
     assert found == train(compiled=False)
     assert found[2] >= 2  # the scale has gone up and down
+
+
+def fitted(compile: bool | str, train_step: Any = None, scaled: bool = False) -> tuple[Any, list[bytes], list[Any]]:
+    tc.set_seed(0)
+    x = tc.default_rng(1).normal((50, 5))
+    y = tc.default_rng(2).integers(0, 3, (50,))
+    model = nn.Sequential([nn.Dense(16, activation="relu"), nn.BatchNorm(), nn.Dropout(0.3), nn.Dense(3)])
+    optimizer: Any = nn.Adam(nn.schedules.ExponentialDecay(0.1, 2, 0.5))
+    seen: list[Any] = []
+
+    class Seen(nn.Callback):
+        def on_batch_end(self, run: Any) -> None:
+            seen.append((run.epoch, run.batch, run.step, dict(run.logs)))
+
+    history = nn.fit(
+        model,
+        (x, y),
+        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=nn.LossScaler(optimizer) if scaled else optimizer,
+        epochs=3,
+        batch_size=16,  # the last batch is smaller
+        metrics=[nn.metrics.SparseCategoricalAccuracy("accuracy")],
+        validation=(x[:20], y[:20]),
+        callbacks=[Seen(), nn.ExponentialMovingAverage(model), nn.EarlyStopping(restore_best=True, patience=9)],
+        class_weight={0: 2.0},
+        progress=False,
+        train_step=train_step,
+        compile=compile,
+    )
+    weights = [value.numpy().tobytes() for value in model.state_dict().values()]
+    return history, weights, seen
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_compiled_fit_is_an_eager_one(scaled: bool) -> None:
+    expected, found = fitted(False, scaled=scaled), fitted(True, scaled=scaled)
+    assert found[0] == expected[0]
+    assert found[2] == expected[2]
+    if tc.get_backend().name == "numpy":
+        assert found[1] == expected[1]
+
+
+def test_a_compiled_step_of_ones_own_reads_the_numbers_of_the_run() -> None:
+    calls = []
+
+    def step(run: Any, batch: Any) -> Any:
+        calls.append(run)
+        metrics = nn.fitting.train_step(run, batch)
+        return {**metrics, "number": run.step + 10 * tc.asarray(1.0), "epoch": run.epoch}
+
+    found = fitted(True, step)
+    assert len(calls) == 2  # a trace for each of the two sizes of batches
+    assert found[0]["epoch"] == [0.0, 1.0, 2.0]
+    assert [round(value, 3) for value in found[0]["number"]] == [
+        round(10 + sum(k * n for k, n in zip(range(e, e + 4), (16, 16, 16, 2), strict=True)) / 50, 3) for e in (0, 4, 8)
+    ]
+    with pytest.raises(TypeError, match="compile must be True, False or the name of a compiler; got 3"):
+        fitted(3)  # type: ignore[arg-type]
+    with pytest.raises(tc.staging.TracingError, match="Python"):
+        fitted(True, lambda run, batch: nn.fitting.train_step(run, batch) if run.epoch < 1 else {})

@@ -19,6 +19,7 @@ def tape_backend_info() -> BackendInfo:
         array_types=("numpy:ndarray", "numpy:generic"),
         capabilities=("cpu", "complex"),
         install="pip install tape-numpy",
+        host_data=True,
     )
 
 

@@ -207,7 +207,7 @@ class GradientTape(_Block):
         targets = _native_tree(target, "gradient", "target")
         wanted = _native_tree(sources, "gradient", "sources")
         cotangents = None if output_gradients is None else _cotangents(output_gradients, targets)
-        found = self.native.gradient(targets, wanted, cotangents, how)
+        found = self.native.gradient(targets, wanted, cotangents, unconnected_gradients=how)
         # After the gradient: an error is not to be preceded by a warning of something else.
         _warn_of_dtypes(targets, wanted)
         return wrap(found)
@@ -253,9 +253,9 @@ class GradientTape(_Block):
             self.native.batch_jacobian(
                 _native_tree(target, "batch_jacobian", "target"),
                 _native_tree(source, "batch_jacobian", "source"),
-                _check_unconnected(unconnected_gradients),
-                parallel_iterations,
-                experimental_use_pfor,
+                unconnected_gradients=_check_unconnected(unconnected_gradients),
+                parallel_iterations=parallel_iterations,
+                experimental_use_pfor=experimental_use_pfor,
             )
         )
 

@@ -122,6 +122,18 @@ def test_parts_keep_their_arguments(tmp_path: Path) -> None:
     assert again.layers[-1].trainable is False
 
 
+def test_what_a_normalization_was_adapted_to_is_saved(tmp_path: Path) -> None:
+    normalization = layers.Normalization(axis=-1)
+    normalization.adapt(X)
+    model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), normalization, layers.Dense(2)])
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert np.array_equal(again(X).numpy(), model(X).numpy())
+    fresh = layers.Normalization.from_config(layers.Normalization(axis=0).get_config())
+    with pytest.raises(ValueError, match="call adapt"):
+        fresh(X)
+
+
 def test_training_goes_on_where_it_was(tmp_path: Path) -> None:
     def make() -> Any:
         model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), layers.Dense(4, activation="tanh"), layers.Dense(1)])

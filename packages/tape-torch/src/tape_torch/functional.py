@@ -1,8 +1,7 @@
-"""`call`: a function of PyTorch as one op of Tape, whose VJP is torch.autograd's.
+"""`call`: a function of PyTorch, or a module, as one op of Tape.
 
-The function runs once, with grad enabled, on leaves of torch.autograd that stand for the inputs. Its graph (`_Graph`)
-is kept in the tape's record, and the rule of the op walks it backward. If the sweep itself is recorded, the rule builds
-the graph of the graph (`create_graph`), which becomes another op of this kind.
+This module finds what the function computes with: the tensors among its arguments and the parameters of modules, and
+makes a flat function of them, which :mod:`tape_torch.torch_op` runs, records and differentiates.
 """
 
 from __future__ import annotations
@@ -10,22 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from tape_compile.extend import TracedArray
-from tape_core import Tensor, stack
-from tape_core.backends import Backend, backend_of_type
-from tape_core.extend import Op, registry, vjp
-from tape_core.staging import TracingError
-from tape_core.support import ACTIVE, BatchedArray, Plans, binding, contextmanager, pytree, wrap
-from tape_core.typing import Array, Cotangent, Namespace
+from tape_core import Tensor
+from tape_core.staging import current
+from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, pytree
+from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
-from tape_torch.inside import inside
-from tape_torch.parameters import variable_of
+from tape_torch.inside import SIDE
+from tape_torch.parameters import ParameterVariable, known_variable, variable_of
+from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here, is_watched
 
 Function = Callable[..., Any]
 
@@ -40,6 +37,10 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     of modules among the arguments, and tensors among the arguments that require grad. :func:`tape_torch.variables`
     returns them as Variables. The function runs once, so buffers, such as those of a batch norm, are updated once.
 
+    It works under every transformation. Inside `vmap`, `torch.func.vmap` runs the function on all examples, or a loop
+    where the function does not allow that; its derivatives there run it again. In a compiled function the call is one
+    instruction, which calls the function in each run, with the values that the parameters and buffers have then.
+
     >>> import torch
     >>> import tape_core as tc, tape_torch
     >>> x = tc.Variable([1.0, 2.0], backend="torch")
@@ -50,14 +51,17 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
 
     Raises:
         TypeError: an argument is on another backend, `fn` returns something that may hide a tensor, or the result
-            depends on a tensor that requires grad and is not among the arguments, so that its gradient would be lost.
+            depends on a tensor that requires grad and is not among the arguments, so that its gradient would be lost;
+            or a module inside exchanges gradients between processes, as DistributedDataParallel; or it draws random
+            numbers or updates buffers where a derivative would run it again.
         RuntimeError: `fn` writes into an argument.
     """
     if not callable(fn):
         raise TypeError(f"call: takes a function or module first, and its arguments after it; got {fn!r}")
     label = _label(fn)
     leaves, structure = pytree.flatten((args, kwargs))
-    given: list[tuple[str, Tensor]] = []
+    tensors: list[Tensor] = []
+    names: list[str] = []
     places: list[int] = []
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
@@ -68,44 +72,196 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         if isinstance(leaf, Tensor):
             where = _argument_name(structure, k)
             _check_backend(leaf, label, where)
-            given.append((where, leaf if type(leaf) is Tensor else leaf._read()))  # type: ignore[attr-defined]
+            names.append(where)
+            tensors.append(leaf if type(leaf) is Tensor else leaf._read())  # type: ignore[attr-defined]
             places.append(k)
-    # Parameters come after the arguments, in `tensors` as in `arrays`.
+            leaves[k] = None  # a task may live as long as a record: it holds no value of this call
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
-    parameters = _parameters(modules)
-    tensors = [t for _, t in given]
-    # A name is held.K.NAME, with the module's number, as `_FunctionModule` has it; the Variable is called by the rest.
-    tensors += [variable_of(p, name.split(".", 2)[2])._read() for name, p in parameters.items()]
-    active = ACTIVE.get()
-    records = any([tape._key in t._slots for tape in active for t in tensors])
-    arrays = [_as_leaf(t._array) if records else t._array for t in tensors]
-    # Not strict: those of parameters follow, which take no argument's place.
-    for k, array in zip(places, arrays, strict=False):
-        leaves[k] = array
-    args, kwargs = structure.unflatten(leaves)
-    versions = [_version(t) for _, t in given]  # PyTorch counts writes in place
-    with _running(records, label):
-        # Torch knows nothing of values that a binding gives its parameters: they are handed over.
-        if parameters and (records or binding.in_use):
-            holder = _FunctionModule(fn, modules)
-            values = dict(zip(parameters, arrays[len(given) :], strict=True))
-            out = torch.func.functional_call(holder, values, args, kwargs)
-        else:
-            out = fn(*args, **kwargs)
-    for (where, t), version in zip(given, versions, strict=True):
-        if _version(t) != version:
-            raise RuntimeError(f"{label} writes into its argument {where}, whose value others hold; {_IN_PLACE_HINT}")
-    outs, out_structure = pytree.flatten(out)
-    numbers = [k for k, o in enumerate(outs) if _is_tensor(o, label, out_structure, k)]
-    backend = tensors[0].backend if tensors else _backend()
-    if records:
-        unknown = _reachable_leaves([outs[k] for k in numbers]).keys() - set(map(id, arrays))
-        if unknown:
-            _refuse_unknown(label, [outs[k] for k in numbers], unknown)
-    for k, result in zip(numbers, _record(backend, tensors, arrays, [outs[k] for k in numbers]), strict=True):
-        outs[k] = result
-    return pytree.unflatten(out_structure, outs)
+    stage = current()
+    is_plain = stage is None and not binding.in_use and not ACTIVE.get() and SIDE.get() is None
+    if is_plain and not any([t.backend.level for t in tensors]):
+        # Nothing records, so a module may as well use its own parameters.
+        task = _Call(fn, label, leaves, structure, places, names, modules, forbids="")
+        return task.result(bind_here(task, tensors))
+    # Parameters come after the arguments, and those that are constants after the others.
+    names_of_parameters, variables, constants = _parameters(modules, every=stage is not None)
+    tensors += [v._read() for v in variables]
+    in_vmap = any([t.backend.level for t in tensors])
+    task = _Call(fn, label, leaves, structure, places, names, modules, forbids=_repeats(in_vmap))
+    task.parameters = names_of_parameters
+    task.buffers, buffers = ([], []) if stage is None and not task.forbids else _buffers(modules)
+    inputs = [*tensors, *[v._read() for v in buffers]]
+    task.constants = len(buffers) + constants
+    # Only where nothing is recorded, the module may as well use its own.
+    if stage is None and not in_vmap and not binding.in_use and not is_watched(inputs) and not task.buffers:
+        task.parameters, inputs = [], tensors[: len(places)]
+    if stage is not None and modules:
+        layout = _Layout(modules)
+        stage.guard(layout, layout())
+    if stage is not None and tensors and _is_shaped_by_values(fn):
+        stage.require_value(f"the shape of the result of {label}")
+    found = (bind_here if stage is None and not in_vmap else bind)(task, inputs)
+    for variable, new in zip(buffers, found[len(found) - len(buffers) :], strict=True):
+        if new is not None:
+            check_assignable(variable)
+            variable._array, variable._slots = new._array, {}
+    return task.result(found)
+
+
+def _repeats(in_vmap: bool) -> str:
+    """Return why a function may run several times for one call, for messages; else an empty string."""
+    if in_vmap:
+        return "inside vmap, where each example would have its own"
+    return "in a function that its derivative runs again, which would update them twice" if is_captured() else ""
+
+
+class _Call(Task):
+    """A call of a function of PyTorch, as a function of the tensors among the arguments, then parameters and buffers.
+
+    Attributes:
+        parameters, buffers: the names, as in `_FunctionModule`, of those that come after the arguments.
+        forbids: why buffers must not be updated; an empty string if they may.
+    """
+
+    __slots__ = (
+        "_fn",
+        "_holder",
+        "_leaves",
+        "_modules",
+        "_names",
+        "_places",
+        "_seen",
+        "_structure",
+        "_updates",
+        "buffers",
+        "forbids",
+        "parameters",
+    )
+
+    def __init__(
+        self,
+        fn: Function,
+        label: str,
+        leaves: Sequence[Any],
+        structure: pytree.Structure,
+        places: Sequence[int],
+        names: Sequence[str],
+        modules: Sequence[torch.nn.Module],
+        forbids: str,
+    ) -> None:
+        super().__init__(self._run_once, label, written=len(places), is_pure=not modules and is_pure(fn))
+        self._fn = fn
+        self._leaves = leaves
+        self._structure = structure
+        self._places = places
+        self._names = names
+        self._modules = modules
+        self._holder: _FunctionModule | None = None  # made when it is needed
+        self.parameters: Sequence[str] = ()
+        self.buffers: Sequence[str] = ()
+        self.forbids = forbids
+        self._updates: set[str] | None = None  # the buffers that the first run has updated
+        # The structure of the first result, and its leaves that are no tensors, each with its place.
+        self._seen: tuple[pytree.Structure, dict[int, Any]] | None = None
+
+    def name_of_argument(self, k: int) -> str:
+        """Return the path of an argument."""
+        return self._names[k]
+
+    def _run_once(self, arrays: Arrays) -> Arrays:
+        leaves, n = list(self._leaves), len(self._places)
+        for k, array in zip(self._places, arrays[:n], strict=True):
+            leaves[k] = array
+        args, kwargs = self._structure.unflatten(leaves)
+        m = n + len(self.parameters)
+        values = dict(zip(self.parameters, arrays[n:m], strict=True))
+        # A module updates its buffers in place, and their values are others'.
+        given = {name: array.clone() for name, array in zip(self.buffers, arrays[m:], strict=True)}
+        if not values and not given:
+            return self._flattened(self._fn(*args, **kwargs))
+        versions = [b._version for b in given.values()]
+        if self._holder is None:
+            self._holder = _FunctionModule(self._fn, self._modules)
+        self._holder.gives_buffers = bool(given)
+        out, after = torch.func.functional_call(self._holder, {**values, **given}, args, kwargs)
+        news: Arrays = []
+        first = self._updates is None
+        updates = self._updates or set()
+        for (name, before), version, old in zip(given.items(), versions, arrays[m:], strict=True):
+            now = after[name]
+            # Batch norm writes past PyTorch's count of writes, so the first run compares the values.
+            if now is not before or now._version != version or (first and not torch.equal(now, old)):
+                updates.add(name)
+            if name in updates and self.forbids:
+                raise TypeError(
+                    f"{self.label} updates the buffer {name.split('.', 2)[2]!r} of a module {self.forbids}: let the "
+                    f"module be in eval() mode, or call it outside"
+                )
+            news.append(now.detach() if name in updates else None)
+        self._updates = updates
+        return [*self._flattened(out), *news]
+
+    def _flattened(self, out: Any) -> Arrays:
+        outs, structure = pytree.flatten(out)
+        arrays: Arrays = []
+        plain: dict[int, Any] = {}
+        for k, value in enumerate(outs):
+            if _is_tensor(value, self.label, structure, k):
+                arrays.append(value)
+            else:
+                plain[k] = value
+        if self._seen is None:
+            self._seen = structure, plain
+        elif (len(plain), structure) != (len(self._seen[1]), self._seen[0]) or any(
+            [v != w for v, w in zip(plain.values(), self._seen[1].values(), strict=True)]
+        ):
+            raise TypeError(
+                f"{self.label}: its result differs from that of another run, of another example or in a compiled "
+                f"function, in more than the values of tensors: {[*self._seen[1].values()]} then, {[*plain.values()]} "
+                f"now; let it return tensors, in one structure"
+            )
+        return arrays
+
+    def on_result(self, outs: Arrays, graph: Graph | None) -> None:
+        """Refuse a graph that leads to other tensors than the arguments."""
+        if graph is not None and graph.unknown:
+            _refuse_unknown(self.label, graph.unknown)
+
+    def result(self, tensors: Sequence[Any]) -> Any:
+        """Return results in the structure in which the function has returned them."""
+        assert self._seen is not None  # it has run
+        structure, plain = self._seen
+        each = iter(tensors)
+        return pytree.unflatten(
+            structure, [plain[k] if k in plain else next(each) for k in range(structure.num_leaves)]
+        )
+
+
+_DRAWING_BUILTINS = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh", "rrelu"})
+"""Functions that may draw, for dropout, without PyTorch's tag for that."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _tags(name: str) -> frozenset[torch.Tag] | None:
+    """Return what PyTorch says of the overloads of a function; None if it is no op."""
+    packet: Any = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return None
+    return frozenset([tag for overload in packet.overloads() for tag in getattr(packet, overload).tags])
+
+
+def is_pure(fn: Function) -> bool:
+    """Return whether a function is one of PyTorch's own that draws no random numbers."""
+    if type(fn) is not BuiltinFunctionType or fn.__name__ in _DRAWING_BUILTINS or "dropout" in fn.__name__:
+        return False
+    tags = _tags(fn.__name__)
+    return tags is not None and torch.Tag.nondeterministic_seeded not in tags
+
+
+def _is_shaped_by_values(fn: Function) -> bool:
+    tags = _tags(fn.__name__) if type(fn) is BuiltinFunctionType else None
+    return tags is not None and torch.Tag.dynamic_output_shape in tags
 
 
 _DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
@@ -124,209 +280,9 @@ def _refuse_distributed(modules: Sequence[torch.nn.Module], label: str) -> None:
                     raise TypeError(
                         f"{label}: {kind.__name__} adds up gradients in hooks of PyTorch's backward(), which Tape's "
                         f"derivatives do not run, so each process would train alone; call the module inside, its "
-                        f".module, and add up the gradients: torch.distributed.all_reduce(g.array) of each"
+                        f".module, and add up the gradients: torch.distributed.all_reduce(g.array) of each; or let "
+                        f"parameters and batches be DTensors, which add them up themselves"
                     )
-
-
-# -- the op
-
-
-class _Graph:
-    """A graph of torch.autograd: its outputs, its leaves, and the nodes whose backward function is replaced."""
-
-    __slots__ = ("leaves", "outs", "replaced_nodes")
-
-    def __init__(
-        self, leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], replaced_nodes: Sequence[Any]
-    ) -> None:
-        self.leaves = tuple(leaves)
-        self.outs = tuple(outs)
-        self.replaced_nodes = tuple(replaced_nodes)
-
-    def cotangents(
-        self, gs: Sequence[torch.Tensor | None], watched: Sequence[bool], *, create_graph: bool = False
-    ) -> list[Any]:
-        """Return the cotangents of the watched leaves; None for others, and where nothing flows.
-
-        They are plain transposes, as all of Tape's rules, so the complex ones of torch.autograd are conjugated.
-        """
-        used = [(o, _conj(_cast_like(g, o))) for o, g in zip(self.outs, gs, strict=True) if g is not None]
-        hooks = [node.register_hook(_logcumsumexp_backward(node)) for node in self.replaced_nodes]
-        try:
-            found = torch.autograd.grad(
-                [o for o, _ in used],
-                [leaf for leaf, w in zip(self.leaves, watched, strict=True) if w],
-                [g for _, g in used],
-                retain_graph=True,  # a persistent tape may ask again; the graph is freed with the tape's record
-                create_graph=create_graph,
-                allow_unused=True,
-            )
-        finally:
-            for hook in hooks:  # one left behind would make a reference cycle
-                hook.remove()
-        each = iter(found)
-        return [_conj(next(each)) if w else None for w in watched]
-
-
-def _pull(
-    xp: Namespace, g: Cotangent, arrays: Sequence[Array], arrays_watched: Sequence[bool], graph: _Graph
-) -> list[Any]:
-    gs = g if type(g) is tuple else (g,)
-    if not isinstance(arrays[0], Tensor):
-        with torch.inference_mode(False):
-            return graph.cotangents(gs, arrays_watched)
-    if any([t is not None and t.backend.level for t in gs]):  # inside vmap, as when a Jacobian is computed
-        return _pull_each_example(xp, gs, arrays, arrays_watched, graph)
-    # The sweep is recorded. Its derivatives are torch.autograd's as well, by the graph of the graph.
-    seeds = [t for t in gs if t is not None]
-    leaves = [_as_leaf(t._array) for t in seeds]
-    each = iter(leaves)
-    with torch.inference_mode(False), torch.enable_grad():
-        found = graph.cotangents([None if t is None else next(each) for t in gs], arrays_watched, create_graph=True)
-    flowing = [d for d in found if d is not None]
-    results = iter(_record(arrays[0].backend, [*seeds, *arrays], [*leaves, *graph.leaves], flowing))
-    return [None if d is None else next(results) for d in found]
-
-
-def _pull_each_example(
-    xp: Namespace, gs: Sequence[Any], arrays: Sequence[Tensor], watched: Sequence[bool], graph: _Graph
-) -> list[Any]:
-    """Call `_pull` for one example of a batch of cotangents after the other: torch.autograd cannot see Tape's vmap."""
-    top = max([t.backend for t in gs if t is not None], key=lambda backend: backend.level)
-    inside = [None if t is None or t.backend is not top else t._array for t in gs]
-    axis = next((a.axis for a in inside if a is not None and a.axis is not None), None)
-
-    def example(k: int) -> tuple[Any, ...]:
-        pairs = zip(gs, inside, strict=True)
-        return tuple([t if a is None else a.value if a.axis is None else a.value[k] for t, a in pairs])
-
-    if axis is None:
-        return _pull(xp, example(0), arrays, watched, graph)
-    rows = [_pull(xp, example(k), arrays, watched, graph) for k in range(axis.size)]
-    return [
-        None if found[0] is None else wrap(BatchedArray(stack(list(found)), top, axis), top)
-        for found in zip(*rows, strict=True)
-    ]
-
-
-class _CallOp(Op):
-    """An op that is in no registry, since each call computes another function."""
-
-    foreign = True
-
-    def bind(self, backend: Backend) -> tuple[Function, Plans]:
-        """Bind the one kernel there is, on every backend: it returns values that are computed already."""
-        return self.bound(backend, _computed_values, Plans(self, self.compiled, None, backend))
-
-
-def _computed_values(arrays: object, /, *, graph: _Graph) -> Any:
-    outs = tuple([o.detach() for o in graph.outs])
-    return outs if len(outs) > 1 else outs[0]
-
-
-def torch_call(arrays: object, /, *, graph: _Graph) -> Any:
-    """Return the results of a function of PyTorch."""
-
-
-_op = _CallOp(torch_call, {"arrays": vjp(_pull)}, form="op", sequence=True, materialize=False)
-
-
-def _record(
-    backend: Backend, tensors: Sequence[Tensor], leaves: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
-) -> list[Tensor]:
-    """Wrap `outs` as Tensors, recorded as a function of `tensors`, whose leaves in PyTorch's graph are `leaves`."""
-    # Results without a gradient, such as integers, are wrapped beside the record; inputs that no result depends on are
-    # left out of it.
-    flowing = [o for o in outs if o.requires_grad]
-    replaced_nodes: list[Any] = []
-    reached = _reachable_leaves(flowing, replaced_nodes) if any([leaf.requires_grad for leaf in leaves]) else {}
-    inputs = [(t, leaf) for t, leaf in zip(tensors, leaves, strict=True) if id(leaf) in reached]
-    if not inputs:
-        return [wrap(o.detach(), backend) for o in outs]
-    graph = _Graph([leaf for _, leaf in inputs], flowing, replaced_nodes)
-    found = _op.function([t for t, _ in inputs], graph=graph)
-    each = iter(found if type(found) is tuple else (found,))
-    return [next(each) if o.requires_grad else wrap(o.detach(), backend) for o in outs]
-
-
-def _reachable_leaves(outs: Sequence[torch.Tensor], replaced_nodes: list[Any] | None = None) -> dict[int, torch.Tensor]:
-    """Return the leaves that a graph leads back to, by id; append nodes with a faulty rule to `replaced_nodes`."""
-    # A walk over the nodes, without recursion. AccumulateGrad is the node that ends in a leaf.
-    leaves = {id(o): o for o in outs if o.requires_grad and o.grad_fn is None}
-    todo: list[Any] = [o.grad_fn for o in outs if o.grad_fn is not None]
-    seen = set(todo)
-    while todo:
-        node = todo.pop()
-        name = type(node).__name__
-        if name == "AccumulateGrad":
-            leaves[id(node.variable)] = node.variable
-        elif name == "LogcumsumexpBackward0" and replaced_nodes is not None:
-            replaced_nodes.append(node)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                todo.append(following)
-    return leaves
-
-
-def _logcumsumexp_backward(node: Any) -> Any:
-    """Return a hook that replaces PyTorch's rule of logcumsumexp by Tape's.
-
-    PyTorch's rule takes logarithms of the cotangents. Its numbers are right, but its derivative with respect to a
-    cotangent of 0 is 0, and NaN after it, so second derivatives are wrong.
-    """
-    rule: Any = registry["logcumsumexp"].rules["x"]
-
-    def backward(found: tuple[torch.Tensor, ...], gs: tuple[torch.Tensor, ...]) -> Any:
-        x, dim = node._saved_self, node._saved_dim
-        if x.ndim == 0 or x.dtype not in (torch.float32, torch.float64):
-            return found
-        dim -= (dim >= 1 << 63) << 64  # PyTorch shows a negative one as an unsigned integer
-        return (rule.fn(_backend().xp, gs[0], x, node._saved_result, dim, False),)
-
-    return backward
-
-
-def _as_leaf(array: torch.Tensor) -> torch.Tensor:
-    """Return a leaf of torch.autograd with the values, and the memory, of an array."""
-    if array.is_inference():  # torch.autograd records nothing of inference tensors
-        with torch.inference_mode(False):
-            array = array.clone()
-    else:
-        array = array.detach()
-    return array.requires_grad_() if array.is_floating_point() or array.is_complex() else array
-
-
-def _conj(g: torch.Tensor | None) -> Any:
-    """Conjugate a complex cotangent: Tape's rules are plain transposes, PyTorch's are conjugated."""
-    return torch.conj_physical(g) if g is not None and g.is_complex() else g
-
-
-def _cast_like(g: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    if g.dtype is out.dtype:
-        return g
-    return (g.real if g.is_complex() and not out.is_complex() else g).to(out.dtype)
-
-
-@contextmanager
-def _running(records: bool, label: str) -> Iterator[None]:
-    """Context while `fn` runs: with or without torch.autograd, and refusing tensors of the wrong library."""
-    with ExitStack() as stack:
-        if records:
-            stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.set_grad_enabled(records))
-        stack.enter_context(inside("call"))
-        try:
-            yield
-        except RuntimeError as error:
-            if "leaf Variable" in str(error) and "in-place" in str(error):
-                raise RuntimeError(f"{label} writes into an argument, whose value others hold; {_IN_PLACE_HINT}") from (
-                    error
-                )
-            raise
-
-
-_IN_PLACE_HINT = "use the function that is not in place, or write into a clone() of it"
 
 
 # -- arguments and results
@@ -337,24 +293,11 @@ def _label(fn: Function) -> str:
     return f"call({name})"
 
 
-def _backend() -> Backend:
-    backend = backend_of_type(torch.Tensor)
-    assert backend is not None  # this package provides it
-    return backend
-
-
 def _check_backend(tensor: Tensor, label: str, where: str) -> None:
-    if tensor.backend.level:
-        raise TypeError(
-            f"{label}: argument {where} is inside tape_core.vmap, into which a function of PyTorch cannot look; "
-            f"call it with all examples, outside: tape_torch.call(torch.vmap(fn), examples)"
-        )
-    if type(tensor._array) is TracedArray:
-        raise TracingError(
-            f"{label}: argument {where} is inside a compiled function, and a function of PyTorch cannot be traced; "
-            f"call it outside, or let the function run as plain Python, with tape_core.function(fallback=True)"
-        )
-    if not isinstance(tensor._array, torch.Tensor):
+    array = tensor._array
+    while type(array) is BatchedArray:
+        array = array.value._array
+    if not isinstance(array.value if type(array) is TracedArray else array, torch.Tensor):
         raise TypeError(
             f"{label}: argument {where} is on backend {tensor.backend.name!r}; a function of PyTorch takes Tensors on "
             f"'torch': convert it with tape_core.asarray(x, backend='torch')"
@@ -365,11 +308,6 @@ def _argument_name(structure: pytree.Structure, k: int) -> str:
     """Return the name of an argument for messages: `0`, `weights`, `1['x']`."""
     kind, first, *rest = structure.paths()[k]
     return f"{first if kind == 0 else str(first)}{''.join(f'[{part!r}]' for part in rest)}"
-
-
-def _version(tensor: Tensor) -> int:
-    array: torch.Tensor = tensor._array
-    return 0 if array.is_inference() else array._version
 
 
 # Results that cannot hide a tensor, and are returned as they are.
@@ -391,9 +329,8 @@ def _is_tensor(value: object, label: str, structure: pytree.Structure, k: int) -
     return False
 
 
-def _refuse_unknown(label: str, outs: Sequence[torch.Tensor], unknown: set[int]) -> None:
-    reached = _reachable_leaves(outs)
-    shapes = ", ".join(str(tuple(reached[name].shape)) for name in unknown)
+def _refuse_unknown(label: str, unknown: Sequence[torch.Tensor]) -> None:
+    shapes = ", ".join([str(tuple(tensor.shape)) for tensor in unknown])
     raise TypeError(
         f"{label}: the result depends on tensors that require grad and are no arguments, of shape {shapes}: their "
         f"gradient would be lost. Give them, or the module that has them, as arguments; where they are meant as "
@@ -408,6 +345,7 @@ class _FunctionModule(torch.nn.Module):
     """A module around a function: `functional_call` runs it with other values for the parameters of several modules."""
 
     function: Function
+    gives_buffers = False
 
     def __init__(self, function: Function, modules: Sequence[torch.nn.Module]) -> None:
         super().__init__()
@@ -415,18 +353,69 @@ class _FunctionModule(torch.nn.Module):
         self.held = torch.nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        return self.function(*args, **kwargs)
+        """Return the function's result, and the buffers after it."""
+        out = self.function(*args, **kwargs)
+        return out, dict(self.named_buffers()) if self.gives_buffers else {}
 
 
-def _parameters(modules: Sequence[torch.nn.Module]) -> Mapping[str, torch.Tensor]:
-    """Return the trainable parameters, each once, by their names in a `_FunctionModule` of the modules."""
-    found: dict[int, tuple[str, torch.Tensor]] = {}
+def _parameters(modules: Sequence[torch.nn.Module], *, every: bool) -> tuple[list[str], list[ParameterVariable], int]:
+    """Return the parameters with a derivative, or `every` one, each once, and the number of constants, which come last.
+
+    The first list has their names in a `_FunctionModule`. A frozen parameter has a derivative where a tape watches its
+    Variable, or a binding gives it a value.
+    """
+    found: dict[int, tuple[str, ParameterVariable]] = {}
+    constants: dict[int, tuple[str, ParameterVariable]] = {}
     for k, module in enumerate(modules):
         for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
-                found.setdefault(id(parameter), (f"held.{k}.{name}", parameter))
-    return dict(found.values())
+            if id(parameter) in found or id(parameter) in constants:
+                continue
+            variable = variable_of(parameter, name) if every or parameter.requires_grad else known_variable(parameter)
+            if variable is not None:
+                if parameter._backward_hooks:
+                    raise TypeError(
+                        f"call: the parameter {name!r} has a hook of register_hook(), which Tape's derivatives do not "
+                        f"run; remove it, and change the gradient that the tape returns"
+                    )
+                varies = parameter.requires_grad or variable._bound() is not None or is_watched([variable])
+                if varies or every:
+                    (found if varies else constants)[id(parameter)] = f"held.{k}.{name}", variable
+    pairs = [*found.values(), *constants.values()]
+    return [name for name, _ in pairs], [variable for _, variable in pairs], len(constants)
+
+
+def _buffers(modules: Sequence[torch.nn.Module]) -> tuple[list[str], list[ParameterVariable]]:
+    """Return the buffers likewise."""
+    found: dict[int, tuple[str, ParameterVariable]] = {}
+    for k, module in enumerate(modules):
+        for name, buffer in module.named_buffers():
+            if id(buffer) not in found:
+                found[id(buffer)] = f"held.{k}.{name}", variable_of(buffer, name)
+    return [name for name, _ in found.values()], [variable for _, variable in found.values()]
+
+
+class _Layout:
+    """The guard of a trace: modules have the parts, tensors and mode that they had, as trainable as then."""
+
+    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
+        owners = [part for module in modules for part in module.modules()]
+        held: list[Mapping[str, Any]] = [
+            table for owner in owners for table in (owner._modules, owner._parameters, owner._buffers)
+        ]
+        self._entries = [(table, name, value) for table in held for name, value in table.items()]
+        self._sizes = [(table, len(table)) for table in held]
+        tensors = [value for _, _, value in self._entries if isinstance(value, torch.Tensor)]
+        self._trainable = [(t, t.requires_grad) for t in tensors]
+        self._modes = [(owner, owner.training) for owner in owners]
+
+    def __call__(self) -> bool:
+        """Return whether nothing has changed."""
+        return (
+            all([table.get(name) is value for table, name, value in self._entries])
+            and all([len(table) == size for table, size in self._sizes])
+            and all([t.requires_grad is flag for t, flag in self._trainable])
+            and all([owner.training is flag for owner, flag in self._modes])
+        )
 
 
 def _modules(fn: Function, leaves: Sequence[Any]) -> list[torch.nn.Module]:

@@ -241,12 +241,16 @@ def take(x: Tensor, indices: Tensor, *, axis: int | None = None) -> Any:
 
 
 def gather(params: Tensor, indices: Tensor) -> Any:
-    if params.ndim == 2 and indices.dtype is torch.int64:
+    if indices.dtype is not torch.int64:
+        indices = indices.to(torch.int64)
+    # On the CPU `embedding`, the quicker one, raises for a negative index. On CUDA that is an assertion on the device,
+    # after which the process cannot use it any more; indexing counts negative ones from the end.
+    if params.ndim == 2 and params.device.type == "cpu":
         try:
             return torch.embedding(params, indices)
         except IndexError:
             pass  # negative indices, or ones out of bounds
-    return params[indices if indices.dtype is torch.int64 else indices.to(torch.int64)]
+    return params[indices]
 
 
 def take_along_axis(x: Tensor, indices: Tensor, *, axis: int = -1) -> Any:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
-from tape_core.support import ACTIVE, check_assignable, new_serial, report_assigned, special_dtype
+from tape_core.support import check_assignable, new_serial, special_dtype
 from tape_core.typing import ArrayLike
 
 from tape_torch.inside import SIDE, refuse_inside
@@ -35,9 +35,10 @@ class ParameterVariable(Variable):
         self.backend = backend
         self.name = name
         self.trainable = parameter.requires_grad
-        self._inexact = True
+        self._inexact = parameter.dtype.is_floating_point or parameter.dtype.is_complex
         self._special = special_dtype(backend, backend.dtype(parameter.dtype))
         self._serial = new_serial()
+        self._followers = None
         self._follow()
 
     def _follow(self) -> None:
@@ -47,16 +48,20 @@ class ParameterVariable(Variable):
 
     _held_as = "data"
 
+    def _refuse_move(self, what: str) -> None:
+        raise TypeError(
+            f"{what}: {self!r} has the value of a parameter of PyTorch; move it by the `to` of its PyTorch module"
+        )
+
     @property
     def _holder(self) -> Any:
         """The object whose attribute `data` a commit sets: the parameter."""
         return self.parameter
 
-    @property  # type: ignore[misc]  # read-only: assignments go to the parameter
-    def _array(self) -> torch.Tensor:
+    # The place of the real value, which Variable has in a slot; a running trace has its own, see Variable._array.
+    @property
+    def _raw(self) -> torch.Tensor:
         # PyTorch counts writes in `_version`, but does not count `parameter.data = ...`, hence the other comparisons.
-        if (bound := self._bound()) is not None:
-            return bound._raw  # type: ignore[no-any-return]
         parameter, held = self.parameter, self._held
         if (
             parameter._version != self._version
@@ -68,32 +73,25 @@ class ParameterVariable(Variable):
             self._follow()
         return self._held
 
+    @_raw.setter
+    def _raw(self, array: torch.Tensor) -> None:
+        self.parameter.data = array
+        self._follow()
+
     def _read(self) -> Tensor:
         if SIDE.get() == "as_torch" and self.parameter.requires_grad:
             refuse_inside(f"{self!r} is read")
         self.trainable = self.parameter.requires_grad
-        _ = self._array  # a value that PyTorch has changed gets new slots
+        _ = self._raw  # a value that PyTorch has changed gets new slots
         return super()._read()
-
-    def assign(self, value: ArrayLike) -> Variable:
-        """Replace the value, and the parameter's. Shape and dtype must be the variable's."""
-        self._replace(self._assignable(value), "assign", value)
-        return self
 
     def _assignable(self, value: ArrayLike) -> Any:
         check_assignable(self)
-        # Copied, since PyTorch's optimizers write to parameters in place, and others may hold the array.
-        return self._operand(value, "assign").to(self._held.device, copy=True)
-
-    def _replace(self, array: torch.Tensor, method: str = "assign", given: object = None) -> None:
+        operand = self._operand(value, "assign")
         if self._bound() is not None:
-            self._place.assign(array)
-            self._slots = {}
-            return
-        if ACTIVE.get():
-            report_assigned(self, array, method, given)
-        self.parameter.data = array
-        self._follow()
+            return operand
+        # Copied, since PyTorch's optimizers write to parameters in place, and others may hold the array.
+        return operand.to(self._held.device, copy=True)
 
 
 def variable_of(parameter: torch.Tensor, name: str | None = None) -> ParameterVariable:
@@ -104,6 +102,11 @@ def variable_of(parameter: torch.Tensor, name: str | None = None) -> ParameterVa
     elif variable.name is None:
         variable.name = name
     return variable
+
+
+def known_variable(parameter: torch.Tensor) -> ParameterVariable | None:
+    """Return the Variable of a parameter if there is one."""
+    return _variables.get(id(parameter))
 
 
 def variables(source: torch.nn.Module | torch.Tensor | Iterable[Any], /) -> tuple[Variable, ...]:

@@ -334,6 +334,14 @@ class Trace(Effects):
         refs = tuple([ref for _, ref in pairs])
         return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs, effect=True)
 
+    def record_call(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> Any:
+        """Call a function of raw arrays that returns a tuple, and append an instruction for it."""
+        inputs: list[int] = []
+        pairs = [self._split(arg, inputs) for arg in args]
+        out = fn(*[raw for raw, _ in pairs])
+        refs = tuple([ref for _, ref in pairs])
+        return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs)
+
     def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None:
         """Append an effect without a result, such as printing or a check."""
         self.effect(name, fn, args, backend)

@@ -42,7 +42,7 @@ class UnderTape:
         known: the traces by kind of call, newest first.
     """
 
-    def __init__(self, function: Function, name: str, options: dict[str, bool]) -> None:
+    def __init__(self, function: Function[..., Any], name: str, options: dict[str, bool]) -> None:
         # A weak reference: the function owns this object, and a cycle would keep its constants until collection.
         self._function = ref(function)
         self._lock = function._lock
@@ -53,7 +53,7 @@ class UnderTape:
         self._eager: dict[Any, bool] = {}  # by kind, from its first call on: whether it always runs as plain Python
 
     @property
-    def function(self) -> Function:
+    def function(self) -> Function[..., Any]:
         """The compiled function, which exists while it is called."""
         found = self._function()
         assert found is not None

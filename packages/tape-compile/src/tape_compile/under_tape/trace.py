@@ -114,6 +114,10 @@ class JointTrace(FlowTrace):
         """A generator is made."""
         self.refuse("makes a generator")
 
+    def on_foreign_draw(self, what: str) -> None:
+        """Another library draws, which cannot be made to draw the same again."""
+        self.refuse(f"has {what} draw random numbers")
+
     def effect(self, name: str, fn: Callable[..., Any], args: Any, backend: Any) -> Any:
         """Add an effect, which must be a draw: any other would happen again when the derivative runs the function."""
         if name != "random_bits":

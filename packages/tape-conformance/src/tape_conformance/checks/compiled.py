@@ -192,7 +192,7 @@ def _expect_same_bits(eager: Callable[..., list[tc.Tensor]], examples: Examples,
 
 
 def _expect_exact_passes(
-    compiled: Function, examples: list[dict[int, Any]], expected: list[list[Any]], what: str
+    compiled: Function[..., Any], examples: list[dict[int, Any]], expected: list[list[Any]], what: str
 ) -> None:
     """Expect each pass alone, and all passes but each, to change no bit of a result, and no argument.
 

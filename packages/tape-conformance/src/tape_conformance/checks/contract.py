@@ -6,16 +6,18 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, BackendError, backend_of_type, info, installed, unknown_names
 from tape_core.backends.random_kernels import RandomKernels
+from tape_core.extend import registry
 from tape_core.support import DTYPES
 
 from tape_conformance.checking import Group, Skipped, Target, expect, expect_close, expect_equal
-from tape_conformance.samples import on_backend
+from tape_conformance.samples import Case, draw_cases, on_backend
 from tape_conformance.tolerances import LARGE_ENOUGH_FOR_BLOCKS, SAME_RTOL, SINGLE_RTOL
 
 GROUP = check = Group("contract")
@@ -394,6 +396,44 @@ def conversion_dlpack(target: Target) -> None:
         raise Skipped(f"NumPy cannot read this device: {error}") from None
     expect_close(found, _VALUES, "numpy.from_dlpack", 0)
     expect_close(tc.from_dlpack(x).numpy(), _VALUES, "from_dlpack", 0)
+
+
+@check("conversion/host-data")
+def conversion_host_data(target: Target) -> None:
+    """NumPy's arrays go to the selected backend, and beside a Tensor to that Tensor's, in every op."""
+    made = {"asarray": tc.asarray(_VALUES), "Variable": tc.Variable(_VALUES), "exp": tc.exp(_VALUES)}
+    for name, x in made.items():
+        expect(x.backend is target.backend, f"{name} of a NumPy array is on backend {x.backend.name!r}")
+        expect_equal(x.dtype, tc.float64, f"the dtype of {name} of a NumPy array")
+    wrong = []
+    for op in registry.values():
+        for case in draw_cases(op).accepted:
+            wrong += [f"{op.name}/{case.label}: {problem}" for problem in _problems_with_host_data(case, target)]
+    expect(not wrong, "\n".join(wrong))
+
+
+def _problems_with_host_data(case: Case, target: Target) -> list[str]:
+    """Call an op with NumPy's arrays in place of all its Tensors, then of all but one; return what is wrong."""
+    tensors = [k for k, value in enumerate(case.values) if isinstance(value, tc.Tensor) and value.dtype.name in DTYPES]
+    host = {k: case.values[k].numpy() for k in tensors}
+    expected = case.observed(case.call())
+    problems = []
+    for kept in (None, *tensors) if len(tensors) > 1 else (None,):
+        given = {k: array for k, array in host.items() if k != kept}
+        what = "NumPy arrays alone" if kept is None else f"NumPy arrays beside {case.name_of(kept)}"
+        # Beside a Tensor what is selected must not matter; NumPy is where these arrays would stay.
+        with nullcontext() if kept is None else tc.use_backend("numpy"):
+            try:
+                found = case.observed(case.call(given))
+            except Exception as error:  # noqa: BLE001 - told with all others
+                problems.append(f"with {what}: {error!r}")
+                continue
+        for out, wanted in zip(found, expected, strict=True):
+            if out.backend is not target.backend or out.device != wanted.device or out.dtype is not wanted.dtype:
+                problems.append(f"with {what}: the result is {out.dtype} on {out.backend.name!r}, {out.device!r}")
+            elif not np.allclose(out.numpy(), wanted.numpy(), rtol=SINGLE_RTOL, atol=SINGLE_RTOL, equal_nan=True):
+                problems.append(f"with {what}: the values differ")
+    return problems
 
 
 # -- errors

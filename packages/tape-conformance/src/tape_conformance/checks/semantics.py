@@ -197,7 +197,7 @@ def gather(target: Target) -> None:
     with tc.GradientTape(persistent=True) as tape:
         y = tc.sum(tc.gather(table, rows))
         z = y + tc.sum(table)
-    found = tape.gradient(y, table)
+    found: Any = tape.gradient(y, table)
     expect(isinstance(found, tc.IndexedSlices), f"the gradient of a gather is a {type(found).__name__}")
     expect_equal(found.densify().tolist(), [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]], "the gradient of a gather")
     expect_equal(tape.gradient(z, table).tolist(), [[2.0, 2.0], [1.0, 1.0], [3.0, 3.0]], "the gradient of both")

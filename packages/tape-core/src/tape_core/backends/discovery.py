@@ -38,6 +38,8 @@ def _check_info(info: BackendInfo, refuse: Callable[..., NoReturn]) -> None:
     types: object = info.array_types  # whatever a plugin's author wrote
     if isinstance(types, str) or not isinstance(types, Iterable) or not (types := list(types)):
         refuse(f"array_types must be a tuple of 'module:qualname' strings, not {info.array_types!r}")
+    if not isinstance(info.host_data, bool):
+        refuse(f"host_data must be True or False, not {info.host_data!r}")
     if bad := [t for t in types if not isinstance(t, str) or not re.fullmatch(r"[\w.]+:[\w.]+", t)]:
         refuse(f"array_types has {bad[0]!r}, which is not 'module:qualname'")
 
@@ -141,6 +143,7 @@ def load(name: str) -> Backend:
         if backend.name != name:
             problem = f"its backend is named {backend.name!r}, not {name!r}"
             raise plugins.load_error(plugin, problem)
+        backend.host_data = about.host_data
 
         # Its rules may ask for it, in this thread; others wait for the lock, and never see it without its rules.
         _state.unfinished[name] = backend
@@ -183,6 +186,17 @@ def backend_of_type(tp: type) -> Backend | None:
         owner = _owner(tp)
         backend = _state.by_type[tp] = None if owner is None else load(owner)
         return backend
+
+
+def is_host_data(value: object) -> bool:
+    """Return whether a value is a raw array of a library whose arrays are host data, such as NumPy's.
+
+    >>> import numpy as np
+    >>> is_host_data(np.ones(3)), is_host_data([1.0])
+    (True, False)
+    """
+    owner = backend_of_type(type(value))
+    return owner is not None and owner.host_data
 
 
 def _owner(tp: type) -> str | None:

@@ -69,6 +69,9 @@ class BackendInfo:
         array_types: the library's array classes as `"module:qualname"`; an array of such a class or
             of a subclass belongs to this backend. The module may be a package that contains the
             class's module, so `"mylib:Array"` is also `mylib.core.Array`.
+        host_data: whether the library's arrays are data on the host rather than a place where a program computes: like
+            Python's lists, they then go to the backend of the Tensors beside them, or else to the selected one. NumPy's
+            are; arrays of other libraries stay where they are.
         capabilities: the library's abilities, in words such as `"cpu"`, `"cuda"`, `"float64"` and
             `"complex"`.
         install: the command that installs what the backend needs, shown when something is missing.
@@ -82,6 +85,7 @@ class BackendInfo:
     array_types: tuple[str, ...]
     capabilities: tuple[str, ...] = ()
     install: str = ""
+    host_data: bool = False
 
 
 @hookspec(firstresult=True)

@@ -45,6 +45,7 @@ class Backend:
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
+        host_data: whether the library's arrays are host data, as `BackendInfo` says; set when the plugin is loaded.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
         random: random numbers, made on the device where they are wanted; a library that can do better than integer
             arithmetic sets a subclass of :class:`~tape_core.backends.random_kernels.RandomKernels`.
@@ -70,6 +71,7 @@ class Backend:
         self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
         self.compilers: tuple[str, ...] = ()
+        self.host_data = False
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.

@@ -71,7 +71,7 @@ def _is_several(given: object) -> bool:
 
 def _cotangent(given: ArrayLike, target: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
-        seed = read(given, f"gradient: output_gradients{path}")
+        seed = read(given, f"gradient: output_gradients{path}", target)
     else:
         seed = ops.asarray(given, dtype=target.dtype, backend=target.backend)
     if seed.shape != target.shape:

@@ -29,6 +29,7 @@ from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
+from tape_core.backends.selection import select
 from tape_core.base import lookup
 from tape_core.base.dtypes import RANKS, default_beside, default_for
 from tape_core.base.lookup import ops
@@ -39,7 +40,7 @@ from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, l
 from tape_core.engine.plan import Plan
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
-from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
 from tape_core.typing import Kernel
 
 __all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
@@ -264,14 +265,7 @@ class Op(Options):
         Raises:
             TypeError: for operands that are not arrays, and for two backends.
         """
-        values = tuple(
-            [
-                v
-                if type(v) is Tensor or (v is None and self.optional)
-                else read(v, lambda k=k: f"{self.name}: {self._input_name(k)}")  # type: ignore[misc]
-                for k, v in enumerate(values)
-            ]
-        )
+        values = tuple(read_all(values, lambda k: f"{self.name}: {self._input_name(k)}", optional=self.optional))
         if self.sequence:
             values = with_numbers_as_tensors(values)
         tensors = [v for v in values if isinstance(v, Tensor)]
@@ -290,9 +284,12 @@ class Op(Options):
                 backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
             for k, value in enumerate(values):
                 if isinstance(value, Tensor) and value.backend.library is not backend.library:
+                    # Where new arrays are made, the program means to compute; the other operand is the stray one.
+                    wanted = select().backend
+                    wanted = wanted if wanted is value.backend.library else backend
                     raise TypeError(
                         f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
-                        f"{backend.name!r}; convert one with tape_core.asarray(x, backend={backend.name!r})"
+                        f"{backend.name!r}; convert one with tape_core.asarray(x, backend={wanted.name!r})"
                     )
             values = tuple(
                 [lift(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
@@ -428,8 +425,10 @@ def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
     tensors = [v for v in values if isinstance(v, Tensor)]
     highest = max(kinds, key=_rank)
     dtype = default_beside(highest, [v.dtype for v in tensors])
-    backend = tensors[0].backend.root if tensors else None
-    return tuple([ops.asarray(v, dtype=dtype, backend=backend) if type(v) in SCALARS else v for v in values])
+    backend, device = (tensors[0].backend.root, tensors[0].device) if tensors else (None, None)
+    return tuple(
+        [ops.asarray(v, dtype=dtype, backend=backend, device=device) if type(v) in SCALARS else v for v in values]
+    )
 
 
 def _rank(kind: type) -> int:

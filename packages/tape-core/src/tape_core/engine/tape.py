@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tape_core.debugging.journal import Journal
     from tape_core.engine.cuts import Cuts
     from tape_core.engine.op import Op
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V", bound=Tensor)
 
 _PURGE_ABOVE = 8  # slots; from a value with more, those of tapes that are gone are dropped
 
@@ -294,6 +298,72 @@ class GradientTape(recording.InBlock):
 
     # -- derivatives
 
+    # Who does not ask for None is given the type of a source that is connected; the others ask by name.
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: Tensor,
+        output_gradients: PyTree = None,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+    ) -> Tensor: ...
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: list[V],
+        output_gradients: PyTree = None,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+    ) -> list[Tensor]: ...
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: tuple[Variable, ...],
+        output_gradients: PyTree = None,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+    ) -> tuple[Tensor, ...]: ...
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: dict[K, V],
+        output_gradients: PyTree = None,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+    ) -> dict[K, Tensor]: ...
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: T,
+        output_gradients: PyTree = None,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+    ) -> T: ...
+    @overload
+    def gradient(
+        self, target: PyTree, sources: Tensor, output_gradients: PyTree = None, *, unconnected_gradients: str
+    ) -> Tensor | None: ...
+    @overload
+    def gradient(
+        self, target: PyTree, sources: list[V], output_gradients: PyTree = None, *, unconnected_gradients: str
+    ) -> list[Tensor | None]: ...
+    @overload
+    def gradient(
+        self,
+        target: PyTree,
+        sources: tuple[Variable, ...],
+        output_gradients: PyTree = None,
+        *,
+        unconnected_gradients: str,
+    ) -> tuple[Tensor | None, ...]: ...
+    @overload
+    def gradient(
+        self, target: PyTree, sources: dict[K, V], output_gradients: PyTree = None, *, unconnected_gradients: str
+    ) -> dict[K, Tensor | None]: ...
+    @overload
+    def gradient(
+        self, target: PyTree, sources: T, output_gradients: PyTree = None, *, unconnected_gradients: str
+    ) -> Any: ...
     def gradient(
         self,
         target: PyTree,
@@ -352,6 +422,91 @@ class GradientTape(recording.InBlock):
                 results[k] = IndexedSlices(dense(results[k]), source.indices, source.dense_shape)
         return pytree.unflatten(structure, results)
 
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: Tensor,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Tensor: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: list[V],
+        unconnected_gradients: Literal["zero", "error"] = ...,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> list[Tensor]: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: tuple[Variable, ...],
+        unconnected_gradients: Literal["zero", "error"] = ...,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> tuple[Tensor, ...]: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: dict[K, V],
+        unconnected_gradients: Literal["zero", "error"] = ...,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> dict[K, Tensor]: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: Tensor,
+        *,
+        unconnected_gradients: str,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Tensor | None: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: list[V],
+        *,
+        unconnected_gradients: str,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> list[Tensor | None]: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: tuple[Variable, ...],
+        *,
+        unconnected_gradients: str,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> tuple[Tensor | None, ...]: ...
+    @overload
+    def jacobian(
+        self,
+        target: Tensor,
+        sources: dict[K, V],
+        *,
+        unconnected_gradients: str,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> dict[K, Tensor | None]: ...
+    @overload
+    def jacobian(
+        self,
+        target: PyTree,
+        sources: PyTree,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any: ...
     def jacobian(
         self,
         target: PyTree,
@@ -389,6 +544,25 @@ class GradientTape(recording.InBlock):
         chunk = parallel_iterations if experimental_use_pfor else 1
         return tool("jacobian")(self, target, sources, unconnected_gradients, chunk, loop=not experimental_use_pfor)
 
+    @overload
+    def batch_jacobian(
+        self,
+        target: Tensor,
+        source: Tensor,
+        unconnected_gradients: Literal["zero", "error"] = ...,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Tensor: ...
+    @overload
+    def batch_jacobian(
+        self,
+        target: Tensor,
+        source: Tensor,
+        *,
+        unconnected_gradients: str,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Tensor | None: ...
     def batch_jacobian(
         self,
         target: PyTree,

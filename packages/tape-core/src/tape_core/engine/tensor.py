@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from html import escape
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tape_core.backends.discovery import backend_of_type
+from tape_core.backends.discovery import backend_of_type, is_host_data
 from tape_core.backends.selection import select
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
+from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
+from tape_core.staging import current
 from tape_core.typing import ArrayLike, Axis, DTypeLike, IndexKey, Raw, Slots
 
 if TYPE_CHECKING:
@@ -122,8 +125,9 @@ class Tensor:
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
-    def item(self) -> Any:
+    def item(self) -> float:
         """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
+        # The type is what a float, an int and a bool have in common; the dtype, which decides, is in no type.
         if ACTIVE.get():
             _report_leave_to_library(self, "item()", sys._getframe(1))
         if self.size != 1:
@@ -131,14 +135,15 @@ class Tensor:
         kind = self.dtype.kind
         convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
         value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
-        result: bool | int | float | complex = convert(value)
+        result: float = convert(value)
         return result
 
-    def tolist(self) -> Any:
+    def tolist(self) -> list[Any]:
         """Return the values as nested Python lists of scalars. Cuts the path."""
         if ACTIVE.get():
             _report_leave_to_library(self, "tolist()", sys._getframe(1))
-        return self.backend.numpy(self.array).tolist()
+        values: list[Any] = self.backend.numpy(self.array).tolist()
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if ACTIVE.get():
@@ -251,6 +256,16 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self._describe()})"
+
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: the values, and of many real ones their range and mean as well."""
+        lines = [repr(self)]
+        # In a trace or inside vmap an array has no values of its own, and a text that says so.
+        plain = current() is None and not OPEN_AXES.get()
+        if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
+            values = self.backend.numpy(self.array).astype("float64")
+            lines.append(f"minimum {values.min():.6g}, mean {values.mean():.6g}, maximum {values.max():.6g}")
+        return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
     def __str__(self) -> str:
         self.backend.tell(self._array)
@@ -409,19 +424,25 @@ def twin_slots(tensor: Tensor) -> Slots:
     return slots
 
 
-def read_array(value: ArrayLike, where: str | Callable[[], str]) -> Tensor:
+def read_array(value: ArrayLike, where: str | Callable[[], str], beside: object = None) -> Tensor:
     """Return `value` as `read` does, but a number as a Tensor without dimensions."""
-    found = read(value, where)
+    found = read(value, where, beside)
     if isinstance(found, Tensor):
         return found
+    if isinstance(beside, Tensor):
+        return ops.asarray(found, backend=beside.backend.library, device=beside.device)
     return ops.asarray(found)
 
 
-def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
+def read(value: ArrayLike, where: str | Callable[[], str], beside: object = None) -> Any:
     """Return `value` as an operand: a plain Tensor or a Python scalar.
 
     A Variable is read (and so watched), a raw array of an installed backend becomes a constant, IndexedSlices dense.
     Any other object may say what it stands for: its type has `__tape_tensor__(self)`, which returns a Tensor.
+
+    Args:
+        where: the name of the operand in messages, or a function that returns it.
+        beside: another operand. If it is a Tensor, host data go to its backend and device, else to the selected ones.
 
     Raises:
         TypeError: for anything else, naming it and `where` it was given.
@@ -438,10 +459,43 @@ def read(value: ArrayLike, where: str | Callable[[], str]) -> Any:
     backend = backend_of_type(kind)
     if backend is None:
         if hasattr(kind, "__tape_tensor__"):
-            return read(value.__tape_tensor__(), where)
+            return read(value.__tape_tensor__(), where, beside)
         label = where if isinstance(where, str) else where()
         raise TypeError(
             f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
             f"{value!r} of type {kind.__name__!r}; tape_core.asarray makes a Tensor of lists and other arrays"
         )
-    return wrap(backend.asarray(value), backend)
+    if not backend.host_data:
+        return wrap(backend.asarray(value), backend)
+    if isinstance(beside, Tensor):
+        # The library itself: inside vmap and traces host data are constants, which ops lift.
+        target = beside.backend.library
+        device = None if target is backend else beside.device
+    else:
+        target, device, _ = select()
+    if target is backend:
+        return wrap(backend.asarray(value), backend)
+    return ops.asarray(value, backend=target, device=device)
+
+
+def read_all(values: Iterable[ArrayLike | None], where: Callable[[int], str], *, optional: bool = False) -> list[Any]:
+    """Return values as operands of one function, as `read` does; host data go to where the first Tensor among them is.
+
+    Args:
+        where: returns the name of an operand in messages, of its place among the values.
+        optional: whether None may stand for an operand that was left out; it stays None.
+    """
+    found: list[Any] = []
+    host: dict[int, ArrayLike] = {}
+    for k, value in enumerate(values):
+        if type(value) is not Tensor and not (value is None and optional):
+            if is_host_data(value):
+                host[k] = value
+            else:
+                value = read(value, lambda k=k: where(k))  # type: ignore[misc]
+        found.append(value)
+    if host:
+        beside = next((v for k, v in enumerate(found) if k not in host and isinstance(v, Tensor)), None)
+        for k, value in host.items():
+            found[k] = read(value, lambda k=k: where(k), beside)  # type: ignore[misc]
+    return found

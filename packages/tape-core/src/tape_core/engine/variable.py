@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from weakref import ref
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
@@ -51,7 +52,7 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_inexact", "_serial", "_special", "name", "trainable")
+    __slots__ = ("_followers", "_inexact", "_serial", "_special", "name", "trainable")
 
     name: str | None
     trainable: bool
@@ -82,6 +83,10 @@ class Variable(Tensor):
         self.trainable = trainable
         self.name = name
         self._serial = new_serial()
+        self._followers: list[ref[Variable]] | None = None  # what moves with it, see `tape_core.engine.placement`
+
+    def _refuse_move(self, what: str) -> None:
+        """Raise if the value cannot go to another backend or device, as that of another library's object."""
 
     @property
     def _holder(self) -> Any:

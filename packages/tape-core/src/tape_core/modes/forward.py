@@ -217,7 +217,7 @@ def _put(slots: Slots, key: int, tangent: Tangent) -> None:
 
 def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
     if isinstance(given, Tensor) or hasattr(given, "dtype"):
-        tangent = read(given, f"ForwardAccumulator: tangents{path}")
+        tangent = read(given, f"ForwardAccumulator: tangents{path}", primal)
     else:
         try:
             tangent = ops.asarray(given, dtype=primal.dtype, backend=primal.backend.root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.protocol import Backend
@@ -24,15 +24,18 @@ Axes = Any
 Randomness: TypeAlias = Literal["error", "different", "same"]
 """How random numbers are meant that a function of one example draws."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 def vmap(
-    f: Callable[..., Any],
+    f: Callable[P, R],
     in_axes: Axes = 0,
     out_axes: Axes = 0,
     *,
     chunk_size: int | None = None,
     randomness: Randomness = "error",
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """Return a function that calls `f` on all examples at once: in its body a Tensor is one example.
 
     >>> import tape_core as tc

@@ -44,6 +44,11 @@ def asarray(
 ) -> Tensor:
     """Make a Tensor of a Python scalar, a nested list, an array of an installed backend, a buffer or a Tensor.
 
+    Numbers, lists and arrays of NumPy are host data: they go to the selected backend and device. The arrays of other
+    libraries stay where they are. An array shares its memory with the Tensor where it can, a NumPy one on NumPy and on
+    PyTorch's CPU: what is written to it later shows in the Tensor, and in gradients computed from it; `copy=True`
+    copies.
+
     Python floats become the default dtype (float32), Python integers int64; arrays keep theirs. `dtype` converts, as
     :func:`astype` does: floats are truncated to integers. A Tensor that already is what the arguments ask for is
     returned itself, so the path is kept; a list of Tensors is stacked. An object that stands for a Tensor has a method
@@ -75,9 +80,12 @@ def asarray(
         return _from_tensor(obj.__tape_tensor__(), dtype, device, copy, backend)
     if owner is not None and dtype is not None:
         _check_numbers(owner, obj)
-    # An array of an installed library stays with that library, unless the arguments name another place.
-    if owner is not None and backend is None and device is None:
-        return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
+    # A device library's array stays with that library, unless `backend` names another one; host data go to the
+    # selected one, like numbers.
+    if owner is not None and not owner.host_data and backend is None:
+        if device is None:
+            return wrap(_convert(owner, obj, owner.raw_dtype(dtype), None, copy), owner)
+        backend = owner
     if kind not in SCALARS and owner is None:
         _check_leaf(obj, obj, ())
         if isinstance(obj, bytes | bytearray):
@@ -87,6 +95,8 @@ def asarray(
     chosen = selection.select(backend, device)
     target = chosen.backend
     if owner is not None and owner is not target:
+        if owner.host_data:
+            _check_numbers(owner, obj)
         obj = owner.numpy(owner.asarray(obj))
     if dtype is None and kind in SCALARS:
         dtype = dtypes.default_for(kind)
@@ -100,6 +110,14 @@ def asarray(
             dtype = target.raw_dtype(wanted)  # before the kernel is looked up: `raw_dtype` may replace kernels
             raw = target.xp.astype(raw, dtype)
     return wrap(raw, target)
+
+
+def asarray_beside(value: Nested, beside: object) -> Tensor:
+    """Return `value` as a Tensor. Lists and other host data go to where `beside` is, if that is a Tensor."""
+    owner = backend_of_type(type(value))
+    if isinstance(value, Tensor) or not isinstance(beside, Tensor) or (owner is not None and not owner.host_data):
+        return asarray(value)
+    return asarray(value, backend=beside.backend.library, device=beside.device)
 
 
 def _stack_nested(obj: Nested, backend: BackendLike) -> Tensor:
@@ -392,8 +410,11 @@ def linspace(
     """
     if type(start) not in SCALARS or type(stop) not in SCALARS:
         known = start if isinstance(start, Tensor) else stop
-        place = known.backend if backend is None and isinstance(known, Tensor) else backend
-        ends = [x if type(x) in SCALARS else asarray(x, device=device, backend=place) for x in (start, stop)]
+        if backend is None and device is None:
+            ends = [x if type(x) in SCALARS else asarray_beside(x, known) for x in (start, stop)]
+        else:
+            place = known.backend if backend is None and isinstance(known, Tensor) else backend
+            ends = [x if type(x) in SCALARS else asarray(x, device=device, backend=place) for x in (start, stop)]
         return _linspace_of_tensors(ends[0], ends[1], num, dtype, endpoint, axis)
     if axis not in (0, -1):
         raise AxisError(f"linspace: axis {axis} is out of bounds for a result of 1 dimension")
@@ -470,7 +491,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     order of the arrays.
     """
     n = len(arrays)
-    tensors = [asarray(a) for a in arrays]
+    beside = next((a for a in arrays if isinstance(a, Tensor)), None)
+    tensors = [asarray_beside(a, beside) for a in arrays]
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
     # Array k lies along axis axes[k] of the results.

@@ -14,7 +14,7 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read_all, read_array
 from tape_core.modes import batching
 from tape_core.modes.batching import Call, normal_axis
 from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, Namespace, ShapeLike
@@ -200,8 +200,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
     """Broadcast arrays against each other; all results have one shape."""
-    values = tuple([read(a, f"broadcast_arrays: arrays[{k}]") for k, a in enumerate(arrays)])
-    tensors = with_numbers_as_tensors(values)
+    tensors = with_numbers_as_tensors(tuple(read_all(arrays, lambda k: f"broadcast_arrays: arrays[{k}]")))
     shape: tuple[int, ...] = ()
     for tensor in tensors:
         shape = broadcast_shape(shape, tensor.shape)

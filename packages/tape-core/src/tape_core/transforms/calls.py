@@ -133,7 +133,7 @@ def like_value(given: ArrayLike | None, value: Tensor, where: str, whose: str) -
     if given is None:
         # Of a Tensor without slots: the zeros depend on nothing.
         return zeros_like(wrap(value._array, value.backend))
-    tensor = read(given, where)
+    tensor = read(given, where, value)
     if type(tensor) in SCALARS:
         tensor = asarray(tensor, dtype=value.dtype, backend=value.backend.root)
     if tensor.backend.library is not value.backend.library:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from functools import lru_cache, wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
@@ -21,11 +21,12 @@ from tape_core.transforms.calls import Arguments, Results, name_of, substitute
 from tape_core.transforms.closures import capture_closure, note_uses
 from tape_core.transforms.custom import linear_transpose
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 Policy = Collection[str] | Callable[[str], bool]
 
 
-def checkpoint(f: Function, *, policy: Policy | None = None) -> Function:
+def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P, R]:
     """Return `f` with its intermediate results recomputed in the backward pass instead of kept: rematerialization.
 
     >>> import tape_core as tc

@@ -129,6 +129,11 @@ def will_run_again() -> bool:
     return any([type(observer) is _Refusal for observer in OBSERVERS.get()])
 
 
+def is_captured() -> bool:
+    """Return True in a function whose closure is captured, such as a checkpoint: its derivative runs it again."""
+    return any([type(recorder) is Capture for recorder in ACTIVE.get()])
+
+
 def note_uses(tensors: Iterable[Tensor]) -> None:
     """Note these Tensors as read by the functions whose closures are captured, even if no op computes with them.
 

@@ -98,7 +98,7 @@ class _Star:
 
 
 def _tensor(leaf: ArrayLike, like: Tensor | None, beside: Tensor | None, where: Callable[[], str]) -> Tensor:
-    value = read(leaf, where)
+    value = read(leaf, where, beside if like is None else like)
     if type(value) not in SCALARS:
         return value  # type: ignore[no-any-return]
     # Only where nothing is lost: an int may stand for a leaf of floats, a float for none of integers.

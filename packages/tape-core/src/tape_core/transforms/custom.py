@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.mistakes import check_callable
@@ -28,9 +28,11 @@ from tape_core.transforms.closures import Closure, share_slots
 from tape_core.typing import Cotangent
 
 Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def custom_gradient(f: Function) -> Function:
+def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     """Return a function whose gradient the user gives: `f(*args)` returns `(result, grad)`.
 
     >>> import tape_core as tc
@@ -71,7 +73,7 @@ def custom_gradient(f: Function) -> Function:
         owner, args = _split_owner(f, args)
         arguments = Arguments(args)
         with reading() as readers, own_derivative():
-            pair = f(*owner, *arguments.given, **kwargs)
+            pair: Any = f(*owner, *arguments.given, **kwargs)
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise TypeError(f"custom_gradient: {name} must return a pair (result, grad), of which grad is a function")
         result, grad = pair

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import index
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
@@ -29,8 +29,21 @@ from tape_core.typing import ArrayLike, PyTree
 
 Argnums = int | Sequence[int]
 Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+Aux = TypeVar("Aux")
 
 
+# The parameters are those of the function; the gradient is Any. It has the type of an argument, but to say so by
+# `Concatenate[X, P]` makes type checkers refuse lambdas: they look into the body before they know X.
+@overload
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[False] = False, allow_unconnected: bool = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    f: Callable[P, tuple[Any, Aux]], argnums: Argnums = 0, *, has_aux: Literal[True], allow_unconnected: bool = False
+) -> Callable[P, tuple[Any, Aux]]: ...
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False) -> Function:
     """Return a function that computes the gradient of `f`, whose result is one number.
 
@@ -67,8 +80,8 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unco
 
 
 def value_and_grad(
-    f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
-) -> Function:
+    f: Callable[P, R], argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
+) -> Callable[P, tuple[R, Any]]:
     """Return a function that computes the value of `f` and its gradient: `(value, gradient)`; see :func:`grad`.
 
     With `has_aux` it is `((value, aux), gradient)`.
@@ -120,6 +133,14 @@ def with_gradient(
     return both
 
 
+@overload
+def vjp(
+    f: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[PyTree], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    f: Callable[..., tuple[R, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[[PyTree], tuple[Any, ...]], Aux]: ...
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """Return the value of `f` at `primals`, and the function that maps its cotangent to those of `primals`.
 
@@ -153,6 +174,14 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (value, pull, aux) if has_aux else (value, pull)
 
 
+@overload
+def jvp(
+    f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    f: Callable[..., tuple[R, Aux]], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: Literal[True]
+) -> tuple[R, R, Aux]: ...
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False) -> Any:
     """Return the value of `f` at `primals` and its derivative along `tangents`, in one forward pass.
 
@@ -180,7 +209,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
-def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
+def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """Return the value of `f` at `primals`, and its derivative there as a linear function of tangents.
 
     For many tangents it costs less than :func:`jvp`: `f` runs once.
@@ -224,13 +253,13 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
 
 
 def jacrev(
-    f: Function,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Function:
+) -> Callable[P, Any]:
     """Return a function that computes the Jacobian of `f`, row by row: best where the result has fewer elements.
 
     >>> import tape_core as tc
@@ -271,13 +300,13 @@ def jacrev(
 
 
 def jacfwd(
-    f: Function,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Function:
+) -> Callable[P, Any]:
     """Return a function that computes the Jacobian column by column: best where the argument has fewer elements.
 
     Arguments and result are those of :func:`jacrev`.
@@ -365,13 +394,13 @@ def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, compute: 
 
 
 def hessian(
-    f: Function,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Function:
+) -> Callable[P, Any]:
     """Return a function that computes the Hessian of `f`, forward over reverse.
 
     >>> import tape_core as tc

@@ -320,7 +320,7 @@ def _call_user_solver(solve: Function, name: str, structure: PyTree, affine: sol
 
 def _as_unknown(leaf: ArrayLike, where: str, beside: Tensor | None) -> Tensor:
     """Return a leaf of z as a detached Tensor."""
-    value = read(leaf, where)
+    value = read(leaf, where, beside)
     if type(value) in SCALARS:
         value = asarray(float(value) if type(value) is int else value) if beside is None else _scalar(value, beside)
     if not value.dtype.inexact:
@@ -347,7 +347,7 @@ def _check_like_unknowns(tree: PyTree, like: Vector, structure: PyTree, what: st
     found = []
     for k, (leaf, z) in enumerate(zip(leaves, like, strict=True)):
         path = pytree.path(structure, k)
-        value = read(leaf, f"{what}{path}")
+        value = read(leaf, f"{what}{path}", z)
         value = asarray(value, dtype=z.dtype, backend=z.backend.root) if type(value) in SCALARS else value
         if value.shape != z.shape:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tape_core.support import integer, real
 
+from tape_nn.naming import describe_settings
 from tape_nn.types import StateDict
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Callback:
     >>> history["loss"][-1] < 0.01, history.epochs < 1000
     (True, True)
     """
+
+    def __repr__(self) -> str:
+        return describe_settings(self)
 
     def on_train_begin(self, run: Run) -> None:
         """Called before the first epoch."""

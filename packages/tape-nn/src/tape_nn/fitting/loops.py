@@ -41,6 +41,7 @@ def fit(
     progress: bool = True,
     train_step: Step | None = None,
     test_step: Step | None = None,
+    compile: bool | str = False,
 ) -> History:
     """Train a model: go through the data `epochs` times, with an update for each batch.
 
@@ -88,6 +89,10 @@ def fit(
             history. A Metric stands for its result.
         test_step: a function of the Run and a batch that is used for the validation in place of
             :func:`tape_nn.fitting.test_step`.
+        compile: whether to compile the steps, those of the validation included, as :func:`tape_core.function` does; or
+            the name of the compiler. The results are the same, on NumPy to the bit. Callbacks and the loading of data
+            are not compiled. A `train_step` of your own is traced, so Python in it runs once for each shape of batch;
+            the numbers `run.epoch`, `run.batch` and `run.step` are read anew in each step.
 
     Returns:
         The history: a dictionary of lists by the name of a result, with a number for each epoch.
@@ -96,6 +101,7 @@ def fit(
         TypeError: an argument has a wrong type.
         ValueError: a number is out of range, arrays differ in length, the data have no batches, or the file is of
             another run: then the message lists all differences. Nothing is changed.
+        TracingError: with `compile`, a step does what cannot be compiled.
     """
     # Last among the callbacks, so that it shows what the others have put into the results.
     shown = [Progress()] if progress else []
@@ -106,7 +112,11 @@ def fit(
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
     if validation is not None:
         _check_evaluation("validation", loss, metrics, test_step)
-    step = steps.train_step if train_step is None else train_step
+    step = steps.compiled_step(run, steps.train_step if train_step is None else train_step, compile)
+    # A Run of its own: `begin_epoch` resets the means of this one, not those of the training. The metrics are shared.
+    # One for all epochs, so that a compiled step is traced once.
+    judge = Run(model, None, loss, run.metrics)
+    judge_step = steps.compiled_step(judge, steps.test_step if test_step is None else test_step, compile)
     with _restore_modes(model):
         # The order matters for exact resuming: first the Variables, which draw random numbers, then the seed.
         _build_model(model, source_of(data, model, batch_size))
@@ -114,7 +124,7 @@ def fit(
         saved = file.read() if file is not None and resume else None
         if seed is None:
             # Drawn once and kept in the file: each epoch's order follows from the seed and its number.
-            seed = global_rng().integers(0, 2**31).item() if saved is None else saved.seed
+            seed = int(global_rng().integers(0, 2**31)) if saved is None else saved.seed
         source = source_of(data, model, batch_size, seed if shuffle else None)
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
         run.length = source.length
@@ -135,7 +145,7 @@ def fit(
             run.end_epoch()
             if held_out is not None:
                 # The metrics are reset for this; those of the training are in `run.logs` since `end_epoch`.
-                found = _evaluate(model, held_out, run.epoch, loss, run.metrics, test_step)
+                found = _evaluate(judge, held_out, run.epoch, judge_step)
                 run.logs.update({f"val_{name}": value for name, value in found.items()})
             run.call("on_epoch_end")
             run.history.append(run.logs)
@@ -172,7 +182,8 @@ def evaluate(
     """
     _check_module(model)
     _check_evaluation("evaluate", loss, metrics, test_step)
-    return _evaluate(model, source_of(data, model, batch_size), 0, loss, metrics, test_step)
+    run = Run(model, None, loss, metrics)
+    return _evaluate(run, source_of(data, model, batch_size), 0, steps.test_step if test_step is None else test_step)
 
 
 def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
@@ -209,21 +220,11 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
     return pytree.unflatten(structure, whole)
 
 
-def _evaluate(
-    model: Module,
-    source: Source,
-    epoch: int,
-    loss: LossLike | None,
-    metrics: Iterable[Metric] | Mapping[str, Metric],
-    test_step: Step | None,
-) -> dict[str, float]:
-    # A Run of its own: `begin_epoch` resets the means of this one, not those of the training. The metrics are shared.
-    run = Run(model, None, loss, metrics)
-    step = steps.test_step if test_step is None else test_step
+def _evaluate(run: Run, source: Source, epoch: int, step: Step) -> dict[str, float]:
     run.length = source.length
     run.begin_epoch()
-    with _restore_modes(model):
-        model.eval()
+    with _restore_modes(run.model):
+        run.model.eval()
         for batch in source.batches(epoch):
             run.take(step(run, batch), batch)
             run.batch += 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tape_core as tc
+from tape_core.staging import host_number
 from tape_core.typing import PyTree
 
 from tape_nn.fitting.callbacks import HOOKS, Callback
@@ -62,6 +63,11 @@ class Run:
         stopped: whether `stop()` was called.
         history: the results of the epochs that are done.
     """
+
+    # Compiled steps read these in each call.
+    epoch: Any = host_number()
+    batch: Any = host_number()
+    step: Any = host_number()
 
     def __init__(
         self,
@@ -189,6 +195,30 @@ def test_step(run: Run, batch: Batch) -> Mapping[str, Any]:
 
 # pytest would collect it as a test in modules that import it.
 test_step.__test__ = False  # type: ignore[attr-defined]
+
+
+def compiled_step(run: Run, step: Step, compile: bool | str) -> Step:
+    """Return a step that is compiled for this run, or `step` itself if `compile` is False."""
+    if compile is False:
+        return step
+    if compile is not True and not isinstance(compile, str):
+        raise TypeError(f"fit: compile must be True, False or the name of a compiler; got {compile!r}")
+
+    def on_batch(batch: Batch) -> Mapping[str, Any]:
+        # A number that is read anew in each call, such as `run.epoch`, is returned as a Tensor.
+        return {
+            name: value if isinstance(value, tc.Tensor | Metric) else tc.asarray(value, dtype=tc.float64)
+            for name, value in step(run, batch).items()
+        }
+
+    on_batch.__name__ = getattr(step, "__name__", "step")  # for messages
+    compiled = tc.function(compile=None if compile is True else compile)(on_batch)
+
+    def run_compiled(run: Run, batch: Batch) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = compiled(batch)
+        return found
+
+    return run_compiled
 
 
 def _loss(run: Run, y: PyTree, predictions: PyTree, weights: tc.Tensor | None) -> tc.Tensor:

@@ -100,8 +100,8 @@ class MultiHeadAttention(Layer):
             use_causal_mask: whether query number i may attend only to keys up to number i.
             training: whether this call is training; by default the module's mode.
         """
-        query, value = (x if isinstance(x, tc.Tensor) else tc.asarray(x) for x in (query, value))
-        key = value if key is None else key if isinstance(key, tc.Tensor) else tc.asarray(key)
+        query, value = self._as_tensor(query), self._as_tensor(value)
+        key = value if key is None else self._as_tensor(key)
         if not self.built:
             self._build_like(query, query.shape, value.shape, key.shape)
         mask = _mask_for_heads(attention_mask, query)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import tape_core as tc
 from tape_core.random import global_rng
-from tape_core.support import Lock, integer, real
+from tape_core.support import Lock, asarray_beside, integer, real
 from tape_core.typing import ArrayLike, DTypeLike
 
 from tape_nn.initializers import Initializer
@@ -140,12 +140,16 @@ class Layer(Module):
 
     def _built_input(self, x: ArrayLike) -> tc.Tensor:
         """Return `x` as a Tensor. The first call builds the layer; later ones check the shape."""
-        tensor: tc.Tensor = x if isinstance(x, tc.Tensor) else tc.asarray(x)
+        tensor = self._as_tensor(x)
         if self._built_lengths is None:
             self._build_like(tensor, tensor.shape)
         else:
             self._check_shape(tensor.shape)
         return tensor
+
+    def _as_tensor(self, x: ArrayLike) -> tc.Tensor:
+        """Return `x` as a Tensor; lists and NumPy's arrays go to where the layer's Variables are, if it has any."""
+        return x if isinstance(x, tc.Tensor) else asarray_beside(x, next(iter(self.variables), None))
 
     def _build_like(self, x: tc.Tensor, *shapes: Shape) -> None:
         """Build the layer for inputs of these shapes, with the backend, the device and the dtype of `x`."""

@@ -128,8 +128,7 @@ class Embedding(Layer):
         super().build(input_shape, dtype=dtype, backend=backend, device=device)
 
     def __call__(self, ids: ArrayLike) -> tc.Tensor:
-        if not isinstance(ids, tc.Tensor):
-            ids = tc.asarray(ids)
+        ids = self._as_tensor(ids)
         if not ids.dtype.kind.endswith("integer"):
             raise TypeError(f"Embedding takes integers; got dtype {ids.dtype}")
         ids = self._built_input(ids)
@@ -226,7 +225,11 @@ class Sequential(Module):
     >>> model(tc.ones((4, 3))).shape
     (4, 2)
     >>> model
-    <Sequential: 4 variables, 50 parameters>
+    <Sequential: 4 variables, 50 parameters
+      (0): <Dense: 2 variables, 32 parameters>
+      (1): relu
+      (2): <Dense: 2 variables, 18 parameters>
+    >
     >>> len(model), model[0].units
     (3, 8)
     """
@@ -262,6 +265,11 @@ class Sequential(Module):
         # Not training: dropout would draw random numbers, and BatchNorm average zeros into its statistics.
         self(tc.zeros(shape, dtype=dtype, backend=backend, device=device), training=False)
 
+    def __repr__(self) -> str:
+        # As PyTorch writes it: a line for each layer, with its index.
+        lines = [f"({index}): {_shown(layer)}".replace("\n", "\n  ") for index, layer in enumerate(self.layers)]
+        return "\n  ".join([f"{super().__repr__()[:-1]}", *lines]) + ("\n>" if lines else ">")
+
     def __len__(self) -> int:
         return len(self.layers)
 
@@ -277,6 +285,12 @@ class Sequential(Module):
         if isinstance(index, slice):
             return Sequential(self.layers[index])
         return self.layers[index]
+
+
+def _shown(layer: Function) -> str:
+    """Return the text of a layer: that of a Module, or the name of a function."""
+    text: str = getattr(layer, "__name__", "")  # of a function; a Module has none
+    return text or repr(layer)
 
 
 # Cached by class: inspecting a signature takes as long as a small layer.

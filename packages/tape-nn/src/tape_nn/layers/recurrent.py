@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import tape_core as tc
+from tape_core.support import asarray_beside
 from tape_core.typing import ArrayLike
 
 from tape_nn import initializers
@@ -101,7 +102,7 @@ class _Recurrent(Layer):
             raise ValueError(
                 f"{type(self).__name__}: initial_state must be {' and '.join(names)} of shape {shape}; got {shapes}"
             )
-        return tuple([self._cast(tc.asarray(s)) for s in given])
+        return tuple([self._cast(asarray_beside(s, x)) for s in given])
 
     def _split_gates(self, z: tc.Tensor) -> Sequence[tc.Tensor]:
         """Split a product with a kernel into one tensor for each gate."""

@@ -104,6 +104,7 @@ class Adagrad(Optimizer):
         rows: Raw,
         slots: dict[str, Raw],
         rate: float,
+        t: int,
         add_rows: AddRows,
     ) -> Raw | None:
         # Each row is named once here (`_distinct_rows`): the square of a sum is not the sum of squares.

@@ -27,6 +27,7 @@ from tape_core.support import (
     Lock,
     binding,
     check_assignable,
+    placement,
     pytree,
     real,
     rows_added,
@@ -37,7 +38,7 @@ from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
 from tape_nn.module import Module
-from tape_nn.naming import copy_like, named_variables, unknown_names
+from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.types import Gradient
 
 Schedule: TypeAlias = Callable[[int], float]
@@ -128,6 +129,10 @@ class Optimizer:
         self._schedule: Schedule | None = value if callable(value) and not isinstance(value, Tensor) else None
         # A Python float, which is weak in promotion; an np.float64 would turn float32 arrays into float64 ones.
         self._rate = _check_rate(value, "learning_rate") if self._schedule is None else math.nan
+
+    def __repr__(self) -> str:
+        rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
+        return describe_settings(self, learning_rate=rate)
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
@@ -289,13 +294,18 @@ class Optimizer:
         rows: Raw,
         slots: dict[str, Raw],
         rate: float,
+        t: int,
         add_rows: AddRows,
     ) -> Raw | None:
         """Compute an update of the rows that a sparse gradient names; return None if other rows move as well.
 
+        `t` is the number of the update of the Variable, from 1.
         `add_rows(x, indices, rows)` returns `w` or a slot with rows added; nothing is written in place.
         """
         return None
+
+    lazy: bool = False
+    """True if a sparse gradient moves only the rows that it names, in the Variable and in its slots."""
 
     _distinct_rows: ClassVar[bool] = True
     """True if rows of a sparse gradient that are named twice must be added up before `_step_rows`."""
@@ -329,7 +339,7 @@ class Optimizer:
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
-                if self._update_rows(xp, g, factor, state, rate, commit):
+                if self._update_rows(xp, g, factor, state, rate, t, commit):
                     continue
                 # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
@@ -406,17 +416,29 @@ class Optimizer:
         return [w, *slots.values()]
 
     def _update_rows(
-        self, xp: Namespace, slices: IndexedSlices, factor: Raw | None, state: _State, rate: float, commit: Commit
+        self,
+        xp: Namespace,
+        slices: IndexedSlices,
+        factor: Raw | None,
+        state: _State,
+        rate: float,
+        t: int,
+        commit: Commit,
     ) -> bool:
         """Update the rows that a sparse gradient names; return False if the update is not confined to them."""
-        if self.weight_decay and id(state.variable) not in self._without_decay:
+        decays = bool(self.weight_decay) and id(state.variable) not in self._without_decay
+        if decays and not self.lazy:
             return False  # weight decay moves all rows
         variable, backend = state.variable, state.variable.backend
         rows = self._clip(xp, slices.values.array, factor)
         # A plain dict, no `Slots`: rows are not computed in prepared memory.
         slots = {name: slot._array for name, slot in state.slots.items()}
         add_rows = partial(rows_added, backend)
-        array = self._step_rows(xp, variable._array, slices.indices.array, rows, slots, rate, add_rows)
+        w, indices = variable._array, slices.indices.array
+        if decays:
+            assert self.weight_decay is not None
+            w = add_rows(w, indices, xp.take(w, indices, axis=0) * -(rate * self.weight_decay))
+        array = self._step_rows(xp, w, indices, rows, slots, rate, t, add_rows)
         if array is None:
             return False
         commit.value(variable, array, wrap(array, backend) if ACTIVE.get() else None)
@@ -622,6 +644,8 @@ class _State:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
+        for slot in self.slots.values():
+            placement.follow(variable, slot)
 
 
 class _SettingsGuard:

@@ -87,6 +87,9 @@ class LossScaler:
         self._in_a_row = 0
         self._skipped = 0
 
+    def __repr__(self) -> str:
+        return f"LossScaler({self.optimizer!r}, scale={LossScaler._scale.of(self).kept!r})"
+
     @property
     def scale(self) -> float:
         """The factor of the loss."""

@@ -137,7 +137,7 @@ class ArrayBatches(Batches):
         if self._steps is None:
             return self._parts
         # One seed for the whole run: tape_nn draws the order of a pass from the seed and the number of the pass.
-        seed = tc.random.global_rng().integers(0, 2**31).item() if shuffle else None
+        seed = int(tc.random.global_rng().integers(0, 2**31)) if shuffle else None
         arrays = Arrays(self._parts, self._size, seed, {}, "data")
         pass_length, steps = -(-arrays.examples // self._size), self._steps
 

@@ -48,7 +48,7 @@ class _Switch:
     eagerly = False
 
 
-class _Compiled(CompiledFunction):
+class _Compiled(CompiledFunction[..., Any]):
     """A compiled function with TensorFlow's rule, and message, for Variables made inside it."""
 
     def _check_new_variables(self, trace: object) -> None:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core.backends.discovery import is_host_data
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
+from tape_core.engine.tensor import SCALARS, Tensor, read, read_all, read_array
 from tape_core.modes import batching
 from tape_core.modes.batching import Call
 from tape_core.ops.index import keys
@@ -116,6 +117,11 @@ def raw_key(key: IndexKey, tensor: Tensor) -> IndexKey:
         found = tensor.backend.asarray(key)
         xp = tensor.backend.xp
         return xp.astype(found, xp.int64) if 0 in found.shape else found  # an empty list becomes an array of floats
+    if type(key) not in _BASIC_TYPES and is_host_data(key) and not tensor.backend.library.host_data:
+        # An integer of NumPy is one of Python's: the position is known without asking the device.
+        if key.shape == () and tensor.backend.library.dtype(str(key.dtype)).kind.endswith("integer"):
+            return int(key)
+        return read(key, "getitem: the index", tensor)._array
     return key
 
 
@@ -171,12 +177,12 @@ _getitem, _scatter, _setitem = getitem, scatter, setitem
 
 def getitem_with_key(x: Tensor, key: IndexKey) -> Tensor:
     """`x[key]` for a key that may hold Tensors."""
-    return _getitem(*with_raw_key(read_array(x, "getitem: x"), key))
+    return _getitem(*with_raw_key(read_array(x, "getitem: x", next(iter(_tensors_in(key)), None)), key))
 
 
 def scatter_with_key(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
     """`scatter` for a key that may hold Tensors."""
-    values, key = with_raw_key(read(values, "scatter: values"), key)
+    values, key = with_raw_key(read(values, "scatter: values", next(iter(_tensors_in(key)), None)), key)
     return _scatter(values, key, shape)
 
 
@@ -186,7 +192,7 @@ def check_update(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, An
     Raises:
         TypeError: the values have a higher kind of dtype than `x`, as complex is higher than floating.
     """
-    x, values = read(x, f"{name}: x"), read(values, f"{name}: values")
+    x, values = read_all((x, values), lambda k: f"{name}: {('x', 'values')[k]}")
     if type(x) in SCALARS:
         raise TypeError(f"{name}: x must be an array; got {x!r}")
     result = dtypes.default_for(type(values)) if type(values) in SCALARS else values.dtype

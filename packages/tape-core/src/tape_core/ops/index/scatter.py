@@ -192,7 +192,7 @@ def constant_beside(x: Tensor, shape: Shape, value: Scalar) -> Tensor:
 
 def places_with_key(x: Tensor, key: IndexKey) -> Tensor:
     """`places` for a key that may hold Tensors."""
-    return places(*with_raw_key(x, key))
+    return places(*with_raw_key(read_array(x, "places: x"), key))
 
 
 registry["places"].function = places_with_key

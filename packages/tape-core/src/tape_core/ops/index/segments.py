@@ -9,7 +9,7 @@ import math
 
 from tape_core.backends.errors import BatchError
 from tape_core.base import dtypes
-from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read_all
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import ones_like
 from tape_core.ops.data_types import astype, iinfo
@@ -36,7 +36,7 @@ def _check_segments(
         TypeError: the ids are not integers.
         ValueError: the ids do not number the rows of `x`, or one of them is out of range.
     """
-    x, ids = read(x, f"{name}: x"), read(segment_ids, f"{name}: segment_ids")
+    x, ids = read_all((x, segment_ids), lambda k: f"{name}: {('x', 'segment_ids')[k]}")
     if type(x) in SCALARS or type(ids) in SCALARS or not ids.shape:
         raise ValueError(f"{name}: x and segment_ids must have one dimension or more")
     if "integer" not in ids.dtype.kind:

@@ -156,7 +156,8 @@ def cho_solve(factor: ArrayLike, b: ArrayLike, /, *, upper: bool = False) -> Ten
     Raises:
         ValueError, TypeError: as for :func:`solve_triangular`.
     """
-    factor, b = read_array(factor, "cho_solve: factor"), read_array(b, "cho_solve: b")
+    factor = read_array(factor, "cho_solve: factor", b)
+    b = read_array(b, "cho_solve: b", factor)
     if factor.ndim < 2:
         raise ValueError(f"cho_solve: factor must be square matrices, got shape {factor.shape}")
     across = (conjugate(factor) if factor.dtype.kind == "complex floating" else factor).mT
@@ -387,6 +388,6 @@ def lu_solve(  # type: ignore[no-redef] # hides the op; this is SciPy's signatur
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
     lu, permutation = factors
     if trans == 2:
-        lu = read(lu, "lu_solve: LU")
+        lu = read(lu, "lu_solve: LU", b)
         lu = conjugate(lu) if isinstance(lu, Tensor) and lu.dtype.kind == "complex floating" else lu
     return _lu_solve(lu, permutation, b, transposed=trans != 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tape_core.base.mistakes import sequence
 from tape_core.engine.op import op, refuses, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read_all, read_array
 from tape_core.modes import batching
 from tape_core.ops.elementwise import multiply
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
@@ -194,7 +194,7 @@ def kron(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     Returns:
         An array of length `a.shape[k] * b.shape[k]` along dimension k.
     """
-    a, b = read(a, "kron: a"), read(b, "kron: b")
+    a, b = read_all((a, b), lambda k: f"kron: {'ab'[k]}")
     shapes = [x.shape if isinstance(x, Tensor) else () for x in (a, b)]
     if not (shapes[0] and shapes[1]):
         return multiply(a, b)
@@ -220,9 +220,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Tensor:
     Raises:
         ValueError: there are fewer than two, shapes do not fit, or a vector is neither the first nor the last.
     """
-    tensors = [
-        read(a, f"multi_dot: arrays[{k}]") for k, a in enumerate(sequence("multi_dot", "arrays", "arrays", arrays))
-    ]
+    tensors = read_all(sequence("multi_dot", "arrays", "arrays", arrays), lambda k: f"multi_dot: arrays[{k}]")
     last = len(tensors) - 1
     if last < 1:
         raise ValueError(f"multi_dot: it takes two arrays or more, got {last + 1}")

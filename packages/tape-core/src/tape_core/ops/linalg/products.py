@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.engine.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
-from tape_core.engine.tensor import Tensor, read, read_array
+from tape_core.engine.tensor import Tensor, read_all, read_array
 from tape_core.modes import batching
 from tape_core.modes.batching import Call
 from tape_core.ops.elementwise import multiply
@@ -181,7 +181,8 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     Raises:
         ValueError: an argument is not 1-d.
     """
-    x1, x2 = read_array(x1, "outer: x1"), read_array(x2, "outer: x2")
+    x1 = read_array(x1, "outer: x1", x2)
+    x2 = read_array(x2, "outer: x2", x1)
     for name, x in (("x1", x1), ("x2", x2)):
         if x.ndim != 1:
             raise ValueError(f"outer: {name} must be 1-d, got shape {x.shape}")
@@ -197,7 +198,7 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
     Raises:
         ValueError: the contracted axes differ in length.
     """
-    a, b = with_numbers_as_tensors((read(x1, "tensordot: x1"), read(x2, "tensordot: x2")))
+    a, b = with_numbers_as_tensors(tuple(read_all((x1, x2), lambda k: f"tensordot: x{k + 1}")))
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
             most = min(a.ndim, b.ndim)

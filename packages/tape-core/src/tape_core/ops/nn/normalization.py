@@ -180,7 +180,7 @@ def layer_norm(
         TypeError: `x` is not of a real floating dtype.
         ValueError: `scale` or `offset` does not broadcast to the shape of `x`.
     """
-    x = read_array(x, "layer_norm: x")
+    x = read_array(x, "layer_norm: x", scale)
     return normalize(x, scale, offset, axis=_axes("layer_norm", x, axis), epsilon=epsilon)[0]
 
 
@@ -203,9 +203,11 @@ class BatchNormResult(NamedTuple):
     variance: Tensor
 
 
-def _spatial_axes(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[Any, tuple[int, ...]]:
+def _spatial_axes(
+    name: str, x: ArrayLike, layout: Layout, least: int, beside: ArrayLike | None
+) -> tuple[Any, tuple[int, ...]]:
     """Read `x`, of at least `least` dimensions; return it and its axes without those of examples and channels."""
-    x = read(x, f"{name}: x")
+    x = read(x, f"{name}: x", beside)
     ndim = len(getattr(x, "shape", ()))
     if layout not in ("channels_last", "channels_first"):
         raise ValueError(f"{name}: layout must be 'channels_last' or 'channels_first', got {layout!r}")
@@ -215,12 +217,12 @@ def _spatial_axes(name: str, x: ArrayLike, layout: Layout, least: int) -> tuple[
 
 
 def _channel_parameter(
-    value: ArrayLike | None, name: str, channels: tuple[int, ...], spatial: int, layout: Layout
+    value: ArrayLike | None, name: str, x: ArrayLike, channels: tuple[int, ...], spatial: int, layout: Layout
 ) -> Any:
     """Read a parameter with a number for each channel, and reshape it so that it broadcasts against `x`."""
     if value is None:
         return None
-    value = read(value, name)
+    value = read(value, name, x)
     if type(value) in SCALARS:
         return value
     total = 1
@@ -269,11 +271,11 @@ def batch_norm(
         TypeError: `x` is not of a real floating dtype.
         ValueError: only one of `mean` and `variance` is given, or a parameter does not have a number for each channel.
     """
-    x, spatial = _spatial_axes("batch_norm", x, layout, 2)
+    x, spatial = _spatial_axes("batch_norm", x, layout, 2, scale)
     channels = (x.shape[-1 if layout == "channels_last" else 1],)
 
     def parameter(value: ArrayLike | None, name: str) -> Any:
-        return _channel_parameter(value, f"batch_norm: {name}", channels, len(spatial), layout)
+        return _channel_parameter(value, f"batch_norm: {name}", x, channels, len(spatial), layout)
 
     scale, offset = parameter(scale, "scale"), parameter(offset, "offset")
     if mean is None and variance is None:
@@ -284,7 +286,8 @@ def batch_norm(
     # With given statistics this is an affine function of x: its two factors are as small as the channels.
     factor = (1 if scale is None else scale) / sqrt(parameter(variance, "variance") + epsilon)
     level = (0 if offset is None else offset) - parameter(mean, "mean") * factor
-    return BatchNormResult(x * factor + level, read(mean, "batch_norm: mean"), read(variance, "batch_norm: variance"))
+    given = [read(value, f"batch_norm: {name}", x) for value, name in ((mean, "mean"), (variance, "variance"))]
+    return BatchNormResult(x * factor + level, *given)
 
 
 def group_norm(
@@ -318,7 +321,7 @@ def group_norm(
         ValueError: `groups` does not divide the number of channels, or a parameter does not have a number for each
             channel.
     """
-    x, spatial = _spatial_axes("group_norm", x, layout, 2)
+    x, spatial = _spatial_axes("group_norm", x, layout, 2, scale)
     shape = x.shape
     last = layout == "channels_last"
     n = shape[-1] if last else shape[1]
@@ -326,7 +329,7 @@ def group_norm(
         raise ValueError(f"group_norm: groups must be a positive integer that divides the {n} channels, got {groups!r}")
     channels = (groups, n // groups)
     scale, offset = (
-        _channel_parameter(value, f"group_norm: {name}", channels, len(spatial), layout)
+        _channel_parameter(value, f"group_norm: {name}", x, channels, len(spatial), layout)
         for name, value in (("scale", scale), ("offset", offset))
     )
     # Split the axis of channels into groups and channels of a group, and normalise over the latter and the lengths.
@@ -365,10 +368,10 @@ def instance_norm(
         TypeError: `x` is not of a real floating dtype.
         ValueError: there are fewer than three dimensions, or a parameter does not have a number for each channel.
     """
-    x, spatial = _spatial_axes("instance_norm", x, layout, 3)
+    x, spatial = _spatial_axes("instance_norm", x, layout, 3, scale)
     channels = (x.shape[-1 if layout == "channels_last" else 1],)
     scale, offset = (
-        _channel_parameter(value, f"instance_norm: {name}", channels, len(spatial), layout)
+        _channel_parameter(value, f"instance_norm: {name}", x, channels, len(spatial), layout)
         for name, value in (("scale", scale), ("offset", offset))
     )
     return normalize(x, scale, offset, axis=spatial, epsilon=epsilon)[0]

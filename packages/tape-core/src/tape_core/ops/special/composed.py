@@ -7,7 +7,7 @@ from typing import Any
 
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.ops import elementwise as ew
-from tape_core.ops.creation import arange, asarray
+from tape_core.ops.creation import arange, asarray, asarray_beside
 from tape_core.ops.data_types import result_type
 from tape_core.ops.elementwise import where
 from tape_core.ops.logic import logical_and
@@ -29,7 +29,8 @@ def to_float_tensors(*values: ArrayLike) -> list[Tensor]:
         TypeError: a value is neither a number nor an array.
     """
     # `v * 1.0` turns integers into floats of the default dtype, and is recorded as a product.
-    tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray(v) for v in values]
+    beside = next((v for v in values if isinstance(v, Tensor)), None)
+    tensors = [v if isinstance(v, Tensor) or type(v) in SCALARS else asarray_beside(v, beside) for v in values]
     given = [v if v.dtype.inexact else v * 1.0 for v in tensors if isinstance(v, Tensor)]
     known = next((v for v in given), None)
     dtype = result_type(*given) if given else None

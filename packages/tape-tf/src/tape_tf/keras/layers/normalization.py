@@ -212,6 +212,11 @@ class Normalization(Layer):
         self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
         self.built = True
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make this layer, with the statistics that `adapt` computed as `mean` and `variance`."""
+        # They are no weights here: a file of the model would lose them otherwise.
+        return super().get_config() | {"mean": self.mean, "variance": self.variance}
+
     def call(self, inputs: TensorLike) -> Tensor:
         """Normalize the input."""
         if self.mean is None:

@@ -1,0 +1,38 @@
+"""Ten mistakes, one in each line that ends with `# mistake`: a type checker finds these and no others."""
+
+from __future__ import annotations
+
+import tape_core as tc
+import tape_nn as nn
+from tape_core import Tensor
+
+
+@tc.function
+def step(x: Tensor, times: int) -> Tensor:
+    return x * times
+
+
+class Trainer:
+    @tc.function(retrace="allow")
+    def step(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def energy(x: Tensor) -> Tensor:
+    return tc.sum(x * x)
+
+
+def mistakes(x: Tensor, model: nn.Dense) -> None:
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sum(model(x))
+    step("a", 3)  # mistake
+    step(x, times=3, foo=1)  # mistake
+    Trainer().step(x, x)  # mistake
+    tc.grad(energy)(x, 2)  # mistake
+    tc.vmap(energy)("x")  # mistake
+    tc.sum(x, axs=0)  # mistake
+    tc.sinn(x)  # mistake
+    energy(tape.gradient(y, [x]))  # mistake
+    energy(tape.gradient(y, x, unconnected_gradients="none"))  # mistake
+    tc.value_and_grad(energy)(x)[0].assign(0.0)  # mistake

@@ -1,0 +1,81 @@
+"""Types for users, seen by mypy --strict and by pyright: `python -m nox -s typecheck` runs this."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PACKAGES = HERE.parent.parent / "packages"
+SOURCES = sorted(str(path) for path in PACKAGES.glob("*/src"))
+
+
+def lines_with_errors_mypy(file: str, folder: Path) -> list[int]:
+    options = ["--strict", "--python-version", "3.11", "--config-file", "", "--cache-dir", str(folder)]
+    # `--output json` gives one object a line. The packages' own files are not of interest here.
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "--follow-imports", "silent", "--output", "json", str(HERE / file)],
+        env={**os.environ, "MYPYPATH": os.pathsep.join(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not run.stderr, run.stderr
+    found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    return sorted(one["line"] for one in found if one["severity"] == "error")
+
+
+def lines_with_errors_pyright(file: str, folder: Path) -> list[int]:
+    settings = {
+        "typeCheckingMode": "standard",
+        "pythonVersion": "3.11",
+        "include": [str(HERE / file)],
+        "extraPaths": SOURCES,
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    run = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(run.stdout)
+    assert found["summary"]["filesAnalyzed"] == 1, run.stdout
+    return sorted(
+        one["range"]["start"]["line"] + 1 for one in found["generalDiagnostics"] if one["severity"] == "error"
+    )
+
+
+CHECKERS = [
+    pytest.param(check, marks=pytest.mark.skipif(find_spec(tool) is None, reason=f"{tool} is not installed"), id=tool)
+    for tool, check in (("mypy", lines_with_errors_mypy), ("basedpyright", lines_with_errors_pyright))
+]
+
+
+@pytest.mark.parametrize("check", CHECKERS)
+def test_a_program_has_no_errors(check, tmp_path):
+    assert check("program.py", tmp_path) == []
+
+
+@pytest.mark.parametrize("check", CHECKERS)
+def test_ten_mistakes_are_ten_errors(check, tmp_path):
+    lines = (HERE / "mistakes.py").read_text().splitlines()
+    expected = [number for number, line in enumerate(lines, 1) if line.endswith("# mistake")]
+    assert len(expected) == 10
+    assert check("mistakes.py", tmp_path) == expected
+
+
+def test_the_program_runs():
+    runpy.run_path(str(HERE / "program.py"))["main"]()
+
+
+@pytest.mark.parametrize("package", sorted(path.name for path in PACKAGES.iterdir() if (path / "src").is_dir()))
+def test_every_package_says_that_it_has_types(package):
+    assert (PACKAGES / package / "src" / package.replace("-", "_") / "py.typed").exists()
