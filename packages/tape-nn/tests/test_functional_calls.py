@@ -463,3 +463,11 @@ def test_fixed_points_of_a_layer() -> None:
     step = {"kernel": tc.zeros((3, 3), dtype="float64"), "bias": tc.asarray([0.0, 1e-5, 0.0], dtype="float64")}
     up, down = (of_state(tc.tree_map(lambda v, d, s=s: v + s * d, layer.state_dict(), step)) for s in (1.0, -1.0))
     assert ((up - down) / 2e-5).item() == pytest.approx(expected["bias"][1].item(), rel=1e-5)
+
+
+def test_states_of_generators_are_no_parameters() -> None:
+    model = nn.Sequential([nn.Dense(2), nn.Dropout(0.5, rng=tc.default_rng(0))])
+    model.build((None, 3))
+    with pytest.raises(ValueError, match=r"functional_call: 'layers\.1\.rng' is the state of a random generator"):
+        nn.functional_call(model, model.state_dict(), tc.ones((1, 3)))
+    assert nn.functional_call(model, dict(model.named_variables()), tc.ones((1, 3))).shape == (1, 2)

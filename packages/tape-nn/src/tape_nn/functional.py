@@ -9,6 +9,7 @@ from tape_core import Tensor, Variable
 from tape_core.support import binding, contextmanager, meant, read_array
 from tape_core.typing import ArrayLike
 
+from tape_nn.generators import named_generators
 from tape_nn.module_tree import LEAVES, flatten_module, named_state
 
 if TYPE_CHECKING:
@@ -104,6 +105,12 @@ def _by_name(module: Module, params: Parameters, known: Mapping[str, Tensor], me
     if isinstance(params, Mapping):
         for name in params:
             if name not in known:
+                if name in named_generators(module):
+                    raise ValueError(
+                        f"{method}: {name!r} is the state of a random generator, which is no parameter: a call "
+                        "draws from the generator of the Module. Leave it out: dict(module.named_variables()) has the "
+                        "Variables alone"
+                    )
                 raise ValueError(
                     f"{method}: {type(module).__name__} has no Variable {name!r}{meant(str(name), known)}; the names "
                     f"are {', '.join(known)}"
