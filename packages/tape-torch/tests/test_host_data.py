@@ -331,3 +331,13 @@ def test_fit_evaluate_and_predict_take_arrays() -> None:
     fun, x0, restore = tc.scipy_objective(lambda p: tc.sum((p - A) ** 2), np.zeros((2, 3)))
     assert fun(x0)[0] == pytest.approx(float((A**2).sum()))
     assert is_on_torch(restore(x0))
+
+
+def test_a_chain_places_its_input_by_any_of_its_variables() -> None:
+    for first in (nn.Flatten(), nn.Activation("relu"), tc.relu):
+        model = nn.Sequential([first, nn.Dense(2)])
+        expected = model(A)
+        model.to("torch")
+        found = model(A)
+        assert is_on_torch(found)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)

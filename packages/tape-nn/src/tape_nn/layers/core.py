@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, overload
 
 import tape_core as tc
+from tape_core.support import asarray_beside
 from tape_core.typing import ArrayLike, DTypeLike
 
 from tape_nn import initializers
@@ -242,6 +243,9 @@ class Sequential(Module):
 
     def __call__(self, x: ArrayLike, training: bool | None = None) -> tc.Tensor:
         """Call the layers in order. `training`, if it is not None, is passed to the Modules whose call takes it."""
+        # The first layer may have no Variables to place an array by, as Flatten has none; those behind it do.
+        if not isinstance(x, tc.Tensor) and hasattr(x, "dtype") and (own := self.variables):
+            x = asarray_beside(x, own[0])
         for layer in self.layers:
             # Plain functions and Modules without a mode, such as Dense, take one argument.
             kind: Any = type(layer)
