@@ -188,6 +188,10 @@ def backend_of_type(tp: type) -> Backend | None:
         return backend
 
 
+# NumPy's arrays are how Python's libraries hand each other data: also where no backend for NumPy is installed.
+HOST_TYPES = ("numpy:ndarray", "numpy:generic")
+
+
 def is_host_data(value: object) -> bool:
     """Return whether a value is a raw array of a library whose arrays are host data, such as NumPy's.
 
@@ -196,7 +200,9 @@ def is_host_data(value: object) -> bool:
     (True, False)
     """
     owner = backend_of_type(type(value))
-    return owner is not None and owner.host_data
+    if owner is None:
+        return any(_names(name, cls) for cls in type(value).__mro__ for name in HOST_TYPES)
+    return owner.host_data
 
 
 def _owner(tp: type) -> str | None:

@@ -460,6 +460,8 @@ def read(value: ArrayLike, where: str | Callable[[], str], beside: object = None
     if backend is None:
         if hasattr(kind, "__tape_tensor__"):
             return read(value.__tape_tensor__(), where, beside)
+        if is_host_data(value):
+            return _upload(value, beside)
         label = where if isinstance(where, str) else where()
         raise TypeError(
             f"{label} must be a Tensor, a Variable, an array of an installed backend or a Python scalar; got "
@@ -467,14 +469,19 @@ def read(value: ArrayLike, where: str | Callable[[], str], beside: object = None
         )
     if not backend.host_data:
         return wrap(backend.asarray(value), backend)
+    return _upload(value, beside, backend)
+
+
+def _upload(value: ArrayLike, beside: object, owner: Backend | None = None) -> Tensor:
+    """Return host data as a Tensor beside another operand, if that is a Tensor, else on the selected backend."""
     if isinstance(beside, Tensor):
         # The library itself: inside vmap and traces host data are constants, which ops lift.
         target = beside.backend.library
-        device = None if target is backend else beside.device
+        device = None if target is owner else beside.device
     else:
         target, device, _ = select()
-    if target is backend:
-        return wrap(backend.asarray(value), backend)
+    if target is owner:
+        return wrap(owner.asarray(value), owner)
     return ops.asarray(value, backend=target, device=device)
 
 
