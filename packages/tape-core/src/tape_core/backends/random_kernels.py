@@ -55,9 +55,7 @@ class RandomKernels:
 
     A backend may override any of them, for speed. All numbers must be those of this class, to the last bit, but for
     `normal`, which may differ by rounding. The conformance suite compares them.
-
-    Methods:
-        words: bits, on which the others are built; a subclass may override this one alone.
+    The others are built on `words`: a subclass may override that one alone.
     """
 
     def __init__(self, backend: Backend) -> None:

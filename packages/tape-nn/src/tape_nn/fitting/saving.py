@@ -22,12 +22,7 @@ Generators = tc.Generator | Mapping[str, tc.Generator] | None
 
 
 class LoadedRun(NamedTuple):
-    """What :func:`load_run` returns.
-
-    Attributes:
-        step: the number that was saved.
-        extra: the further state that was saved, with Tensors for Tensors.
-    """
+    """The result of :func:`load_run`: the number `step` that was saved, and the further state, `extra`."""
 
     step: int
     extra: Any
