@@ -59,6 +59,7 @@ from tape_nn.optimizers import (
     LossScaler,
     Nadam,
     Optimizer,
+    ParameterGroup,
     RMSprop,
 )
 
@@ -99,6 +100,7 @@ __all__ = [
     "MultiHeadAttention",
     "Nadam",
     "Optimizer",
+    "ParameterGroup",
     "RMSNorm",
     "RMSprop",
     "SaveBest",

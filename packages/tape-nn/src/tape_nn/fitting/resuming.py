@@ -257,6 +257,8 @@ def describe(kind: str, thing: OptimizerLike | None) -> dict[str, Any]:
         found["learning_rate"] = thing.learning_rate if schedule is None else None
         if dataclasses.is_dataclass(schedule):
             found["learning_rate"] = repr(schedule)
+    if groups := found.get("groups"):  # their settings; which Variables they have is part of the program
+        found["groups"] = repr([group.given() for group in groups])
     plain = {
         f"{kind}.{name}": value
         for name, value in found.items()

@@ -4,6 +4,7 @@ from tape_nn.optimizers.adam import Adam, Adamax, AdamW, Nadam
 from tape_nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from tape_nn.optimizers.base import Optimizer
 from tape_nn.optimizers.gradient_descent import SGD, Lion
+from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.loss_scaler import LossScaler
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "LossScaler",
     "Nadam",
     "Optimizer",
+    "ParameterGroup",
     "RMSprop",
 ]

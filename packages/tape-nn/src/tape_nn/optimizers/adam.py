@@ -8,7 +8,9 @@ from typing import Any
 from tape_core.staging import host_function
 from tape_core.typing import Namespace, Raw
 
-from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
+from tape_nn.optimizers.base import AddRows, Optimizer
+from tape_nn.optimizers.rates import Schedule
+from tape_nn.optimizers.slots import Slots
 
 _sqrt = host_function(math.sqrt)
 

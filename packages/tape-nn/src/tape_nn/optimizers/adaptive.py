@@ -8,7 +8,9 @@ from tape_core.support import real
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.clipping import check_positive
-from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
+from tape_nn.optimizers.base import AddRows, Optimizer
+from tape_nn.optimizers.rates import Schedule
+from tape_nn.optimizers.slots import Slots
 
 
 class RMSprop(Optimizer):

@@ -9,17 +9,16 @@ assigned before the commit is made; so an error or an interrupt leaves everythin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.staging import current, guard, host_function, host_number, outside, stateful, value_of
+from tape_core.staging import current, guard, host_number, outside, stateful, value_of
 from tape_core.support import (
     ACTIVE,
     SCALARS,
@@ -27,10 +26,9 @@ from tape_core.support import (
     Lock,
     binding,
     check_assignable,
-    placement,
-    pytree,
     real,
     rows_added,
+    sequence,
     warn_user,
     wrap,
 )
@@ -39,9 +37,11 @@ from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 from tape_nn import clipping
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
+from tape_nn.optimizers.groups import ParameterGroup
+from tape_nn.optimizers.pairs import check_gradient, check_pair, merge_rows, names_of, paired, values_of
+from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
+from tape_nn.optimizers.slots import Slots, SlotState
 from tape_nn.types import Gradient
-
-Schedule: TypeAlias = Callable[[int], float]
 
 AddRows: TypeAlias = Callable[[Raw, Raw, Raw], Raw]
 """`add_rows(x, indices, rows)`: a copy of `x` with rows added."""
@@ -78,9 +78,12 @@ class Optimizer:
         clipnorm: each gradient is scaled to this norm if its own is larger.
         clipvalue: elements of gradients are clipped to at most this, and at least its negative.
         global_clipnorm: all gradients are scaled by one factor, so that their norm together is at most this.
+        groups: Variables with a learning rate or a weight decay of their own, or frozen ones: each a
+            :class:`ParameterGroup`.
 
     Raises:
         ValueError: a number is out of range, or more than one kind of clipping is asked for.
+        TypeError: `groups` holds something else.
     """
 
     _real_only: ClassVar[bool] = True
@@ -99,7 +102,12 @@ class Optimizer:
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
+        groups: Sequence[ParameterGroup] = (),
     ) -> None:
+        self.groups = tuple(sequence("Optimizer", "groups", "ParameterGroups", groups))
+        for group in self.groups:
+            if not isinstance(group, ParameterGroup):
+                raise TypeError(f"groups must be ParameterGroups; got an element of type {type(group).__name__!r}")
         self.learning_rate = learning_rate  # the setter takes schedules, too
         self.weight_decay = None if weight_decay is None else self._check_range("weight_decay", weight_decay, 0)
         # One kind only, as in Keras: the result of two would depend on their order.
@@ -110,8 +118,9 @@ class Optimizer:
         self.clipnorm, self.clipvalue, self.global_clipnorm = map(chosen.get, clips)
         self.iterations = 0
         # By the id of the Variable. The entry keeps the Variable alive, and so its id unique.
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, SlotState] = {}
         self._without_decay: dict[int, Variable] = {}
+        self._groups_by_id: dict[int, tuple[Variable, list[ParameterGroup]]] = {}
         self._warned: set[int] = set()  # ids of Variables that had no gradient: one warning each
         self._version = 0  # counts changes that compiled functions must be traced again for, besides settings
         self._settings: _SettingsGuard | None = None
@@ -122,17 +131,18 @@ class Optimizer:
         self._guard_settings()
         if self._schedule is None:
             return self._rate  # type: ignore[no-any-return]
-        return _scheduled_rate(self._schedule, self.iterations)
+        return scheduled_rate(self._schedule, self.iterations)
 
     @learning_rate.setter
     def learning_rate(self, value: float | Schedule) -> None:
         self._schedule: Schedule | None = value if callable(value) and not isinstance(value, Tensor) else None
         # A Python float, which is weak in promotion; an np.float64 would turn float32 arrays into float64 ones.
-        self._rate = _check_rate(value, "learning_rate") if self._schedule is None else math.nan
+        self._rate = check_rate(value, "learning_rate") if self._schedule is None else math.nan
 
     def __repr__(self) -> str:
         rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
-        return describe_settings(self, learning_rate=rate)
+        text = describe_settings(self, learning_rate=rate)
+        return f"{text[:-1]}, groups=[{', '.join(map(repr, self.groups))}])" if self.groups else text
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
@@ -161,7 +171,8 @@ class Optimizer:
     def _holders(self) -> Iterable[Any]:
         """All state that updates change besides the Variables that are updated; see `stateful`."""
         slots = [slot for state in self._states.values() for slot in state.slots.values()]
-        return [*slots, Optimizer.iterations.of(self), Optimizer._rate.of(self)]
+        rates = [ParameterGroup._rate.of(group) for group in self.groups]
+        return [*slots, Optimizer.iterations.of(self), Optimizer._rate.of(self), *rates]
 
     def _guard_settings(self) -> None:
         """Inside a trace, add a guard: with other settings, such as `beta_1`, the function is traced again."""
@@ -191,7 +202,7 @@ class Optimizer:
             TypeError: an element is no pair, or its second part no floating-point Variable; or the Variables are on
                 several backends.
         """
-        pairs = list(_paired(grads_and_vars, variables))
+        pairs = list(paired(grads_and_vars, variables))
         with self._slot_creation_lock(pairs):
             self._compute_update(pairs).make()
 
@@ -199,19 +210,27 @@ class Optimizer:
         """Return a context for one update, in which no other thread makes slots if this update may."""
         try:
             known = self._states.keys() >= {id(variable) for _, variable in pairs}
-        except (TypeError, ValueError):  # an element is no pair: `_check_pair` reports it
+        except (TypeError, ValueError):  # an element is no pair: `check_pair` reports it
             known = False
         return _NO_LOCK if known else SLOT_CREATION.held()
 
     def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Commit:
         """Compute one update of all Variables, without making it."""
-        updates: dict[int, tuple[Raw | IndexedSlices, _State]] = {}
+        updates: dict[int, tuple[Raw | IndexedSlices, SlotState]] = {}
         missing = []
-        fresh: dict[int, _State] = {}
+        fresh: dict[int, SlotState] = {}
         backend = None
+        frozen = []
         # First check all pairs, so that an error in the last one leaves the first Variable as it was.
-        for pair in grads_and_vars:
-            gradient, variable = _check_pair(pair)
+        pairs: Iterable[Any] = grads_and_vars
+        if self.groups:
+            pairs = [check_pair(pair) for pair in grads_and_vars]
+            self._assign_groups([variable for _, variable in pairs])
+        for pair in pairs:
+            gradient, variable = check_pair(pair)
+            if self.groups and any([group.frozen for group in self._groups_of(variable)]):
+                frozen.append(variable)
+                continue
             state = self._states.get(id(variable)) or fresh.get(id(variable))
             if state is None:
                 state = fresh[id(variable)] = self._new_state(variable)
@@ -224,23 +243,25 @@ class Optimizer:
             check_assignable(variable)
             home = variable.backend
             if id(variable) in updates:
-                raise ValueError(f"{_names([variable])} is there twice; add its gradients up")
+                raise ValueError(f"{names_of([variable])} is there twice; add its gradients up")
             if backend is not None and home is not backend:
                 raise TypeError(
-                    f"the variables are on several backends: {_names([variable])} is on {home.name!r}, "
+                    f"the variables are on several backends: {names_of([variable])} is on {home.name!r}, "
                     f"those before on {backend.name!r}; make an optimizer for each"
                 )
             backend = home
-            updates[id(variable)] = (_check_gradient(gradient, variable), state)
+            updates[id(variable)] = (check_gradient(gradient, variable), state)
+        if not updates and frozen and not missing:
+            raise ValueError(f"all variables are frozen by groups of the optimizer: {names_of(frozen)}")
         if not updates:
             raise ValueError(
                 "No gradients provided for any variable."
-                + (f" All are None: {_names(missing)}." if missing else "")
+                + (f" All are None: {names_of(missing)}." if missing else "")
                 + " Was the loss computed from them, inside the tape's block?"
             )
         if new := [variable for variable in missing if id(variable) not in self._warned]:
             self._warned.update(map(id, new))
-            warn_user(f"Gradients do not exist for variables {_names(new)}: they are not updated")
+            warn_user(f"Gradients do not exist for variables {names_of(new)}: they are not updated")
         assert backend is not None
         rate = self.learning_rate
         commit = Commit()
@@ -313,7 +334,7 @@ class Optimizer:
     # -- one update
 
     def _compute_values(
-        self, updates: list[tuple[Raw | IndexedSlices, _State]], xp: Namespace, rate: float, commit: Commit
+        self, updates: list[tuple[Raw | IndexedSlices, SlotState]], xp: Namespace, rate: float, commit: Commit
     ) -> None:
         """Clip the gradients, and put new values of all Variables and slots into the commit."""
         clips = self.clipnorm or self.clipvalue or self.global_clipnorm
@@ -321,21 +342,24 @@ class Optimizer:
         for g, _ in updates:
             # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
-                g = _merge_rows(g, xp)
+                g = merge_rows(g, xp)
             gradients.append(g)
         factors: list[Raw | None] = [None] * len(updates)
         if self.global_clipnorm is not None:
-            norm = clipping.norm(xp, [_values(g) for g in gradients])
+            norm = clipping.norm(xp, [values_of(g) for g in gradients])
             factors = [clipping.clip_factor(xp, norm, self.global_clipnorm)] * len(updates)
         elif self.clipnorm is not None:
-            norms = [clipping.norm(xp, [_values(g)]) for g in gradients]
+            norms = [clipping.norm(xp, [values_of(g)]) for g in gradients]
             factors = [clipping.clip_factor(xp, norm, self.clipnorm) for norm in norms]
         # A Variable that joined late counts its own updates: Adam's bias correction depends on them.
         number = self.iterations + 1
+        base, rates = rate, dict[int, float]()
         for g, factor, (_, state) in zip(gradients, factors, updates, strict=True):
+            if self.groups:
+                rate = self._rate_of(state.variable, base, rates)
             if factor is not None:
                 # The norm may be in float32 where gradients are of half precision.
-                factor = xp.astype(factor, _values(g).dtype)
+                factor = xp.astype(factor, values_of(g).dtype)
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
@@ -350,7 +374,7 @@ class Optimizer:
         xp: Namespace,
         gradient: Raw,
         factor: Raw | None,
-        state: _State,
+        state: SlotState,
         rate: float,
         t: int,
         commit: Commit,
@@ -394,7 +418,7 @@ class Optimizer:
         g: Raw,
         old: list[Raw],
         targets: list[Raw] | None,
-        state: _State,
+        state: SlotState,
         rate: float,
         t: int,
     ) -> list[Raw]:
@@ -409,9 +433,9 @@ class Optimizer:
         if targets is not None and not self._in_place:
             slots.library = state.variable.backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))
-        if self.weight_decay and id(state.variable) not in self._without_decay:
+        if decay := self._decay_of(state.variable):
             # Not in place: `w` may be the Variable's own array, which records of a tape still hold.
-            w = w * (1 - rate * self.weight_decay)
+            w = w * (1 - rate * decay)
         w = self._step(xp, w, g, slots, rate, t)
         return [w, *slots.values()]
 
@@ -420,14 +444,14 @@ class Optimizer:
         xp: Namespace,
         slices: IndexedSlices,
         factor: Raw | None,
-        state: _State,
+        state: SlotState,
         rate: float,
         t: int,
         commit: Commit,
     ) -> bool:
         """Update the rows that a sparse gradient names; return False if the update is not confined to them."""
-        decays = bool(self.weight_decay) and id(state.variable) not in self._without_decay
-        if decays and not self.lazy:
+        decay = self._decay_of(state.variable)
+        if decay and not self.lazy:
             return False  # weight decay moves all rows
         variable, backend = state.variable, state.variable.backend
         rows = self._clip(xp, slices.values.array, factor)
@@ -435,9 +459,8 @@ class Optimizer:
         slots = {name: slot._array for name, slot in state.slots.items()}
         add_rows = partial(rows_added, backend)
         w, indices = variable._array, slices.indices.array
-        if decays:
-            assert self.weight_decay is not None
-            w = add_rows(w, indices, xp.take(w, indices, axis=0) * -(rate * self.weight_decay))
+        if decay:
+            w = add_rows(w, indices, xp.take(w, indices, axis=0) * -(rate * decay))
         array = self._step_rows(xp, w, indices, rows, slots, rate, t, add_rows)
         if array is None:
             return False
@@ -451,7 +474,7 @@ class Optimizer:
             return g * factor
         return g if self.clipvalue is None else xp.clip(g, -self.clipvalue, self.clipvalue)
 
-    def _new_state(self, variable: Variable) -> _State:
+    def _new_state(self, variable: Variable) -> SlotState:
         """Make the slots of a Variable before its first update.
 
         Raises:
@@ -459,16 +482,48 @@ class Optimizer:
         """
         if not variable.dtype.inexact:
             raise TypeError(
-                f"only floating-point variables can be optimized; {_names([variable])} has dtype {variable.dtype}"
+                f"only floating-point variables can be optimized; {names_of([variable])} has dtype {variable.dtype}"
             )
         if self._real_only and variable.dtype.kind == "complex floating":
             kind = type(self).__name__
-            raise TypeError(f"{kind} updates real variables; {_names([variable])} has dtype {variable.dtype}")
+            raise TypeError(f"{kind} updates real variables; {names_of([variable])} has dtype {variable.dtype}")
         started = value_of(self.iterations)
         with outside():  # slots are made once, when a function is traced, and not in each call of it
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
-            return _State(variable, started, slots)
+            return SlotState(variable, started, slots)
+
+    # -- parameter groups
+
+    def _assign_groups(self, variables: list[Variable]) -> None:
+        """Find the groups of Variables that this optimizer has not seen yet."""
+        new = [v for v in variables if self._groups_by_id.get(id(v), (None,))[0] is not v]
+        if new:
+            flags = [group.members_among(new) for group in self.groups]
+            for variable, own in zip(new, zip(*flags, strict=True), strict=True):
+                found = [group for group, belongs in zip(self.groups, own, strict=True) if belongs]
+                self._groups_by_id[id(variable)] = variable, found  # the entry keeps the id unique
+
+    def _groups_of(self, variable: Variable) -> list[ParameterGroup]:
+        return self._groups_by_id[id(variable)][1]
+
+    def _rate_of(self, variable: Variable, base: float, known: dict[int, float]) -> float:
+        """Return the learning rate of a Variable. `known` has those of groups in this update, by their ids."""
+        for group in self._groups_of(variable):
+            if group.has_rate():
+                if id(group) not in known:
+                    known[id(group)] = group.rate(base, self.iterations)
+                return known[id(group)]
+        return base
+
+    def _decay_of(self, variable: Variable) -> float:
+        if id(variable) in self._without_decay:
+            return 0.0
+        if self.groups:
+            for group in self._groups_of(variable):
+                if group.weight_decay is not None:
+                    return group.weight_decay
+        return self.weight_decay or 0.0
 
     # -- state
 
@@ -494,11 +549,13 @@ class Optimizer:
         state = {"iterations": asarray(self.iterations, dtype=tc.int64)}
         if self._schedule is None:  # a schedule is part of the program
             state["learning_rate"] = asarray(self._rate, dtype=tc.float64)
+        for k, group in enumerate(self.groups):
+            if group.settings()[:2] == (True, None):
+                state[f"groups/{k}/learning_rate"] = asarray(group._rate, dtype=tc.float64)
         for key, own in self._states.items():
             if key not in names:
-                raise ValueError(
-                    f"state_dict: {_names([own.variable])} was updated by this optimizer and is not among the variables"
-                )
+                name = names_of([own.variable])
+                raise ValueError(f"state_dict: {name} was updated by this optimizer and is not among the variables")
             state[f"{names[key]}/started"] = asarray(own.started, dtype=tc.int64)
             backend = own.variable.backend
             for slot, value in own.slots.items():
@@ -512,7 +569,12 @@ class Optimizer:
             ValueError: a name or a shape is not that of the Variables or of this kind of optimizer. Nothing is changed.
         """
         by_name = dict(named_variables(variables))
-        wanted = {"iterations"} | {"learning_rate"} & state.keys()
+        rates = {
+            f"groups/{k}/learning_rate": group
+            for k, group in enumerate(self.groups)
+            if group.settings()[:2] == (True, None)  # a number: a schedule is part of the program
+        }
+        wanted = {"iterations"} | {"learning_rate", *rates} & state.keys()
         found: list[tuple[Variable, int, dict[str, Raw]]] = []
         for name, variable in by_name.items():
             if f"{name}/started" not in state:
@@ -541,11 +603,14 @@ class Optimizer:
         commit.value(Optimizer.iterations.of(self), int(state["iterations"]))
         if "learning_rate" in state and self._schedule is None:
             commit.value(Optimizer._rate.of(self), float(state["learning_rate"]))
+        for key, group in rates.items():
+            if key in state:
+                commit.value(ParameterGroup._rate.of(group), float(state[key]))
         commit.make()
 
     def _load_slots(self, found: list[tuple[Variable, int, dict[str, Raw]]], commit: Commit) -> None:
         """Commit loaded arrays: into the slots that exist, since compiled functions hold these Variables."""
-        states: dict[int, _State] = {}
+        states: dict[int, SlotState] = {}
         for variable, started, slots in found:
             known = self._states.get(id(variable))
             if known is not None and known.started == started and known.slots.keys() == slots.keys():
@@ -553,7 +618,7 @@ class Optimizer:
                     commit.value(slot, slots[name])
                 states[id(variable)] = known
             else:
-                states[id(variable)] = _State(variable, started, slots)
+                states[id(variable)] = SlotState(variable, started, slots)
         # A compiled function holds the slots it was traced with; with other slots it must be traced again.
         if list(map(id, self._states.values())) != list(map(id, states.values())):
             commit.attribute(self, "_version", self._version + 1)
@@ -576,78 +641,6 @@ class Optimizer:
         raise ValueError(f"{name} must be {text}; got {value}")
 
 
-class Slots(dict[str, Raw]):
-    """The slots of one Variable, or of a block of it, as raw arrays by name.
-
-    The methods compute a new value right in the memory where it will be kept, if that is known: for large arrays, new
-    temporary memory costs as much as the arithmetic.
-
-    Attributes:
-        memory: arrays for the new values by the names of the slots, with that of the Variable as `""`; may be empty.
-        library: the array library, whose functions take `out=`.
-    """
-
-    memory: Mapping[str, Raw] = MappingProxyType({})
-    library: Any = None
-
-    def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
-        """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
-
-        `change` is overwritten.
-        """
-        memory, x = self.memory.get(name), self[name]
-        if memory is None or change is memory:
-            change += x if decay is None else x * decay
-        elif decay is None:
-            change = self.library.add(change, x, out=memory)
-        else:
-            self.library.multiply(x, decay, out=memory)
-            memory += change
-            change = memory
-        self[name] = change
-        return change
-
-    def subtract_step(self, w: Raw, step: Raw) -> Raw:
-        """Return `w - step`, the new value of the Variable."""
-        memory = self.memory.get("")
-        return w - step if memory is None else self.library.subtract(w, step, out=memory)
-
-    def difference(self, name: str, x: Raw) -> Raw:
-        """Return `x - slot`, computed in the memory for the slot's new value."""
-        memory = self.memory.get(name)
-        return x - self[name] if memory is None else self.library.subtract(x, self[name], out=memory)
-
-    def square(self, name: str, x: Raw) -> Raw:
-        """Return `x * x`, computed in the memory for the slot's new value."""
-        memory = self.memory.get(name)
-        return x * x if memory is None else self.library.multiply(x, x, out=memory)
-
-    def quotient(self, xp: Namespace, a: Raw, b: Raw, epsilon: float) -> Raw:
-        """Return `a / (sqrt(b) + epsilon)`, computed in the memory for the Variable's new value."""
-        memory = self.memory.get("")
-        root = xp.sqrt(b) if memory is None else self.library.sqrt(b, out=memory)
-        root += epsilon
-        return a / root if memory is None else self.library.divide(a, root, out=memory)
-
-
-class _State:
-    """The slots of one Variable, which are Variables of the same shape.
-
-    Attributes:
-        started: the number of updates that the optimizer had applied before the first one of this Variable.
-    """
-
-    def __init__(self, variable: Variable, started: int, slots: dict[str, Raw]) -> None:
-        self.variable = variable
-        self.started = started
-        self.slots = {
-            name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
-            for name, array in slots.items()
-        }
-        for slot in self.slots.values():
-            placement.follow(variable, slot)
-
-
 class _SettingsGuard:
     """A guard of compiled functions: returns the optimizer's attributes that are Python scalars, and its schedule.
 
@@ -664,104 +657,6 @@ class _SettingsGuard:
 
     def __call__(self) -> object:
         optimizer = self.optimizer()
-        return None if optimizer is None else self.get(optimizer)
-
-
-@host_function
-def _check_rate(value: object, name: str) -> float:
-    rate = real("", name, value)
-    if not 0 <= rate < math.inf:
-        raise ValueError(f"{name} must be a number of at least 0; got {value}")
-    return rate
-
-
-@host_function
-def _scheduled_rate(schedule: Schedule, iterations: int) -> float:
-    return _check_rate(schedule(iterations), "the schedule's learning rate")
-
-
-def _paired(gradients: PyTree, variables: PyTree) -> Iterable[tuple[Gradient, Variable]]:
-    """Return (gradient, variable) pairs of two structures; without the second the first has them already."""
-    if variables is None:
-        if isinstance(gradients, Module):
-            raise TypeError("apply_gradients: for a Module of gradients also give the Module that it updates")
-        return gradients  # type: ignore[no-any-return]
-    if not isinstance(variables, Module | dict | list | tuple):
-        raise TypeError(f"apply_gradients: variables is a structure of Variables; got {type(variables).__name__!r}")
-    leaves, structure = pytree.flatten(variables)
-    found, found_structure = pytree.flatten(gradients)
-    if len(found) != len(leaves) or not pytree.same(structure, found_structure, len(leaves)):
-        shown = pytree.difference("gradients", found_structure, len(found), "variables", structure, len(leaves))
-        raise ValueError(f"apply_gradients: gradients and variables must have the same structure; {shown}")
-    return zip(found, leaves, strict=True)
-
-
-def _check_pair(pair: object) -> tuple[Gradient, Variable]:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(
-            "apply_gradients takes (gradient, variable) pairs, such as zip(gradients, variables); "
-            f"got an element of type {type(pair).__name__!r}"
-        )
-    gradient, variable = pair
-    if not isinstance(variable, Variable):
-        raise TypeError(
-            "apply_gradients takes (gradient, variable) pairs; the second of this pair is no "
-            f"Variable but of type {type(variable).__name__!r}"
-            + (". Are the two swapped?" if isinstance(gradient, Variable) else "")
-        )
-    return gradient, variable
-
-
-def _check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlices:
-    """Return a gradient as a raw array of the Variable's dtype, or as IndexedSlices.
-
-    A raw array, so that no tape records what is computed with it.
-
-    Raises:
-        TypeError: it is on another backend.
-        ValueError: it has another shape.
-    """
-    # The common case first, by a few attributes: this runs for each Variable in each step.
-    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
-    if plain and gradient.backend is variable._home and not binding.in_use:
-        array, own = gradient._array, variable._raw
-        if array.dtype == own.dtype and array.shape == own.shape:
-            return array
-    if not isinstance(gradient, Tensor | IndexedSlices):
-        gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
-    values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
-    if values.backend is not variable.backend:
-        raise TypeError(
-            f"the gradient of {_names([variable])} is on backend {values.backend.name!r}; "
-            f"the variable is on {variable.backend.name!r}"
-        )
-    if isinstance(gradient, IndexedSlices):
-        shape = gradient.dense_shape
-        result: Raw | IndexedSlices = gradient
-        if gradient.dtype is not variable.dtype:
-            values = tc.astype(wrap(values.array, variable.backend), variable.dtype)
-            result = IndexedSlices(values, gradient.indices, shape)
-    else:
-        shape = gradient.shape
-        result = gradient._array
-        if gradient.dtype is not variable.dtype:
-            backend = variable.backend
-            result = backend.xp.astype(result, backend.raw_dtype(variable.dtype))
-    if shape != variable.shape:
-        raise ValueError(f"the gradient of {_names([variable])} has shape {shape}; the variable has {variable.shape}")
-    return result
-
-
-def _merge_rows(slices: IndexedSlices, xp: Namespace) -> IndexedSlices:
-    """Add up rows that are named twice."""
-    backend = slices.values.backend
-    raw = IndexedSlices(slices.values.array, slices.indices.array, slices.dense_shape, _xp=xp).merged()
-    return IndexedSlices(wrap(raw.values, backend), wrap(raw.indices, backend), slices.dense_shape)
-
-
-def _values(gradient: Raw | IndexedSlices) -> Raw:
-    return gradient.values.array if isinstance(gradient, IndexedSlices) else gradient
-
-
-def _names(variables: list[Variable]) -> str:
-    return ", ".join(repr(v.name) if v.name else f"<Variable of shape {v.shape}>" for v in variables)
+        if optimizer is None:
+            return None
+        return (self.get(optimizer), *[group.settings() for group in optimizer.groups])

@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from tape_core.typing import Namespace, Raw
 
-from tape_nn.optimizers.base import AddRows, Optimizer, Schedule, Slots
+from tape_nn.optimizers.base import AddRows, Optimizer
+from tape_nn.optimizers.rates import Schedule
+from tape_nn.optimizers.slots import Slots
 
 
 class SGD(Optimizer):

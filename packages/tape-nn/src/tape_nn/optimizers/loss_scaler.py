@@ -16,7 +16,7 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
-from tape_nn.optimizers.base import Schedule
+from tape_nn.optimizers.rates import Schedule
 from tape_nn.thresholds import LARGEST_SCALE, SMALLEST_SCALE
 from tape_nn.types import Gradient, OptimizerLike
 

@@ -1,0 +1,83 @@
+"""The slots of a Variable: what an optimizer keeps for it, as Variables between updates and as raw arrays in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tape_core import Variable
+from tape_core.support import placement, wrap
+from tape_core.typing import Namespace, Raw
+
+
+class Slots(dict[str, Raw]):
+    """The slots of one Variable, or of a block of it, as raw arrays by name.
+
+    The methods compute a new value right in the memory where it will be kept, if that is known: for large arrays, new
+    temporary memory costs as much as the arithmetic.
+
+    Attributes:
+        memory: arrays for the new values by the names of the slots, with that of the Variable as `""`; may be empty.
+        library: the array library, whose functions take `out=`.
+    """
+
+    memory: Mapping[str, Raw] = MappingProxyType({})
+    library: Any = None
+
+    def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
+        """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
+
+        `change` is overwritten.
+        """
+        memory, x = self.memory.get(name), self[name]
+        if memory is None or change is memory:
+            change += x if decay is None else x * decay
+        elif decay is None:
+            change = self.library.add(change, x, out=memory)
+        else:
+            self.library.multiply(x, decay, out=memory)
+            memory += change
+            change = memory
+        self[name] = change
+        return change
+
+    def subtract_step(self, w: Raw, step: Raw) -> Raw:
+        """Return `w - step`, the new value of the Variable."""
+        memory = self.memory.get("")
+        return w - step if memory is None else self.library.subtract(w, step, out=memory)
+
+    def difference(self, name: str, x: Raw) -> Raw:
+        """Return `x - slot`, computed in the memory for the slot's new value."""
+        memory = self.memory.get(name)
+        return x - self[name] if memory is None else self.library.subtract(x, self[name], out=memory)
+
+    def square(self, name: str, x: Raw) -> Raw:
+        """Return `x * x`, computed in the memory for the slot's new value."""
+        memory = self.memory.get(name)
+        return x * x if memory is None else self.library.multiply(x, x, out=memory)
+
+    def quotient(self, xp: Namespace, a: Raw, b: Raw, epsilon: float) -> Raw:
+        """Return `a / (sqrt(b) + epsilon)`, computed in the memory for the Variable's new value."""
+        memory = self.memory.get("")
+        root = xp.sqrt(b) if memory is None else self.library.sqrt(b, out=memory)
+        root += epsilon
+        return a / root if memory is None else self.library.divide(a, root, out=memory)
+
+
+class SlotState:
+    """The slots of one Variable, which are Variables of the same shape.
+
+    Attributes:
+        started: the number of updates that the optimizer had applied before the first one of this Variable.
+    """
+
+    def __init__(self, variable: Variable, started: int, slots: dict[str, Raw]) -> None:
+        self.variable = variable
+        self.started = started
+        self.slots = {
+            name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
+            for name, array in slots.items()
+        }
+        for slot in self.slots.values():
+            placement.follow(variable, slot)
