@@ -108,8 +108,9 @@ class ExponentialMovingAverage:
             assign_together(variables, own)
 
     def on_batch_end(self, run: Run) -> None:
-        """Update the averages after each step: the object is a callback of :func:`tape_nn.fit`."""
-        self.update()
+        """Update the averages after each update of the weights: the object is a callback of :func:`tape_nn.fit`."""
+        if not run.is_accumulating:
+            self.update()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of the averages by the Variables' names."""

@@ -350,6 +350,19 @@ class Loss:
         # Without an example that counts, the loss is 0 and not NaN.
         return total / tc.where(divisor == 0, 1.0, divisor)
 
+    def divisor(self, y_true: object, sample_weight: ArrayLike | None, examples: int) -> float:
+        """Return what the mean over a batch of so many examples divides by, up to a factor common to all batches.
+
+        By this, means of several batches are put together to the mean of all.
+        """
+        weighs = self.reduction == "mean_with_sample_weight" and sample_weight is not None
+        weights = tc.asarray(sample_weight if weighs else 1.0)
+        counts = self._example_counts(y_true, weights) if isinstance(y_true, Tensor) else None
+        if counts is None:
+            return float(tc.sum(weights)) if weighs else examples
+        weights = tc.reshape(weights, weights.shape + (1,) * (counts.ndim - weights.ndim))
+        return float(tc.sum(counts * weights))
+
     def _example_counts(self, y_true: ArrayLike, losses: Tensor) -> Tensor | None:
         """Return 1 for each example that a mean counts, and 0 for others; None where all count."""
         return None

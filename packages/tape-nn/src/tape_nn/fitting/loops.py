@@ -7,7 +7,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.random import global_rng
-from tape_core.support import contextmanager, pytree, sequence
+from tape_core.support import contextmanager, integer, pytree, sequence
 
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
@@ -17,7 +17,7 @@ from tape_nn.fitting.resuming import RunFile, describe, random_states, set_rando
 from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
-from tape_nn.optimizers import LossScaler, Optimizer
+from tape_nn.optimizers import GradientAccumulation, LossScaler, Optimizer
 from tape_nn.types import OptimizerLike
 
 
@@ -42,6 +42,7 @@ def fit(
     train_step: Step | None = None,
     test_step: Step | None = None,
     compile: bool | str = False,
+    accumulate: int = 1,
 ) -> History:
     """Train a model: go through the data `epochs` times, with an update for each batch.
 
@@ -93,6 +94,9 @@ def fit(
             the name of the compiler. The results are the same, on NumPy to the bit. Callbacks and the loading of data
             are not compiled. A `train_step` of your own is traced, so Python in it runs once for each shape of batch;
             the numbers `run.epoch`, `run.batch` and `run.step` are read anew in each step.
+        accumulate: the number of batches for one update of the weights, which is that of one large batch of all their
+            examples: the optimizers are wrapped in :class:`GradientAccumulation`. The last batches of an epoch make an
+            update of their own. `run.step` and `checkpoint_every` go on counting batches.
 
     Returns:
         The history: a dictionary of lists by the name of a result, with a number for each epoch.
@@ -107,6 +111,8 @@ def fit(
     shown = [Progress()] if progress else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
     run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs)
+    if integer("fit", "accumulate", accumulate, 1) > 1:
+        run.accumulate(accumulate)
     _check(run, train_step, seed, checkpoint is not None)
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
@@ -238,13 +244,18 @@ def _steps(run: Run, source: Source, step: Step, class_weight: Mapping[int, floa
     for batch in _batches(run, source):
         run.call("on_batch_begin")
         weighted = batch if class_weight is None else with_class_weights(batch, class_weight)
+        run.tell_examples(weighted)
         run.take(step(run, weighted), batch)
         run.batch += 1
         run.step += 1
+        if run.batch == run.length:
+            run.flush()  # before the callbacks, which look at the weights of this step
         run.call("on_batch_end")
         if run.stopped:
+            run.flush()
             return
         yield
+    run.flush()
     if run.batch == 0:
         raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
 
@@ -329,7 +340,9 @@ def _check(run: Run, train_step: Step | None, seed: int | None, with_checkpoint:
     for optimizer in run.optimizers.values():
         if not hasattr(optimizer, "apply_gradients"):
             raise TypeError(f"optimizer must be one, such as nn.Adam(); got {optimizer!r}")
-        inner = optimizer.optimizer if isinstance(optimizer, LossScaler) else optimizer
+        inner = optimizer
+        while isinstance(inner, LossScaler | GradientAccumulation):
+            inner = inner.optimizer
         if with_checkpoint and not isinstance(inner, Optimizer):
             raise TypeError(
                 f"checkpoint needs an optimizer of tape_nn, whose state has the Variables' names; got {inner!r}"

@@ -15,6 +15,8 @@ from tape_nn.fitting.data import Batch, examples_in, unpack
 from tape_nn.losses import Loss
 from tape_nn.metrics import Mean, Metric
 from tape_nn.module import Module
+from tape_nn.optimizers import GradientAccumulation
+from tape_nn.thresholds import SMALLEST_WEIGHT
 from tape_nn.types import OptimizerLike
 
 Step: TypeAlias = Callable[["Run", Batch], Mapping[str, Any]]
@@ -122,6 +124,22 @@ class Run:
         return dict(self.optimizer) if isinstance(self.optimizer, Mapping) else {"": self.optimizer}
 
     @property
+    def accumulations(self) -> list[GradientAccumulation]:
+        """The optimizers that accumulate gradients, also those inside of a LossScaler."""
+        found = []
+        for optimizer in self.optimizers.values():
+            while optimizer is not None:
+                if isinstance(optimizer, GradientAccumulation):
+                    found.append(optimizer)
+                optimizer = getattr(optimizer, "optimizer", None)
+        return found
+
+    @property
+    def is_accumulating(self) -> bool:
+        """Whether gradients wait for the next update, so that the last step has changed no weights."""
+        return any([accumulation.pending for accumulation in self.accumulations])
+
+    @property
     def stateful(self) -> list[Any]:
         """The callbacks with a state of their own, which checkpoints contain."""
         # Those whose class overrides `state_dict`, or has one without deriving from Callback.
@@ -131,6 +149,30 @@ class Run:
     def stop(self) -> None:
         """End the run after this epoch; if called from a batch, without the rest of the epoch."""
         self.stopped = True
+
+    def accumulate(self, steps: int) -> None:
+        """Have the optimizers update the weights once for so many batches."""
+        reduction: Any = "sum" if getattr(self.loss, "reduction", None) == "sum" else "mean"
+        wrapped = {name: GradientAccumulation(own, steps, reduction) for name, own in self.optimizers.items()}
+        self.optimizer = wrapped if isinstance(self.optimizer, Mapping) else wrapped[""]
+
+    def tell_examples(self, batch: Batch) -> None:
+        """Tell the optimizers that accumulate gradients by how much the batch counts in the mean."""
+        accumulations = self.accumulations
+        if not accumulations:
+            return
+        number: float = examples_in(batch)
+        if self.loss is not None:
+            _, y, weights = unpack(batch)
+            number = self.loss.divisor(y, weights, examples_in(batch))
+        for accumulation in accumulations:
+            # A batch of which nothing counts has a gradient of 0, and must not lead to 0 / 0.
+            accumulation.set_examples(max(number, SMALLEST_WEIGHT))
+
+    def flush(self) -> None:
+        """Update the weights with gradients that wait for further batches."""
+        for accumulation in self.accumulations:
+            accumulation.flush()
 
     def update_metrics(self, y: PyTree, predictions: PyTree) -> None:
         """Add a batch to all metrics."""

@@ -1,5 +1,6 @@
 """Optimizers turn gradients into new values of Variables. The formulas and the arguments' names are those of Keras."""
 
+from tape_nn.optimizers.accumulation import GradientAccumulation
 from tape_nn.optimizers.adam import Adam, Adamax, AdamW, Nadam
 from tape_nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from tape_nn.optimizers.base import Optimizer
@@ -15,6 +16,7 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Ftrl",
+    "GradientAccumulation",
     "Lion",
     "LossScaler",
     "Nadam",
