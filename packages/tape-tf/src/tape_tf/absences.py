@@ -11,6 +11,7 @@ _STRINGS = "there are no tensors of strings: use Python's str and bytes, and ten
 _SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
 _FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
+_PROCESSES = "for several processes see docs/torch.md: gradients are added up with torch.distributed.all_reduce"
 _SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
 _COMPILER = "there is no graph compiler"
 _QUANTIZED = "there are no quantized types"
@@ -49,7 +50,9 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "lookup": "use a dict, or tf.gather on a table",
     "train": "of tf.train there are checkpoints; averages are in tape_nn.ExponentialMovingAverage",
     "saved_model": _SAVING,
-    "distribute": _DEVICES,
+    "distribute": "of tf.distribute there are strategies of one device; " + _PROCESSES,
+    "distribute.TPUStrategy": "there are no TPUs; " + _PROCESSES,
+    "distribute.experimental.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "tpu": _DEVICES,
     "summary": "log with Python's logging or a library of your choice",
     "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
@@ -85,7 +88,7 @@ _SEVERAL = {  # several names, separated by spaces, that share one clause
     "config.experimental_connect_to_host config.get_soft_device_placement config.set_soft_device_placement "
     "config.set_visible_devices config.threading debugging.get_log_device_placement "
     "debugging.set_log_device_placement": _DEVICES,
-    "AggregationMethod VariableAggregation VariableSynchronization": "there is one replica: nothing is aggregated",
+    "AggregationMethod": "there is one replica: nothing is aggregated",
     "CriticalSection": "use threading.Lock",
     "IndexedSlicesSpec NoneTensorSpec OptionalSpec TensorArraySpec TypeSpec types": "of specs there is tf.TensorSpec",
     "autograph check_pinned guarantee_const import_graph_def no_gradient resource variant security tools "

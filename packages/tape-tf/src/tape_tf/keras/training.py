@@ -14,6 +14,7 @@ from tape_compile.extend import Methods, WeakMethod
 from tape_nn.extend import with_class_weights
 
 from tape_tf.conversion import wrap
+from tape_tf.distribute.strategies import get_strategy
 from tape_tf.keras import optimizers
 from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
@@ -41,6 +42,7 @@ class Trainer:
     run_eagerly: bool = False
     loss: Any = None
     output_names: list[str] | None = None
+    distribute_strategy: Any = get_strategy()  # whose scope was open at `compile`: its `run` calls the steps
     _compiled_loss: CompiledLoss | None = None
     _compiled_metrics: CompiledMetrics | None = None
     _compiled_mean: Mean | None = None
@@ -91,6 +93,7 @@ class Trainer:
         self._compiled_loss, self._compiled_metrics = compiled_loss, compiled_metrics
         self._compiled_mean = Mean(name="loss")
         self.stop_training = False
+        self.distribute_strategy = get_strategy()
         self.run_eagerly = bool(run_eagerly)
         vars(self).pop(_STEP_FUNCTIONS, None)  # they were traced with the former optimizer, loss and metrics
         self.compiled = True
@@ -220,7 +223,7 @@ class Trainer:
             step = Methods.find(
                 self, (name, written), lambda: Function(WeakMethod.of(getattr(self, name), self)), _STEP_FUNCTIONS
             )
-        return step(_step_argument(batch))
+        return self.distribute_strategy.run(step, args=(_step_argument(batch),))
 
     # -- loops
 

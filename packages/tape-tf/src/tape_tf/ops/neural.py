@@ -157,7 +157,15 @@ def l2_loss(t: tc.Tensor) -> tc.Tensor:
 def compute_average_loss(
     per_example_loss: tc.Tensor, sample_weight: TensorLike | None = None, global_batch_size: IntLike | None = None
 ) -> tc.Tensor:
-    """Return the sum of the weighted losses, divided by the number of examples."""
+    """Return the sum of the weighted losses, divided by the number of examples; a float64 for integers.
+
+    Raises:
+        InvalidArgumentError: there is one loss, without an axis of examples.
+    """
+    if not per_example_loss.ndim:
+        raise ValueError("Invalid value passed for `per_example_loss`. Expected a tensor with at least rank 1.")
+    if not per_example_loss.dtype.inexact:
+        per_example_loss = tc.astype(per_example_loss, tc.float64)
     if sample_weight is not None:
         per_example_loss = per_example_loss * native(sample_weight, like=per_example_loss)
     n = per_example_loss.shape[0] if global_batch_size is None else static(global_batch_size)
