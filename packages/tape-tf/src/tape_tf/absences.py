@@ -83,11 +83,18 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
 }
 
 _SEVERAL = {  # several names, separated by spaces, that share one clause
-    "DeviceSpec dtensor config.LogicalDeviceConfiguration config.get_logical_device_configuration "
-    "config.set_logical_device_configuration config.experimental_connect_to_cluster "
-    "config.experimental_connect_to_host config.get_soft_device_placement config.set_soft_device_placement "
-    "config.set_visible_devices config.threading debugging.get_log_device_placement "
-    "debugging.set_log_device_placement": _DEVICES,
+    "DeviceSpec dtensor debugging.get_log_device_placement debugging.set_log_device_placement": _DEVICES,
+    "config.experimental_connect_to_cluster config.experimental_connect_to_host "
+    "config.experimental.ClusterDeviceFilters": _PROCESSES,
+    "config.threading": "threads are the array library's: set OMP_NUM_THREADS before the import, or use "
+    "torch.set_num_threads",
+    "config.experimental.get_memory_info config.experimental.get_memory_usage "
+    "config.experimental.reset_memory_stats config.experimental.get_device_details": "memory and devices are the array "
+    "library's: torch.cuda.memory_stats and torch.cuda.get_device_properties tell of them",
+    "config.experimental.enable_op_determinism": "NumPy is deterministic; torch.use_deterministic_algorithms makes "
+    "PyTorch so",
+    "config.experimental.enable_tensor_float_32_execution config.experimental.tensor_float_32_execution_enabled": "use "
+    "torch.set_float32_matmul_precision",
     "AggregationMethod": "there is one replica: nothing is aggregated",
     "CriticalSection": "use threading.Lock",
     "IndexedSlicesSpec NoneTensorSpec OptionalSpec TensorArraySpec TypeSpec types": "of specs there is tf.TensorSpec",
