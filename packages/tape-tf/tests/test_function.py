@@ -158,7 +158,7 @@ def test_input_signature() -> None:
         (([1.0, 2.0],), "missing a required argument"),
         (([1.0, 2.0], {"a": 3}, 1), "too many positional arguments"),
         ((tf.constant([1, 2]), {"a": 3}), r"Can not cast TensorSpec\(shape=\(2,\), dtype=tf.int32"),
-        (("a", {"a": 3}), "Attempt to convert a value"),
+        (("a", {"a": 3}), "Tensor conversion requested dtype float32 for text"),
     ):
         with pytest.raises(TypeError, match=f"Binding inputs to tf.function failed due to `{message}"):
             f(*arguments)

@@ -7,7 +7,7 @@ entries for names that exist.
 from __future__ import annotations
 
 _GRAPH = "there are no graphs and sessions: code runs as it is written"
-_STRINGS = "there are no tensors of strings: use Python's str and bytes, and tensors of what they are encoded to"
+_STRINGS = "use Python's str and bytes on what tensor.numpy() gives"
 _SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
 _FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
@@ -17,14 +17,11 @@ _COMPILER = "there is no graph compiler"
 _QUANTIZED = "there are no quantized types"
 
 ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to use instead
-    "ragged": "there are no ragged tensors: pad to one length, and use a mask",
-    "ragged_fill_empty_rows": "there are no ragged tensors",
-    "ragged_fill_empty_rows_grad": "there are no ragged tensors",
-    "RaggedTensor": "there are no ragged tensors: pad to one length, and use a mask",
-    "RaggedTensorSpec": "there are no ragged tensors",
-    "strings": _STRINGS,
-    "string": _STRINGS,
-    "as_string": _STRINGS,
+    "ragged_fill_empty_rows": "use tf.ragged.constant, and pad rows with to_tensor()",
+    "ragged_fill_empty_rows_grad": "use tf.ragged.constant, and pad rows with to_tensor()",
+    "RaggedTensorSpec": "use tf.ragged.constant, and pad rows with to_tensor()",
+    "ragged": "of tf.ragged there are constant, stack and map_flat_values: pad rows with to_tensor(), and use a mask",
+    "strings": "of tf.strings there is what tutorials use: use Python's str on the bytes of tensor.numpy()",
     "sparse": _SPARSE,
     "SparseTensor": _SPARSE,
     "SparseTensorSpec": _SPARSE,
@@ -102,7 +99,7 @@ _SEVERAL = {  # several names, separated by spaces, that share one clause
     "config.optimizer": _GRAPH,
     "qint8 qint16 qint32 quint8 quint16 dtypes.qint8 dtypes.qint16 dtypes.qint32 dtypes.quint8 dtypes.quint16 "
     "dtypes.QUANTIZED_DTYPES": _QUANTIZED,
-    "dtypes.string edit_distance fingerprint": _STRINGS,
+    "edit_distance fingerprint": _STRINGS,
     "dtypes.resource dtypes.variant dtypes.experimental": "a dtype is one of numbers or bool",
     "approx_top_k math.approx_max_k math.approx_min_k nn.approx_max_k nn.approx_min_k": "use tf.math.top_k",
     "batch_to_space space_to_batch space_to_batch_nd required_space_to_batch_paddings nn.space_to_batch "

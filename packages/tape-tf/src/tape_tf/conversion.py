@@ -15,8 +15,10 @@ from tape_core.backends import select
 from tape_core.staging import TracedValue
 
 from tape_tf import dtypes
-from tape_tf.errors import InvalidArgumentError
+from tape_tf.errors import InvalidArgumentError, StringsGivenError
 from tape_tf.function_lookup import provide
+from tape_tf.shapes import as_shape
+from tape_tf.string_tensor import StringTensor, as_strings, fill_or_reshape, is_text
 from tape_tf.tensor import IndexedSlices, Tensor, Value, wrap_tensor
 from tape_tf.typing import DTypeLike, PyTree, ShapeLike, TensorLike
 from tape_tf.variable import Variable
@@ -110,12 +112,14 @@ def _from_python(value: Any, dtype: tc.DType | None, like: tc.Tensor | None) -> 
         default = tc.int32 if type(value.value) is int else tc.float32
         return tc.asarray(value, dtype=dtype or default, backend=backend, device=device)
     if kind not in _RANK_OF_SCALAR:
+        if isinstance(value, np.ndarray | np.generic) and is_text(value):
+            raise StringsGivenError("this operation")
         value = _as_array(value, is_converted=dtype is not None)
         rank = _RANK_OF_NUMPY_KIND.get(value.dtype.kind)
         if rank is None:
             raise ValueError(
-                f"Attempt to convert a value of NumPy dtype {value.dtype} to a Tensor; there are tensors of numbers "
-                f"and truth values only"
+                f"Attempt to convert a value of NumPy dtype {value.dtype} to a Tensor; there are tensors of numbers, "
+                f"truth values and strings"
             )
     else:
         rank = _RANK_OF_SCALAR[kind]
@@ -146,8 +150,10 @@ def _as_array(value: Any, *, is_converted: bool = False) -> Any:
     """
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
-    # NumPy would make arrays of text or of objects from these.
-    if value is None or isinstance(value, str | bytes | dict | set):
+    if is_text(value):
+        raise StringsGivenError("this operation")
+    # NumPy would make arrays of objects from these.
+    if value is None or isinstance(value, dict | set):
         raise _unsupported(value)
     try:
         array = np.asarray(value)
@@ -319,16 +325,13 @@ def wrap(value: PyTree) -> Any:
 
 def unwrap(value: PyTree) -> Any:
     """Convert the façade's values in a nested structure to tape_core's (Variables are not read); the rest stays."""
-    if isinstance(value, Value | IndexedSlices):
-        return value.native
     if isinstance(value, list | tuple | dict) and value:
         from tape_core.support import pytree
 
         leaves, structure = pytree.flatten_whole(value)
-        return pytree.unflatten(
-            structure, [leaf.native if isinstance(leaf, Value | IndexedSlices) else leaf for leaf in leaves]
-        )
-    return value
+        return pytree.unflatten(structure, [unwrap(leaf) for leaf in leaves])
+    # Strings have no form in tape_core: they stay what they are.
+    return value.native if isinstance(value, Value | IndexedSlices) and not isinstance(value, StringTensor) else value
 
 
 def convert_to_tensor(
@@ -355,6 +358,8 @@ def convert_to_tensor(
     """
     if type(value) is Tensor and (dtype is None or dtypes.as_dtype(dtype) is value.dtype):
         return value
+    if (strings := _strings(value, dtype)) is not None:
+        return strings
     if isinstance(value, Value) and isinstance(value.native, tc.Variable):
         value = wrap_tensor(value.native.value)  # a reading, which is a tensor of its own
     if dtype is None and dtype_hint is not None:
@@ -363,6 +368,27 @@ def convert_to_tensor(
         except (TypeError, ValueError):
             pass
     return wrap_tensor(native(value, dtype, name))
+
+
+def _strings(value: Any, dtype: DTypeLike) -> StringTensor | None:
+    """Return text as a tensor of strings; None for anything else.
+
+    Raises:
+        ValueError: `dtype` is not that of the value.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if wanted is not dtypes.string and not is_text(value):
+        return None
+    if wanted is not None and wanted is not dtypes.string:
+        raise ValueError(
+            f"Tensor conversion requested dtype {wanted.name} for text: {value!r}; tf.strings.to_number makes numbers"
+        )
+    if isinstance(value, Value) and not isinstance(value, StringTensor):
+        raise ValueError(
+            f"Tensor conversion requested dtype string for Tensor with dtype {value.dtype.name}: use "
+            "tf.strings.as_string"
+        )
+    return as_strings(value)
 
 
 def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None, name: str = "Const") -> Tensor:
@@ -381,6 +407,8 @@ def constant(value: TensorLike, dtype: DTypeLike = None, shape: ShapeLike = None
         TypeError: a number does not fit `dtype`, a tensor has another one, or the shape does not fit.
         ValueError: the value does not convert to a tensor.
     """
+    if (strings := _strings(value, dtype)) is not None:
+        return strings if shape is None else fill_or_reshape(strings, tuple(as_shape(static(shape))))
     found = as_tensor(value)
     if found is not None and dtype is not None and dtypes.as_dtype(dtype).native is not found.dtype:
         raise TypeError(

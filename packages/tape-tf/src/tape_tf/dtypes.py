@@ -8,6 +8,7 @@ import numpy as np
 import tape_core as tc
 from tape_core.support import DTYPES
 
+from tape_tf.errors import StringsGivenError
 from tape_tf.names import absent
 from tape_tf.typing import DTypeLike
 
@@ -145,10 +146,50 @@ class DType:
         return f"<dtype: {self.name!r}>"
 
 
-_BY_NAME = {name: DType(native) for name, native in DTYPES.items()}
+class _StringDType(DType):
+    """The type of strings, which tape_core does not have."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass  # there is no native dtype
+
+    @property
+    def native(self) -> Any:  # type: ignore[override]
+        """There is none.
+
+        Raises:
+            StringsGivenError: always.
+        """
+        raise StringsGivenError("this operation")
+
+    @property
+    def name(self) -> str:
+        """The name, "string"."""
+        return "string"
+
+    @property
+    def as_numpy_dtype(self) -> Any:
+        """NumPy's type: arrays of bytes objects."""
+        return np.object_
+
+    __numpy_dtype__ = property(lambda self: np.dtype(object))
+    is_floating = is_complex = is_integer = is_unsigned = is_bool = property(lambda self: False)
+    is_numeric = property(lambda self: False)
+
+    @property
+    def size(self) -> int:
+        """The size of an element in bytes, 1 as in TensorFlow: it is not known."""
+        return 1
+
+    def _limit(self, which: str) -> Any:
+        raise TypeError(f"Cannot find {which}imum value of {self}.")
+
+
+_BY_NAME = {name: DType(native) for name, native in DTYPES.items()} | {"string": _StringDType()}
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
 # int is missing on purpose, as in TensorFlow: it may be int32 or int64.
-_PYTHON_TYPES: dict[type, str] = {float: "float32", bool: "bool", complex: "complex128"}
+_PYTHON_TYPES: dict[type, str] = {float: "float32", bool: "bool", complex: "complex128", str: "string", bytes: "string"}
 
 
 def of(native: tc.DType) -> DType:
@@ -173,7 +214,8 @@ def as_dtype(type_value: DTypeLike) -> DType:
         found = _BY_NAME[_PYTHON_TYPES[type_value]]
     elif type_value is not None and type_value is not int:
         try:
-            found = _BY_NAME.get(np.dtype(type_value).name)
+            described = np.dtype(type_value)
+            found = _BY_NAME.get("string" if described.kind in "OSUT" else described.name)
         except TypeError:
             found = None
     if found is None:
@@ -192,6 +234,7 @@ int8, int16, int32, int64 = (_BY_NAME[f"int{n}"] for n in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (_BY_NAME[f"uint{n}"] for n in (8, 16, 32, 64))
 bfloat16 = _BY_NAME["bfloat16"]
 float16, float32, float64 = (_BY_NAME[f"float{n}"] for n in (16, 32, 64))
+string = _BY_NAME["string"]
 complex64, complex128 = _BY_NAME["complex64"], _BY_NAME["complex128"]
 
 EXPORTS = {**_BY_NAME, "half": float16, "double": float64}

@@ -73,6 +73,27 @@ class ResourceExhaustedError(OpError, MemoryError):
     """Memory ran out."""
 
 
+class StringsGivenError(InvalidArgumentError, TypeError):
+    """A tensor of strings was given to an operation on numbers.
+
+    Args:
+        op: the name of the operation.
+    """
+
+    def __init__(self, op: str, *args: Any) -> None:
+        super().__init__(
+            None,
+            None,
+            f"a tensor of strings was given to {op}, which takes numbers: strings are data on the host. tf.strings has "
+            "functions of strings, tf.strings.to_number makes numbers of them, and tf.keras.layers.StringLookup "
+            "and TextVectorization integers",
+        )
+        self._op = op
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._op,)
+
+
 @contextmanager
 def in_tensorflow_terms(name: str) -> Iterator[None]:
     """Context: raise the ValueErrors and IndexErrors of the block as InvalidArgumentErrors of operation `name`."""

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import tape_core as tc
 
 from tape_tf import dtypes
+from tape_tf.coded import Results, call_with_numbers, moves_strings
 from tape_tf.conversion import check_floating, match_dtypes, native, static, wrap
-from tape_tf.errors import translated
+from tape_tf.errors import StringsGivenError, translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
@@ -56,6 +57,7 @@ def op(
     floating: bool = False,
     keep_scalars: bool = False,
     publish: bool = True,
+    strings: Results | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: publish a function under TensorFlow's names; its body takes and returns tape_core values.
 
@@ -73,6 +75,8 @@ def op(
         floating: the tensors of the first group must be floating or complex.
         keep_scalars: leave Python numbers beside a tensor to the core.
         publish: with False, the names are only for messages.
+        strings: for a function that only moves or compares elements, so that tensors of strings may be given, which of
+            its results are such elements.
 
     Raises:
         TypeError: `inputs` or `static_args` name a parameter that the body does not have.
@@ -122,6 +126,10 @@ def op(
                         given[p] = dtypes.native_dtype(given[p])
                 found = body(**given)
                 return wrap_tensor(found) if type(found) is tc.Tensor else wrap(found)  # the common case first
+            except StringsGivenError as error:
+                if strings is None:
+                    raise StringsGivenError(label) from error
+                return call_with_numbers(function, signature, groups[0].names, strings, args, kwargs)
             except (ValueError, IndexError) as error:
                 raise translated(error, label) from error
             except (AttributeError, TypeError) as error:
@@ -149,8 +157,10 @@ def op(
     return decorate
 
 
-def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: str = "") -> Callable[..., Any]:
-    """Publish an elementwise function of two tensors, `f(x, y)`.
+def binary(
+    names: str, function: Callable[..., Any], kernel: str, *, differs: str = "", strings: bool = False
+) -> Callable[..., Any]:
+    """Publish an elementwise function of two tensors, `f(x, y)`; with `strings` it compares strings as well.
 
     It does what `op` would, written out: the operators of tensors call these functions, so their overhead counts.
     """
@@ -158,22 +168,25 @@ def binary(names: str, function: Callable[..., Any], kernel: str, *, differs: st
     def call(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         a: Any
         b: Any
-        if type(x) is not Tensor:
-            a, b = match_dtypes([x, y], kernel, keep_scalars=True)
-        else:
-            a, dtype = x.native, x.native.dtype
-            if type(y) is Tensor and y.native.dtype is dtype:
-                b = y.native
-            elif dtype.inexact and (type(y) is float or type(y) is int):
-                b = y  # the core's weak promotion gives it the tensor's dtype
-            else:
+        try:
+            if type(x) is not Tensor:
                 a, b = match_dtypes([x, y], kernel, keep_scalars=True)
+            else:
+                a, dtype = x.native, x.native.dtype
+                if type(y) is Tensor and y.native.dtype is dtype:
+                    b = y.native
+                elif dtype.inexact and (type(y) is float or type(y) is int):
+                    b = y  # the core's weak promotion gives it the tensor's dtype
+                else:
+                    a, b = match_dtypes([x, y], kernel, keep_scalars=True)
+        except StringsGivenError:
+            raise StringsGivenError(kernel) from None
         try:
             return wrap_tensor(function(a, b))
         except (ValueError, IndexError) as error:
             raise translated(error, kernel) from error
 
-    return _export_call(call, names, function, differs)
+    return _export_call(moves_strings("x y", "none")(call) if strings else call, names, function, differs)
 
 
 def unary(names: str, function: Callable[..., Any], *, floating: bool = True, differs: str = "") -> Callable[..., Any]:
@@ -186,6 +199,8 @@ def unary(names: str, function: Callable[..., Any], *, floating: bool = True, di
             if floating:
                 check_floating(value, label)
             return wrap_tensor(function(value))
+        except StringsGivenError:
+            raise StringsGivenError(label) from None
         except (ValueError, IndexError) as error:
             raise translated(error, label) from error
 

@@ -368,7 +368,6 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.range(3).snapshot("x"), AttributeError, "cache", id="snapshot"),
         pytest.param(lambda: Dataset.list_files("*"), AttributeError, "from_generator", id="list_files"),
         pytest.param(lambda: values(Dataset.range(3).flat_map(lambda x: x)), TypeError, "map_func", id="no datasets"),
-        pytest.param(lambda: Dataset.from_tensor_slices(["a", "b"]), ValueError, "numbers", id="strings"),
     ],
 )
 def test_mistakes(mistake: Any, error: type[Exception], message: str) -> None:

@@ -193,7 +193,10 @@ class Dataset(Transformations, metaclass=_DatasetType):
 
         def check_part(spec: TensorSpec, value: TensorLike) -> Any:
             try:
-                array = to_array(value) if isinstance(value, Value | np.ndarray) else native(value, spec.dtype).numpy()
+                if isinstance(value, Value | np.ndarray) or spec.dtype is dtypes.string:
+                    array = to_array(value)
+                else:
+                    array = native(value, spec.dtype).numpy()
             except (TypeError, ValueError) as error:
                 raise TypeError(
                     f"`generator` yielded an element that could not be converted to the expected type. The expected "

@@ -11,6 +11,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorShape, TensorSpec
+from tape_tf.string_tensor import is_text, strings_of, wrap_strings
 from tape_tf.typing import Element, IntLike, Leaf, NumPyArray, PartialShape, PyTree, ShapeLike
 
 
@@ -55,13 +56,17 @@ def row(element: Element, k: int) -> Any:
 
 def to_array(value: Leaf) -> Any:
     """Convert a leaf to a NumPy array, under TensorFlow's dtype rules; None and datasets are returned unchanged."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UST":
+        return strings_of(value)
     if value is None or isinstance(value, np.ndarray) or is_dataset(value):
         return value
-    return native(value).numpy()
+    return strings_of(value) if is_text(value) else native(value).numpy()
 
 
 def to_tensor(array: Leaf) -> Any:
     """Convert a leaf to a tensor; None and datasets are returned unchanged."""
+    if isinstance(array, np.ndarray) and array.dtype == object:
+        return wrap_strings(array)
     return array if array is None or is_dataset(array) else convert_to_tensor(array)
 
 
@@ -188,7 +193,8 @@ def pad_elements(rows: list[Any], padded_shapes: PyTree, padding_values: PyTree)
                     f"{length}",
                 )
             lengths[d] = lengths[d] if length is None or length < 0 else length
-        out = np.full((len(arrays), *lengths), 0 if value is None else value, first.dtype)
+        default = b"" if first.dtype == object else 0
+        out = np.full((len(arrays), *lengths), default if value is None else np.asarray(value)[()], first.dtype)
         for k, array in enumerate(arrays):
             where: Any = (k, *[slice(length) for length in array.shape])
             out[where] = array

@@ -263,8 +263,11 @@ class Transformations:
         def make() -> Iterator[Any]:
             seen = set()
             for element in self._make():
-                # Compared by bits, so -0.0 and 0.0 differ, and NaN equals NaN.
-                key = tuple((leaf.shape, leaf.tobytes()) for leaf in leaves(element))
+                # Compared by bits, so -0.0 and 0.0 differ, and NaN equals NaN; strings have no bits in an array.
+                key = tuple(
+                    (leaf.shape, tuple(leaf.ravel()) if leaf.dtype == object else leaf.tobytes())
+                    for leaf in leaves(element)
+                )
                 if key not in seen:
                     seen.add(key)
                     yield element

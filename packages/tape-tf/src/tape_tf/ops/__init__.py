@@ -14,6 +14,7 @@ from tape_tf.ops import (
     operators,
     pictures,
     printing,
+    ragged,
     reductions,
     sampling,
     scattering,
@@ -21,6 +22,7 @@ from tape_tf.ops import (
     shaping,
     special,
     spectral,
+    text,
 )
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "operators",
     "pictures",
     "printing",
+    "ragged",
     "reductions",
     "sampling",
     "scattering",
@@ -44,4 +47,5 @@ __all__ = [
     "shaping",
     "special",
     "spectral",
+    "text",
 ]

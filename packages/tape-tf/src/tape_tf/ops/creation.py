@@ -8,6 +8,7 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
+from tape_tf.coded import moves_strings
 from tape_tf.conversion import as_tensor, backend_and_device, check_integers, match_dtypes, native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
@@ -37,6 +38,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike = dtypes.float32, name: str | None =
 
 
 @exported("fill")
+@moves_strings("value")
 def fill(dims: ShapeLike, value: TensorLike, name: str | None = None, layout: object = None) -> Any:
     """Return a tensor with `value` everywhere; the gradient of `value` is the sum over all elements."""
     # A broadcast and not `tc.full`, which would take the number and leave its gradient behind.

@@ -11,6 +11,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import as_tensor, match_dtypes, native, wrap
 from tape_tf.functions import binary, op, unary
 from tape_tf.names import export, exported
+from tape_tf.string_tensor import as_strings, is_text
 from tape_tf.tensor import IndexedSlices, Tensor
 from tape_tf.typing import DTypeLike, TensorLike
 
@@ -94,7 +95,9 @@ for _names, _function in _UNARY.items():
 for _names, _function in _UNARY_ANY_DTYPE.items():
     FUNCTIONS[_names.split()[0].rpartition(".")[2]] = unary(_names, _function, floating=False)
 for _names, (_pair, _kernel) in _BINARY.items():
-    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(_names, _pair, _kernel)
+    FUNCTIONS[_names.split()[0].rpartition(".")[2]] = binary(
+        _names, _pair, _kernel, strings=_kernel in ("Equal", "NotEqual")
+    )
 
 
 # -- division
@@ -227,6 +230,8 @@ def _is_complex(x: tc.Tensor) -> bool:
 @exported("cast dtypes.cast")
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any:
     """Convert `x` to another dtype; floats are rounded towards zero. A tensor that has it is returned itself."""
+    if dtypes.as_dtype(dtype) is dtypes.string and is_text(x):
+        return as_strings(x)
     wanted = dtypes.native_dtype(dtype)
     assert wanted is not None
     if type(x) is Tensor and x.native.dtype is wanted:
@@ -253,7 +258,7 @@ def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) 
     return cast(wrap(found), wanted)
 
 
-@op("identity", "input")
+@op("identity", "input", strings="all")
 def identity(input: tc.Tensor) -> tc.Tensor:
     """Return a new tensor with the same values."""
     # `positive` has a gradient, and no kernel for bools.
@@ -262,7 +267,7 @@ def identity(input: tc.Tensor) -> tc.Tensor:
     return tc.asarray(input, copy=True)
 
 
-@op("identity_n", "*input")
+@op("identity_n", "*input", strings="all")
 def identity_n(input: list[tc.Tensor]) -> list[tc.Tensor]:
     """Return a list of new tensors with the same values."""
     return [tc.positive(x) if x.dtype.inexact else x for x in input]

@@ -25,6 +25,7 @@ from tape_tf.conversion import convert_to_tensor, native, unwrap, wrap
 from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.shapes import TensorSpec
+from tape_tf.string_tensor import StringTensor
 from tape_tf.tensor import IndexedSlices, Tensor, Value
 from tape_tf.tracing import require_value, without_trace
 from tape_tf.typing import PyTree, TensorLike
@@ -323,6 +324,8 @@ def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
         return [arg.native for arg in args], kwargs
     leaves, structure = pytree.flatten_whole((args, kwargs))
     for k, leaf in enumerate(leaves):
+        if isinstance(leaf, StringTensor):
+            return None  # the code depends on strings on the host, which a trace could only take for constants
         if isinstance(leaf, Value | IndexedSlices):
             leaves[k] = leaf.native
         elif isinstance(leaf, np.ndarray | np.generic):

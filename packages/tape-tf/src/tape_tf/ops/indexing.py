@@ -8,6 +8,7 @@ import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
+from tape_tf.coded import moves_strings
 from tape_tf.conversion import check_integers, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError, in_tensorflow_terms
 from tape_tf.function_lookup import provide, provided
@@ -65,7 +66,7 @@ def _native_part(part: Any) -> Any:
     )
 
 
-@op("slice", "input_", static_args="begin size")
+@op("slice", "input_", static_args="begin size", strings="all")
 def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> tc.Tensor:
     """Return the part that starts at `begin` and has the shape `size`; -1 stands for all that is left."""
     key = tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, size, strict=True))
@@ -76,7 +77,7 @@ def slice_(input_: tc.Tensor, begin: tuple[int, ...], size: tuple[int, ...]) -> 
     return found
 
 
-@op("strided_slice", "input_", static_args="begin end strides")
+@op("strided_slice", "input_", static_args="begin end strides", strings="all")
 def strided_slice(
     input_: tc.Tensor, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...] | None = None
 ) -> tc.Tensor:
@@ -99,7 +100,7 @@ def _check_in_range(indices: tc.Tensor, length: int, label: str = "indices") -> 
         raise InvalidArgumentError(None, None, f"{label} = {bad} is not in [0, {length}) [Op:GatherV2]")
 
 
-@op("gather", "params; indices", static_args="axis batch_dims", kernel="GatherV2")
+@op("gather", "params; indices", static_args="axis batch_dims", kernel="GatherV2", strings="all")
 def gather(
     params: tc.Tensor, indices: tc.Tensor, validate_indices: object = None, axis: int | None = None, batch_dims: int = 0
 ) -> tc.Tensor:
@@ -171,7 +172,7 @@ def nd_key(indices: TensorLike) -> tuple[tc.Tensor, ...]:
     return tuple(places[..., k] for k in range(places.shape[-1]))
 
 
-@op("gather_nd", "params; indices", static_args="batch_dims", kernel="GatherNd")
+@op("gather_nd", "params; indices", static_args="batch_dims", kernel="GatherNd", strings="all")
 def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> tc.Tensor:
     """Return the parts of `params` at the coordinates in the last axis of `indices`; of whole rows, :func:`gather`."""
     depth = indices.shape[-1]
@@ -187,6 +188,7 @@ def gather_nd(params: tc.Tensor, indices: tc.Tensor, batch_dims: int = 0) -> tc.
 
 
 @exported("where")
+@moves_strings("x y")
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
 ) -> Any:
@@ -209,6 +211,7 @@ def where(
 
 
 @exported("boolean_mask")
+@moves_strings("tensor")
 def boolean_mask(
     tensor: TensorLike, mask: TensorLike, axis: IntLike | None = None, name: str | None = "boolean_mask"
 ) -> Any:
@@ -223,7 +226,7 @@ def boolean_mask(
 # -- orders and searches
 
 
-@op("reverse_sequence", "input; seq_lengths")
+@op("reverse_sequence", "input; seq_lengths", strings="all")
 def reverse_sequence(
     input: tc.Tensor, seq_lengths: tc.Tensor, seq_axis: int | None = None, batch_axis: int | None = None
 ) -> tc.Tensor:
@@ -281,14 +284,14 @@ class UniqueWithCounts(NamedTuple):
     count: Any
 
 
-@op("unique", "x")
+@op("unique", "x", strings="first")
 def unique(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> Unique:
     """Return the distinct elements in order of appearance, and for each element the index of its value."""
     y, idx, _ = _unique(x, out_idx)
     return Unique(y, idx)
 
 
-@op("unique_with_counts", "x")
+@op("unique_with_counts", "x", strings="first")
 def unique_with_counts(x: tc.Tensor, out_idx: DTypeLike = dtypes.int32) -> UniqueWithCounts:
     """Return the distinct elements, each element's index among them, and how often each occurs."""
     return UniqueWithCounts(*_unique(x, out_idx))

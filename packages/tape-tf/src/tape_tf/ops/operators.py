@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_tf.conversion import constant, native
+from tape_tf.conversion import constant, convert_to_tensor
 from tape_tf.ops.elementwise import FUNCTIONS, truediv
 from tape_tf.ops.indexing import getitem
 from tape_tf.ops.matrices import matmul
@@ -40,7 +40,7 @@ def _equality(name: str) -> Callable[[Any, Any], Any]:
 
 def _can_broadcast(x: Value, y: TensorLike) -> bool:
     """Return whether the shapes of two values broadcast."""
-    one, other = tuple(x.shape), tuple(native(y).shape)
+    one, other = tuple(x.shape), tuple(convert_to_tensor(y).shape)
     return all(a in (1, b) or b == 1 for a, b in zip(reversed(one), reversed(other), strict=False))
 
 

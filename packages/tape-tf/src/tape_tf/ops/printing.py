@@ -11,6 +11,7 @@ from tape_core.staging import host_callback
 from tape_tf import nest
 from tape_tf.conversion import native, wrap
 from tape_tf.names import exported
+from tape_tf.string_tensor import StringTensor
 from tape_tf.tensor import Value
 from tape_tf.typing import NumPyArray, PyTree
 
@@ -35,7 +36,10 @@ def print_(*inputs: Any, **kwargs: Any) -> None:
 
 
 def _native_leaves(value: PyTree) -> Any:
-    return nest.map_structure(lambda leaf: native(leaf) if isinstance(leaf, Value) else leaf, value)
+    def convert(leaf: Any) -> Any:
+        return native(leaf) if isinstance(leaf, Value) and not isinstance(leaf, StringTensor) else leaf
+
+    return nest.map_structure(convert, value)
 
 
 @host_callback
@@ -53,7 +57,7 @@ def _print(values: PyTree, options: tuple[Any, int, str, str]) -> None:
 def _format(value: PyTree, summarize: int) -> str:
     if isinstance(value, Value):
         return _digits(value.numpy(), summarize)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | bytes):
         return _digits(value, summarize)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_part(part, summarize)}" for key, part in sorted(value.items())) + "}"
@@ -63,13 +67,21 @@ def _format(value: PyTree, summarize: int) -> str:
     return str(value)
 
 
+def shown(value: Value, summarize: int) -> str:
+    """Return a tensor as `tf.print` shows it."""
+    return _digits(value.numpy(), summarize)
+
+
 def _part(value: PyTree, summarize: int) -> str:
     return repr(value) if isinstance(value, str) else _format(value, summarize)
 
 
-def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
+def _digits(values: NumPyArray | bytes, summarize: int, indent: int = 1) -> str:
     if not np.ndim(values):
-        return _number(values)
+        # TensorFlow quotes strings among others, and shows one alone as it is.
+        text = _number(values)
+        return f'"{text}"' if isinstance(values, bytes) and indent > 1 else text
+    assert isinstance(values, np.ndarray)
     shorten = summarize >= 0 and len(values) > 2 * summarize
     rows = [*values[:summarize], None, *values[len(values) - summarize :]] if shorten else list(values)
     parts = ["..." if row is None else _digits(row, summarize, indent + 1) for row in rows]
@@ -80,6 +92,8 @@ def _digits(values: NumPyArray, summarize: int, indent: int = 1) -> str:
 
 def _number(value: Any) -> str:
     """Format a number as TensorFlow does: with 6 digits (15 for float64) if they give the number back, else 9 (17)."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
     if isinstance(value, np.bool_ | bool):
         # tf.print shows truth values as 0 and 1.
         return str(int(value))

@@ -8,11 +8,13 @@ from typing import Any
 import tape_core as tc
 
 from tape_tf import dtypes
+from tape_tf.coded import moves_strings
 from tape_tf.conversion import constant, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.functions import op
 from tape_tf.names import exported
 from tape_tf.shapes import as_shape
+from tape_tf.string_tensor import as_strings, is_text
 from tape_tf.tensor import Value
 from tape_tf.typing import Axis, DTypeLike, IntLike, ShapeLike, TensorLike
 
@@ -41,7 +43,9 @@ def rank(input: TensorLike, name: str | None = None) -> Any:
 
 
 def _shape_of(input: TensorLike) -> tuple[int, ...]:
-    return tuple(input.native.shape if isinstance(input, Value) else native(input).shape)
+    if isinstance(input, Value):
+        return tuple(input.shape)
+    return as_strings(input).shape if is_text(input) else native(input).shape
 
 
 @exported("shape_n")
@@ -53,13 +57,13 @@ def shape_n(input: Sequence[TensorLike], out_type: DTypeLike = dtypes.int32, nam
 # -- the same elements in another shape or order
 
 
-@op("reshape", "tensor", static_args="shape")
+@op("reshape", "tensor", static_args="shape", strings="all")
 def reshape(tensor: tc.Tensor, shape: int | tuple[int, ...]) -> tc.Tensor:
     """Reshape a tensor; one length may be -1, which is then inferred."""
     return tc.reshape(tensor, shape if isinstance(shape, tuple) else (shape,))
 
 
-@op("squeeze", "input", static_args="axis")
+@op("squeeze", "input", static_args="axis", strings="all")
 def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> tc.Tensor:
     """Remove the dimensions of length 1, all or those in `axis`."""
     # TensorFlow takes an empty list as all axes of length 1.
@@ -68,13 +72,13 @@ def squeeze(input: tc.Tensor, axis: int | tuple[int, ...] | None = None) -> tc.T
     return tc.squeeze(input, axis=axis)
 
 
-@op("expand_dims", "input", static_args="axis")
+@op("expand_dims", "input", static_args="axis", strings="all")
 def expand_dims(input: tc.Tensor, axis: int) -> tc.Tensor:
     """Insert a dimension of length 1 at `axis`."""
     return tc.expand_dims(input, axis=axis)
 
 
-@op("transpose", "a", static_args="perm")
+@op("transpose", "a", static_args="perm", strings="all")
 def transpose(a: tc.Tensor, perm: tuple[int, ...] | None = None, conjugate: bool = False) -> tc.Tensor:
     """Permute the dimensions; reverse them by default."""
     if conjugate and a.dtype.kind == "complex floating":
@@ -101,19 +105,19 @@ def adjoint(matrix: tc.Tensor) -> tc.Tensor:
 # -- joining, splitting, repeating
 
 
-@op("concat", "*values", static_args="axis", kernel="ConcatV2")
+@op("concat", "*values", static_args="axis", kernel="ConcatV2", strings="all")
 def concat(values: list[tc.Tensor], axis: int) -> tc.Tensor:
     """Concatenate tensors along `axis`."""
     return tc.concat(values, axis=axis)
 
 
-@op("stack", "*values", static_args="axis", kernel="Pack")
+@op("stack", "*values", static_args="axis", kernel="Pack", strings="all")
 def stack(values: list[tc.Tensor], axis: int = 0) -> tc.Tensor:
     """Stack tensors of one shape along a new dimension."""
     return tc.stack(values, axis=axis)
 
 
-@op("unstack", "value", static_args="num axis")
+@op("unstack", "value", static_args="num axis", strings="all")
 def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> list[tc.Tensor]:
     """Return the parts along `axis`, a list."""
     found = list(tc.unstack(value, axis=axis))
@@ -122,7 +126,7 @@ def unstack(value: tc.Tensor, num: int | None = None, axis: int = 0) -> list[tc.
     return found
 
 
-@op("split", "value", static_args="num_or_size_splits axis num")
+@op("split", "value", static_args="num_or_size_splits axis num", strings="all")
 def split(
     value: tc.Tensor, num_or_size_splits: int | tuple[int, ...], axis: int = 0, num: int | None = None
 ) -> list[tc.Tensor]:
@@ -145,13 +149,14 @@ def split(
     return list(tc.split(value, sizes, axis=axis))
 
 
-@op("tile", "input", static_args="multiples")
+@op("tile", "input", static_args="multiples", strings="all")
 def tile(input: tc.Tensor, multiples: tuple[int, ...]) -> tc.Tensor:
     """Repeat the whole tensor along each dimension."""
     return tc.tile(input, multiples)
 
 
 @exported("repeat")
+@moves_strings("input")
 def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis = None, name: str | None = None) -> Any:
     """Repeat each element along `axis`, all as often or each as `repeats` says."""
     times = static(repeats)
@@ -161,7 +166,7 @@ def repeat(input: TensorLike, repeats: IntLike | Sequence[IntLike], axis: Axis =
     return wrap(tc.repeat(native(input), times, axis=static(axis)))
 
 
-@op("broadcast_to", "input", static_args="shape")
+@op("broadcast_to", "input", static_args="shape", strings="all")
 def broadcast_to(input: tc.Tensor, shape: tuple[int, ...]) -> tc.Tensor:
     """Broadcast a tensor to a shape."""
     return tc.broadcast_to(input, shape)
@@ -186,13 +191,13 @@ def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
 # -- reversing, padding, grids
 
 
-@op("reverse", "tensor", static_args="axis")
+@op("reverse", "tensor", static_args="axis", strings="all")
 def reverse(tensor: tc.Tensor, axis: int | tuple[int, ...]) -> tc.Tensor:
     """Reverse the order along `axis`."""
     return tc.flip(tensor, axis=axis)
 
 
-@op("roll", "input", static_args="shift axis")
+@op("roll", "input", static_args="shift axis", strings="all")
 def roll(input: tc.Tensor, shift: int | tuple[int, ...], axis: int | tuple[int, ...]) -> tc.Tensor:
     """Shift along `axis`; elements that leave at one end come in at the other."""
     return tc.roll(input, shift, axis=axis)
@@ -231,7 +236,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
     return [wrap(x) for x in tc.meshgrid(*match_dtypes(list(args), "Meshgrid"), indexing=indexing)]
 
 
-@op("ensure_shape", "x")
+@op("ensure_shape", "x", strings="all")
 def ensure_shape(x: tc.Tensor, shape: ShapeLike) -> tc.Tensor:
     """Return `x` after checking that its shape is compatible with `shape`, whose lengths may be None.
 
@@ -273,13 +278,13 @@ def _check_channels_last(data_format: str) -> None:
         raise ValueError(f"data_format must be 'NHWC', got {data_format!r}")
 
 
-@op("sort", "values", static_args="axis")
+@op("sort", "values", static_args="axis", strings="all")
 def sort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING") -> tc.Tensor:
     """Sort the elements along `axis`."""
     return tc.sort(values, axis=axis, descending=_descending(direction))
 
 
-@op("argsort", "values", static_args="axis")
+@op("argsort", "values", static_args="axis", strings="none")
 def argsort(values: tc.Tensor, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> tc.Tensor:
     """Return the indices that sort the elements along `axis`, int32."""
     return tc.astype(tc.argsort(values, axis=axis, descending=_descending(direction)), tc.int32)
