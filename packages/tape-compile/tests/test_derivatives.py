@@ -62,3 +62,18 @@ def test_a_singular_matrix_is_refused_by_a_compiled_jacobian() -> None:
     compiled(tc.asarray(A))
     with pytest.raises((ValueError, RuntimeError), match=r"[Ss]ingular"):
         compiled(tc.asarray(np.zeros((3, 3))))
+
+
+@pytest.mark.parametrize("order", ["hessian", "jacobian of the Hessian"])
+def test_a_branch_that_all_examples_share_and_that_closes_over_the_argument(order: str) -> None:
+    """The closure has constants of the trace at a level where the operands have arrays of the trace."""
+    x, t = tc.asarray([1.0, 2.0, 3.0]), tc.asarray([0.5, 1.0, 2.0])
+
+    def f(x: Any) -> Any:
+        def branch(y: Any) -> Any:
+            return tc.cond(tc.sum(x) > 0, lambda y: x * y * y * tc.sum(x * x), lambda y: x * y, y)
+
+        return tc.sum(tc.jvp(tc.vmap(branch), (x,), (t,))[1])
+
+    derivative = tc.hessian(f) if order == "hessian" else tc.jacrev(tc.hessian(f))
+    np.testing.assert_allclose(tc.function(derivative)(x).numpy(), derivative(x).numpy(), rtol=1e-5)

@@ -292,3 +292,31 @@ def test_a_frozen_encoder_in_a_compiled_training_step_is_as_in_pytorch() -> None
     torch.testing.assert_close(head.array, weight.detach())
     for (name, found), (_, expected) in zip(model.state_dict().items(), twin.state_dict().items(), strict=True):
         torch.testing.assert_close(found, expected, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["value", "gradient", "under a tape"])
+def test_autocast_around_a_compiled_function_is_that_around_an_eager_one(kind: str) -> None:
+    x = tc.asarray(numbers(8, 8).float())
+    module = network().float()
+
+    def f(x: Any) -> Any:
+        return tc.sum(tc.tanh(x @ x) ** 2) + tc.sum(tape_torch.call(module, x[:, :3]))
+
+    def under_a_tape(f: Any) -> Any:
+        def gradient(x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                tape.watch(x)
+                y = f(x)
+            return tape.gradient(y, x)
+
+        return gradient
+
+    eager = tc.grad(f) if kind == "gradient" else f
+    compiled = tc.function(eager)
+    if kind == "under a tape":
+        eager, compiled = under_a_tape(f), under_a_tape(compiled)
+    for mixed in (False, False, True, True, True, False):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            found, expected = compiled(x), eager(x)
+        assert found.dtype is expected.dtype
+        assert found.tolist() == expected.tolist()

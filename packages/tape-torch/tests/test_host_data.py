@@ -167,6 +167,34 @@ def test_tensors_of_two_backends_are_refused_and_the_cure_is_the_selected_one() 
         y + torch.ones(3)
 
 
+@pytest.mark.parametrize("under_a_tape", [False, True])
+def test_a_compiled_function_of_arrays_alone_computes_where_its_values_are(under_a_tape: bool) -> None:
+    w = tc.Variable(A, backend="torch:cpu")
+
+    def f(x: Any) -> Any:
+        return tc.sum(x * w)
+
+    def run(f: Callable[..., Any], x: Any) -> list[Any]:
+        if not under_a_tape:
+            return [f(x).item()]
+        with tc.GradientTape() as tape:
+            y = f(x)
+        return [y.item(), tape.gradient(y, w).tolist()]
+
+    with tc.use_backend("numpy"):
+        compiled = tc.function(f)
+        for k in range(6):
+            assert run(compiled, A + k) == run(f, A + k)
+        assert compiled.traces == 1
+        assert run(compiled, A[:1]) == run(f, A[:1])
+
+
+def test_a_compiled_function_of_tensors_on_two_backends_is_refused() -> None:
+    v, w = tc.Variable(A, backend="numpy"), tc.Variable(A, backend="torch:cpu")
+    with tc.use_backend("numpy"), pytest.raises(TypeError, match="another operand on"):
+        tc.function(lambda x: tc.sum(x * v) + tc.sum(x * w))(A)
+
+
 # -- memory
 
 

@@ -39,11 +39,15 @@ class Signature:
         key: equal for calls that one trace serves.
         leaves, structure: the arguments as a pytree; raw arrays as Tensors.
         kinds: of each leaf `STATIC`, `TENSOR` or `SLICES`.
+        uploaded: the Tensor that was made of the first leaf of host data, if no other argument said where it belongs.
     """
 
-    __slots__ = ("key", "kinds", "leaves", "structure")
+    __slots__ = ("key", "kinds", "leaves", "structure", "uploaded")
 
-    def __init__(self, args: Args, kwargs: Kwargs, static: Sequence[Hashable], name: str) -> None:
+    def __init__(
+        self, args: Args, kwargs: Kwargs, static: Sequence[Hashable], name: str, place: Tensor | None = None
+    ) -> None:
+        self.uploaded: Tensor | None = None
         self.leaves: list[Any]
         self.structure: Any
         if args or kwargs:
@@ -77,8 +81,11 @@ class Signature:
                 if backend is not None:
                     # Host data go where the other arguments are, as they do beside an operand.
                     if beside is None:
-                        beside = next((other for other in self.leaves if isinstance(other, Tensor)), _NOTHING)
+                        tensors = (other for other in self.leaves if isinstance(other, Tensor))
+                        beside = next(tensors, _NOTHING) if place is None else place
                     self.leaves[k] = tensor = read(leaf, name, beside)
+                    if beside is _NOTHING and backend.host_data and self.uploaded is None:
+                        self.uploaded = tensor
                     backend, array = tensor.backend, tensor._array
                     self.kinds.append(TENSOR)
                     parts += [backend, array.shape, array.dtype, array.device]

@@ -9,8 +9,8 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import ref
 
-from tape_core import GradientTape, IndexedSlices, Tensor, random
-from tape_core.backends import compilers
+from tape_core import GradientTape, IndexedSlices, Tensor, asarray, random
+from tape_core.backends import BackendMismatchError, compilers
 from tape_core.staging import TracingError, current
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
 from tape_core.tracing import BINDINGS, is_replaying
@@ -129,6 +129,8 @@ class Function(Generic[P, R_co]):
         # Several traces have one cache key where they depend on something besides, such as a mode: on guards.
         self._compiled: Traces[Compiled] = Traces(max_traces)
         self._eager: dict[Hashable, str] = {}  # by cache key, why the function runs as plain Python
+        # By the cache key of calls with host data alone, a Tensor where they belong, if not on the selected backend.
+        self._host_places: dict[Hashable, Tensor] = {}
         self._traces = 0
         self._made_variables = False
         self._under_tape_traces: UnderTape | None = None
@@ -200,19 +202,46 @@ class Function(Generic[P, R_co]):
                 # Another thread may have traced it while this one waited.
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
                 if found is None and signature.key not in self._eager:
-                    return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
+                    bits = None if signature.uploaded is None else random.get_state()
+                    try:
+                        return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
+                    except BackendMismatchError as error:
+                        if bits is None or not self._move_host_data(signature, error):
+                            raise
+                        random.set_state(bits)
+                        signature, static, with_kwargs = self._split_call(args, kwargs)
+                        return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
             else:
                 found = None
         return self.python(*args, **kwargs) if found is None else found(signature.leaves)
 
     def _split_call(self, args: Args, kwargs: Kwargs) -> tuple[Signature, Static, bool]:
         """Return the signature of a call, its static arguments, and whether any others are passed by keyword."""
+        static: Static = ()
         if self._signature is None:
             if len(kwargs) > 1 and not self._sees_order:
                 kwargs = dict(sorted(kwargs.items()))
-            return Signature(args, kwargs, (), self._name), (), bool(kwargs)
-        static, others = self._split_static(args, kwargs)
-        return Signature((), others, [key for _, _, key in static], self._name), static, bool(others)
+        else:
+            static, kwargs = self._split_static(args, kwargs)
+            args = ()
+        keys = [key for _, _, key in static]
+        signature = Signature(args, kwargs, keys, self._name)
+        if self._host_places and (place := self._host_places.get(signature.key)) is not None:
+            signature = Signature(args, kwargs, keys, self._name, place)
+        return signature, static, bool(kwargs)
+
+    def _move_host_data(self, signature: Signature, error: BackendMismatchError) -> bool:
+        """Have the host data of such calls go where the function's own values are; return False where they are there.
+
+        Where all arguments are host data, only the function knows what they meet: Variables, or Tensors of its closure.
+        """
+        if (made := signature.uploaded) is None:
+            return False
+        for backend, device in error.places:
+            if backend is not made.backend.library:
+                remember(self._host_places, signature.key, asarray(0, backend=backend, device=device))
+                return True
+        return False
 
     @property
     def _under_tape(self) -> UnderTape:

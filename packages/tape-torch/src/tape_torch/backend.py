@@ -71,6 +71,7 @@ class TorchBackend(Backend):
         fallback.set_namespace(self.xp)
         self.random = TorchRandom(self)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
+        self.settings = _autocast
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -195,3 +196,11 @@ class TorchBackend(Backend):
         By a product and a sum, which compiled code has, too: `addcmul_` and `add_(alpha=)` round only once.
         """
         h.add_(self.scale(g, partial, arguments, in_place=False))
+
+
+def _autocast() -> tuple[Any, ...] | None:
+    """Return the settings of `torch.autocast`, which lets kernels compute, and return, in half precision."""
+    on = torch.is_autocast_enabled
+    if not (on("cpu") or on("cuda")):
+        return None
+    return tuple([torch.get_autocast_dtype(kind) if on(kind) else None for kind in ("cpu", "cuda")])

@@ -393,8 +393,13 @@ class Trace(Effects):
     def _output(self, out: Raw, backend: Backend) -> TracedArray:
         if self._backend_of_class.get(type(out)) is not backend:
             self._backend_of_class[type(out)] = backend
-            self.backends.add(backend.library)
+            self._meet(backend.library)
         return TracedArray(out, Ref(self._define(out)), self, backend)
+
+    def _meet(self, library: Backend) -> None:
+        self.backends.add(library)
+        if (settings := library.settings) is not None:
+            self.guard(settings, settings())
 
     @contextmanager
     def attributed_to_caller(self) -> Iterator[None]:
@@ -515,6 +520,8 @@ class Trace(Effects):
         instructions, guards, nows = state
         del self.instructions[instructions:]
         del self.guards[guards:]
+        for library in self.backends:
+            self._meet(library)
         # A Variable that was read since then stays an input: one too many does no harm.
         for key, held in self.variable_states.items():
             held.now = nows.get(key, held.first)

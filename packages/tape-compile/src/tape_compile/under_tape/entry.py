@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tape_core import Tensor, random
+from tape_core.backends import BackendMismatchError
 
 from tape_compile import thresholds
 from tape_compile.cache import Traces, notify_on_end, remember
@@ -135,8 +136,10 @@ class UnderTape:
             bits = random.get_state()
             try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
-            except Exception:  # noqa: BLE001 - the plain run raises the user's own errors
-                remember(self._eager, kind, True, thresholds.MAX_CALL_KINDS)
+            except Exception as error:  # noqa: BLE001 - the plain run raises the user's own errors
+                moved = isinstance(error, BackendMismatchError) and self.function._move_host_data(signature, error)
+                if not moved:  # else the next call has another key
+                    remember(self._eager, kind, True, thresholds.MAX_CALL_KINDS)
                 return None
             finally:
                 random.set_state(bits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch"}
 """The packages of the Tape project, for install hints: nothing is ever imported by these names."""
@@ -54,6 +54,16 @@ class BackendLoadError(PluginLoadError, BackendError):
     Attributes:
         problem: what is wrong, in one line and without the plugin's name.
     """
+
+
+class BackendMismatchError(TypeError):
+    """An op has Tensors of two array libraries as operands.
+
+    Attributes:
+        places: the library's backend and the device of each of these Tensors.
+    """
+
+    places: tuple[tuple[Any, str], ...] = ()
 
 
 class CompilerError(PluginError):

@@ -46,6 +46,8 @@ class Backend:
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
         host_data: whether the library's arrays are host data, as `BackendInfo` says; set when the plugin is loaded.
+        settings: None, or a function that returns the settings of the library, such as PyTorch's autocast, by which
+            results have other dtypes: a compiled function is traced again where they differ.
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
         random: random numbers, made on the device where they are wanted; a library that can do better than integer
             arithmetic sets a subclass of :class:`~tape_core.backends.random_kernels.RandomKernels`.
@@ -72,6 +74,7 @@ class Backend:
         self.array_class: Any = None
         self.compilers: tuple[str, ...] = ()
         self.host_data = False
+        self.settings: Callable[[], Any] | None = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
-from tape_core.backends.errors import AxisError
+from tape_core.backends.errors import AxisError, BackendMismatchError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
 from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
@@ -287,10 +287,12 @@ class Op(Options):
                     # Where new arrays are made, the program means to compute; the other operand is the stray one.
                     wanted = select().backend
                     wanted = wanted if wanted is value.backend.library else backend
-                    raise TypeError(
+                    error = BackendMismatchError(
                         f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={wanted.name!r})"
                     )
+                    error.places = tuple([(v.backend.library, v.device) for v in values if isinstance(v, Tensor)])
+                    raise error
             values = tuple(
                 [lift(v, backend) if isinstance(v, Tensor) and v.backend is not backend else v for v in values]
             )

@@ -19,7 +19,7 @@ from tape_core.base.lookup import OPS, ops
 from tape_core.engine.levels import Axis, BatchedArray, is_on_level, lift, misplaced
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.modes.batching import Call, batch_rule
-from tape_core.staging import TracedValue
+from tape_core.staging import TracedValue, current
 from tape_core.typing import Array, DTypeLike, IndexKey, Namespace, Raw
 
 if TYPE_CHECKING:
@@ -251,3 +251,14 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
     if isinstance(condition, Tensor):
         return xp.where(tensor, first(), second())
     return xp.where(lifts[0].shared(lift(tensor, lifts[0].base)), first(), second())
+
+
+def backend_in(axis: Axis, beside: Tensor) -> Backend:
+    """Return the backend of Tensors with a hidden axis that is open, and those around it, on another's library."""
+    stage = current()
+    # In a trace, vmaps lie above the tracing backend, which then sees each op once, for all examples. That holds for
+    # constants, too: two stacks of wrappers on one library have no place in common where an op could bring them.
+    backend = beside.backend.root if stage is None else stage.tracing(beside.backend.library)
+    for _ in range(OPEN_AXES.get().index(axis) + 1):
+        backend = backend.wrapped(Batched)
+    return backend

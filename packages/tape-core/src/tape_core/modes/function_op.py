@@ -22,7 +22,7 @@ from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
 from tape_core.engine.op import Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
-from tape_core.modes.batched import Batched
+from tape_core.modes.batched import Batched, backend_in
 from tape_core.modes.batching import spread
 from tape_core.typing import Cotangent, Raw, Record, Tangent
 
@@ -69,7 +69,7 @@ def lower_cotangent(out: Tensor, g: Tensor, inner: Axes) -> tuple[Tensor, Tensor
     out, axes = move_to_level(out), OPEN_AXES.get()
     # From the innermost vmap outwards: each round brings both one level down.
     for k in range(len(axes), _level_below(inner), -1):
-        own = lift(g, _backend_in(axes[k - 1], g))._array
+        own = lift(g, backend_in(axes[k - 1], g))._array
         shared = out.backend.level < k or out._array.axis is None  # by all examples
         if shared and own.axis is None and axes[k - 1] not in inner:
             g = own.value  # of a vmap that is there again for what the function reads: the cotangent is from outside
@@ -90,7 +90,7 @@ def with_all_axes(tensor: Tensor, inner: Axes) -> Tensor:
     """
     tensor = move_to_level(tensor)
     for axis in inner:
-        tensor = _with_axis(lift(tensor, _backend_in(inner[-1], tensor)), axis)
+        tensor = _with_axis(lift(tensor, backend_in(inner[-1], tensor)), axis)
     return tensor
 
 
@@ -273,19 +273,9 @@ def _outside(axis: Axis, pull: Pull, push: Push | None) -> tuple[Pull, Push | No
         if axis in OPEN_AXES.get():
             return push(ts, outs)
         with _reopened(axis):
-            return [None if t is None else lift(t, _backend_in(axis, t).base) for t in push(ts, outs)]
+            return [None if t is None else lift(t, backend_in(axis, t).base) for t in push(ts, outs)]
 
     return pulled, pushed if push else None
-
-
-def _backend_in(axis: Axis, beside: Tensor) -> Backend:
-    """Return the backend of Tensors with a hidden axis that is open, on the library of another Tensor."""
-    backend = beside.backend
-    while backend.level:
-        backend = backend.base
-    for _ in range(OPEN_AXES.get().index(axis) + 1):
-        backend = backend.wrapped(Batched)
-    return backend
 
 
 # A derivative may vary over vmaps above the one whose examples are hidden or shown: such as a tangent in a vmap that is
@@ -303,7 +293,7 @@ def _above(value: Tensor, axis: Axis | None) -> Tensor:
         array = value._array
         below = array.value if array.axis is None else _moved(array.value, 1, 0)
         return wrap(BatchedArray(_above(below, axis), array.backend, array.axis), value.backend)
-    backend = _backend_in(axis, value)
+    backend = backend_in(axis, value)
     assert isinstance(backend, Batched)
     return wrap(BatchedArray(lift(value, backend.base), backend, axis), backend)
 
@@ -312,7 +302,7 @@ def _with_axis_shown(value: Tensor, axis: Axis) -> Tensor:
     """Return a Tensor of a vmap below it, with the examples along dimension 0."""
     level, value = OPEN_AXES.get().index(axis) + 1, move_to_level(value)
     if value.backend.level <= level:
-        return spread(lift(value, _backend_in(axis, value))._array, axis.size)
+        return spread(lift(value, backend_in(axis, value))._array, axis.size)
     array = value._array
     below = _with_axis_shown(array.value, axis)
     below = below if array.axis is None else _moved(below, 0, 1)
@@ -367,7 +357,7 @@ def _give_to_first_example(g: Tensor, axis: Axis) -> Tensor:
 def _cotangent_below(d: Cotangent, axis: Axis, *, shared: bool) -> Tensor:
     """Return a cotangent in a vmap below it, summed over the examples if they share the value."""
     d = move_to_level(dense(d))
-    backend = _backend_in(axis, d)
+    backend = backend_in(axis, d)
     own = lift(d, backend)._array
     if not shared:
         return spread(own, axis.size)

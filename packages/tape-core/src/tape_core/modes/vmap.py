@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 from tape_core.backends.errors import BatchError
-from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.lookup import ops
@@ -17,7 +16,7 @@ from tape_core.engine import pytree
 from tape_core.engine.levels import Axis, BatchedArray, lift
 from tape_core.engine.recording import DrawnStates
 from tape_core.engine.tensor import Tensor, read, wrap
-from tape_core.modes.batched import Batched
+from tape_core.modes.batched import Batched, backend_in
 from tape_core.staging import current
 
 Axes = Any
@@ -155,19 +154,9 @@ def new_axis(size: int, randomness: Randomness = "same") -> Iterator[Axis]:
             axis.open = False
 
 
-def _backend_for(tensor: Tensor, axis: Axis) -> Backend:
-    """Return the backend of Tensors with this hidden axis and those around it."""
-    stage = current()
-    # In a trace, vmaps lie above the tracing backend, which then sees each op once, for all examples.
-    backend = tensor.backend.root if stage is None else stage.tracing(tensor.backend.library)
-    for _ in range(OPEN_AXES.get().index(axis) + 1):
-        backend = backend.wrapped(Batched)
-    return backend
-
-
 def batch(tensor: Tensor, axis: Axis) -> Tensor:
     """Return a Tensor of all examples, along dimension 0, as one example."""
-    backend = _backend_for(tensor, axis)
+    backend = backend_in(axis, tensor)
     assert isinstance(backend, Batched)
     return wrap(BatchedArray(lift(tensor, backend.base), backend, axis), backend)
 
@@ -182,7 +171,7 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
     if type(tensor) is not Tensor:
         tensor = ops.asarray(tensor)
     # A result that depends on no example is lifted to the level of the others.
-    backend = _backend_for(tensor, axis)
+    backend = backend_in(axis, tensor)
     array = lift(tensor, backend)._array
     if place is None:
         if array.axis is not None:
