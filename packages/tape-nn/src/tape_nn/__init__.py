@@ -43,6 +43,7 @@ from tape_nn.layers import (
     MultiHeadAttention,
     RMSNorm,
     Sequential,
+    SimpleRNN,
 )
 from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
@@ -107,6 +108,7 @@ __all__ = [
     "RMSprop",
     "SaveBest",
     "Sequential",
+    "SimpleRNN",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",

@@ -191,7 +191,10 @@ class Tensor(Value):
         native: the tape_core Tensor.
     """
 
-    __slots__ = ()
+    # A layer of Keras leaves here which steps of its output count, for the layers and losses that get the tensor.
+    __slots__ = ("_keras_mask",)
+
+    _keras_mask: Tensor | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError("a tf.Tensor is not made by calling it; use tf.constant or tf.convert_to_tensor")
@@ -303,6 +306,7 @@ def wrap_tensor(native: tc.Tensor) -> Tensor:
     """Wrap a tape_core Tensor."""
     tensor: Tensor = _new(Tensor)
     tensor.native = native
+    tensor._keras_mask = None
     return tensor
 
 

@@ -393,12 +393,13 @@ def plain(value: Any) -> Any:
     return np.asarray(value, dtype="float64").round(6).tolist()
 
 
-def main() -> None:
+def write(programs: dict[str, Callable[[Any], Any]], name: str) -> None:
+    """Run programs with Keras, and write what they give to a file beside this one."""
     import tensorflow as tf
 
-    found = {name: plain(function(tf)) for name, function in PROGRAMS.items()}
-    Path(__file__).with_name("keras.json").write_text(json.dumps(found) + "\n")
+    found = {name: plain(function(tf)) for name, function in programs.items()}
+    Path(__file__).with_name(name).write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    write(PROGRAMS, "keras.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ pytestmark = pytest.mark.each_backend
 
 
 HERE = Path(__file__).parents[1] / "expected"
-EXPECTED = json.loads((HERE / "keras.json").read_text())
+FILES = {"make_keras": "keras.json", "make_keras_sequences": "keras_sequences.json"}
 
-_spec = importlib.util.spec_from_file_location("make_keras", HERE / "make_keras.py")
-assert _spec is not None
-assert _spec.loader is not None
-programs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(programs)
+
+def loaded(name: str) -> Any:
+    """Return the module of programs with this name, under which the others import it."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODULES = {name: loaded(name) for name in FILES}
+EXPECTED = {name: json.loads((HERE / file).read_text()) for name, file in FILES.items()}
+CASES = [(name, program) for name, module in MODULES.items() for program in module.PROGRAMS]
 
 
 def compare(found: Any, expected: Any, where: str) -> None:
@@ -39,10 +49,11 @@ def compare(found: Any, expected: Any, where: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5, err_msg=where)
 
 
-def test_all_programs_have_their_numbers() -> None:
-    assert list(programs.PROGRAMS) == list(EXPECTED)
+@pytest.mark.parametrize("name", FILES)
+def test_all_programs_have_their_numbers(name: str) -> None:
+    assert list(MODULES[name].PROGRAMS) == list(EXPECTED[name])
 
 
-@pytest.mark.parametrize("name", programs.PROGRAMS)
-def test_it_gives_what_keras_gives(name: str) -> None:
-    compare(programs.plain(programs.PROGRAMS[name](tf)), EXPECTED[name], name)
+@pytest.mark.parametrize(("file", "name"), CASES, ids=[name for _, name in CASES])
+def test_it_gives_what_keras_gives(file: str, name: str) -> None:
+    compare(MODULES["make_keras"].plain(MODULES[file].PROGRAMS[name](tf)), EXPECTED[file][name], name)

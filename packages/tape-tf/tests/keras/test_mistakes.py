@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -113,9 +114,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a rate": (lambda: layers.Dropout(2.0), ValueError, "from 0 to 1; got 2.0"),
     "a target shape": (lambda: layers.Reshape((3,))(X), ValueError, "total size of the tensor must be unchanged"),
     "one to add": (lambda: layers.Add()(tf.ones(3)), ValueError, "`Add` layer should be called on a list"),
-    "masks": (lambda: layers.Embedding(3, 2, mask_zero=True), ValueError, "there are no masks"),
+    "a mask": (
+        lambda: layers.LSTM(2)(tf.ones((2, 3, 4)), mask=tf.ones((2, 4))),
+        ValueError,
+        re.escape("(examples, steps), (2, 3)"),
+    ),
     "an id": (lambda: layers.Embedding(3, 2)(np.array([5])), IndexError, "out of bounds for 3 rows"),
-    "recurrent dropout": (lambda: layers.LSTM(2, dropout=0.1), ValueError, "LSTM: dropout=0.1 is not taken, only 0.0"),
+    "recurrent dropout": (lambda: layers.LSTM(2, dropout=1.1), ValueError, "LSTM: dropout must be from 0 to 1"),
     "normalizing before adapting": (lambda: layers.Normalization()(X), ValueError, "call adapt"),
     "a regularizer": (lambda: keras.regularizers.L2(-1.0), ValueError, "l2 must be a finite number of at least 0"),
     "a reduction": (lambda: keras.losses.MeanSquaredError("avg"), ValueError, "reduction: unknown names: 'avg'"),

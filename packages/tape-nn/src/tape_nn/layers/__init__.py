@@ -15,7 +15,7 @@ from tape_nn.layers.convolution import (
 )
 from tape_nn.layers.core import Activation, Dense, Dropout, Embedding, Flatten, Sequential
 from tape_nn.layers.normalization import BatchNorm, LayerNorm, RMSNorm
-from tape_nn.layers.recurrent import GRU, LSTM
+from tape_nn.layers.recurrent import GRU, LSTM, SimpleRNN
 
 __all__ = [
     "ACTIVATIONS",
@@ -41,4 +41,5 @@ __all__ = [
     "MultiHeadAttention",
     "RMSNorm",
     "Sequential",
+    "SimpleRNN",
 ]

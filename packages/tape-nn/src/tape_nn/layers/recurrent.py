@@ -1,4 +1,4 @@
-"""Recurrent layers: LSTM and GRU.
+"""Recurrent layers: LSTM, GRU and SimpleRNN.
 
 The loop over the steps is a Python loop. The product of the inputs with the kernel does not depend on the state, and
 is computed before the loop, for all steps at once.
@@ -18,11 +18,11 @@ from tape_nn.initializers import Initializer
 from tape_nn.layers.base import AddVariable, Function, Layer, activation_of, check_positive_integer
 
 State: TypeAlias = tuple[tc.Tensor, ...]
-"""The state between two steps: `(h, c)` of an LSTM, `(h,)` of a GRU, each of shape `(examples, units)`."""
+"""The state between two steps: `(h, c)` of an LSTM, `(h,)` of the others, each of shape `(examples, units)`."""
 
 
 class _Recurrent(Layer):
-    """Base class of LSTM and GRU."""
+    """Base class of LSTM, GRU and SimpleRNN."""
 
     _input_ndim = 3
     _input_form = "(examples, steps, features)"
@@ -56,12 +56,22 @@ class _Recurrent(Layer):
         self.recurrent_kernel: tc.Variable | None = None
         self.bias: tc.Variable | None = None
 
-    def __call__(self, x: ArrayLike, initial_state: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
+    def __call__(
+        self,
+        x: ArrayLike,
+        initial_state: ArrayLike | Sequence[ArrayLike] | None = None,
+        mask: ArrayLike | None = None,
+    ) -> Any:
         """Return the output as one tensor; with `return_state` a tuple of that and the state after the last step.
 
         Args:
             x: `(examples, steps, features)`, with a step or more.
             initial_state: the state before the first step, as the layer returns it; by default zeros.
+            mask: booleans of shape `(examples, steps)`: a step where it is False, such as padding, leaves the state of
+                its example as it was, and its output is that of the step before, zeros at the beginning.
+
+        Raises:
+            ValueError: a shape does not fit the layer, or the mask is not boolean.
         """
         x = self._cast_input(x)
         if x.shape[1] == 0:
@@ -76,12 +86,44 @@ class _Recurrent(Layer):
             projected = projected + bias_in
         # One op for all steps, whose VJP stacks the cotangents once. The VJP of `projected[:, k]` makes an array of
         # zeros of the size of `projected` in each step.
-        for step in tc.unstack(projected, axis=1):
-            state = self._step(step, state, recurrent, bias)
+        counts = None if mask is None else _unstack_mask(type(self).__name__, mask, x)
+        output = None
+        for k, step in enumerate(tc.unstack(projected, axis=1)):
+            new = self._step(step, state, recurrent, bias)
+            if counts is None:
+                state, output = new, new[0]
+            else:
+                output = tc.where(counts[k], new[0], tc.zeros_like(new[0]) if output is None else output)
+                state = tuple([tc.where(counts[k], now, before) for now, before in zip(new, state, strict=True)])
             if self.return_sequences:
-                outputs.append(state[0])
-        y = tc.stack(outputs, axis=1) if self.return_sequences else state[0]
+                outputs.append(output)
+        y = tc.stack(outputs, axis=1) if self.return_sequences else output
         return (y, *state) if self.return_state else y
+
+    def step(self, x: ArrayLike, state: ArrayLike | Sequence[ArrayLike] | None = None) -> State:
+        """Return the state after one step, for a loop of one's own; its first part is the output.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> layer = nn.GRU(4)
+        >>> state = layer.step(tc.ones((2, 3)))
+        >>> layer.step(tc.ones((2, 3)), state)[0].shape
+        (2, 4)
+
+        Args:
+            x: the input of the step, `(examples, features)`.
+            state: the state before it; by default zeros.
+        """
+        x = self._as_tensor(x)
+        if x.ndim != 2:
+            raise ValueError(f"{type(self).__name__}.step takes inputs (examples, features); got shape {x.shape}")
+        x = self._cast_input(tc.expand_dims(x, axis=1))
+        before = self._initial_state(x, state)
+        bias_in, bias = self._biases()
+        projected = tc.matmul(x[:, 0], self._cast_variable(self.kernel))
+        if bias_in is not None:
+            projected = projected + bias_in
+        return self._step(projected, before, tc.asarray(self._cast_variable(self.recurrent_kernel)), bias)
 
     def _initial_state(self, x: tc.Tensor, initial_state: ArrayLike | Sequence[ArrayLike] | None) -> State:
         """Return the state before the first step.
@@ -263,3 +305,72 @@ class GRU(_Recurrent):
         add("recurrent_kernel", (self.units, 3 * self.units), self.recurrent_initializer)
         if self.use_bias:
             add("bias", (2, 3 * self.units), self.bias_initializer)
+
+
+class SimpleRNN(_Recurrent):
+    """A recurrent layer without gates (Elman, 1990), with Keras' weights.
+
+    A step is `h = tanh(x @ kernel + h @ recurrent_kernel + bias)`. The output is `h` after the last step, of shape
+    `(examples, units)`, or with `return_sequences` after all steps, `(examples, steps, units)`. `kernel` has shape
+    `(features, units)`, `recurrent_kernel` `(units, units)`, `bias` `(units,)`.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> nn.SimpleRNN(4, return_sequences=True)(tc.ones((2, 5, 3))).shape
+    (2, 5, 4)
+
+    Args: as for :class:`LSTM`, without `recurrent_activation` and `unit_forget_bias`. The state is `h`.
+    """
+
+    _gates, _states = 1, 1
+
+    def __init__(
+        self,
+        units: int,
+        activation: Function | str | None = "tanh",
+        use_bias: bool = True,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        kernel_initializer: Initializer | str = "glorot_uniform",
+        recurrent_initializer: Initializer | str = "orthogonal",
+        bias_initializer: Initializer | str = "zeros",
+        rng: tc.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            units,
+            activation,
+            None,
+            use_bias,
+            return_sequences,
+            return_state,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            rng,
+        )
+
+    def _biases(self) -> tuple[tc.Tensor | None, tc.Tensor | None]:
+        return self._cast_variable(self.bias), None
+
+    def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
+        return (self._activate(x + tc.matmul(state[0], recurrent)),)
+
+    def _create_variables(self, add: AddVariable, shape: tuple[Any, ...]) -> None:
+        add("kernel", (shape[-1], self.units), self.kernel_initializer)
+        add("recurrent_kernel", (self.units, self.units), self.recurrent_initializer)
+        if self.use_bias:
+            add("bias", (self.units,), self.bias_initializer)
+
+
+def _unstack_mask(layer: str, mask: ArrayLike, x: tc.Tensor) -> Sequence[tc.Tensor]:
+    """Return the mask of each step, of shape `(examples, 1)`.
+
+    Raises:
+        ValueError: the mask is not boolean, or has not the shape of examples and steps.
+    """
+    mask = mask if isinstance(mask, tc.Tensor) else asarray_beside(mask, x)
+    if mask.dtype is not tc.bool or mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"{layer}: mask must be boolean, of shape {x.shape[:2]}; got dtype {mask.dtype}, shape {mask.shape}"
+        )
+    return tc.unstack(tc.expand_dims(mask, axis=-1), axis=1)

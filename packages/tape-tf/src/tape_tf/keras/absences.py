@@ -8,7 +8,7 @@ _DOWNLOADS = "nothing is downloaded: build the model from layers, and load weigh
 _PREPARED = "prepare data with NumPy, scikit-learn or Pillow, and give it to tf.data or fit"
 _RANDOM = "change images in tf.data.Dataset.map, with functions of tf and tf.random"
 _TEXT = "there are no tensors of strings: turn text into integers with Python, and give them to Embedding"
-_LOOP = "write the loop over the steps in the call of a layer of your own, or use LSTM or GRU"
+_LOOP = "write a cell that convolves, and give it to RNN"
 _FLOATX = "give layers a dtype, or use tf.keras.backend.set_floatx; tape_nn has mixed precision"
 _SUMMED = "write it as a function of y_true and y_pred, which compile takes as a loss or a metric"
 
@@ -19,10 +19,9 @@ _LAYERS = {
     "RandomInvert RandomPerspective RandomPosterization RandomRotation RandomSaturation RandomSharpness RandomShear "
     "RandomTranslation RandomWidth RandomZoom Resizing Solarization MaxNumBoundingBoxes": _RANDOM,
     "Hashing HashedCrossing IntegerLookup StringLookup TextVectorization CategoryEncoding Discretization": _TEXT,
-    "RNN StackedRNNCells GRUCell LSTMCell SimpleRNNCell SimpleRNN ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
+    "ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
     "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
-    "Masking": "there are no masks: use tf.where, or sample weights",
-    "Attention AdditiveAttention GroupQueryAttention": "use MultiHeadAttention",
+    "GroupQueryAttention": "use MultiHeadAttention",
     "Wrapper": "hold the layer as an attribute of a layer of your own",
     "InputSpec": "check inputs in `build`",
     "STFTSpectrogram MelSpectrogram": "use tf.signal.fft on frames",

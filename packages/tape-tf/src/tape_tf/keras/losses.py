@@ -19,6 +19,7 @@ import tape_nn as nn
 from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, match_ranks, to_class_ids
+from tape_tf.keras.masks import mask_of, masked_weights
 from tape_tf.keras.naming import by_name, snake_case
 from tape_tf.names import absent
 from tape_tf.tensor import Tensor, wrap_tensor
@@ -132,18 +133,20 @@ class Loss:
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
 
     def __call__(self, y_true: PyTree, y_pred: PyTree, sample_weight: TensorLike | None = None) -> Tensor:
-        """Return the loss of a batch.
+        """Return the loss of a batch. Steps that the mask of `y_pred` hides do not count.
 
         Args:
             sample_weight: a weight for each example.
         """
+        mask = mask_of(y_pred)
         y_true, y_pred = self._cast(y_true), self._cast(y_pred)
         if sample_weight is not None:
             sample_weight = cast(sample_weight, self.dtype)
             # Keras squeezes weights of shape (n, 1), as it does labels.
             if sample_weight.ndim > 1 and sample_weight.shape[-1] == 1:
                 sample_weight = tc.squeeze(sample_weight, axis=-1)
-        return wrap_tensor(self.native(y_true, y_pred, sample_weight))
+        weights = masked_weights(sample_weight, mask, self.dtype, self.native.reduction == "sum_over_batch_size")
+        return wrap_tensor(self.native(y_true, y_pred, weights))
 
     def _cast(self, value: PyTree) -> Any:
         if isinstance(value, dict):

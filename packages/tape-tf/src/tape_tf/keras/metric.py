@@ -14,6 +14,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import initializers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import cast, match_ranks
+from tape_tf.keras.masks import mask_of, masked_weights
 from tape_tf.keras.naming import auto_name
 from tape_tf.typing import DTypeLike, InitializerLike, PartialShape, TensorLike
 from tape_tf.variable import Variable
@@ -113,6 +114,7 @@ class NativeMetric(Metric):
     """A metric that delegates to one of tape_nn, `native`, which keeps its state in Python numbers."""
 
     _empty_result: ClassVar[float] = 0.0  # the result before the first batch, where tape_nn's is NaN
+    _uses_mask: ClassVar[bool] = False  # whether the mask of `y_pred` counts, as it does in Keras for means
 
     def __init__(self, native_metric: nn.metrics.Metric, name: str | None, dtype: DTypeLike) -> None:
         super().__init__(dtype, name)
@@ -124,7 +126,10 @@ class NativeMetric(Metric):
         Args:
             sample_weight: a weight for each example.
         """
-        self.native.update(*self._inputs(native(y_true), native(y_pred)), as_weights(sample_weight))
+        weights = as_weights(sample_weight)
+        if self._uses_mask and (mask := mask_of(y_pred)) is not None:
+            weights = masked_weights(sample_weight, mask, self.dtype, average=False)
+        self.native.update(*self._inputs(native(y_true), native(y_pred)), weights)
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         y_true, y_pred = match_ranks(y_true, y_pred)
@@ -201,6 +206,8 @@ class MeanMetricWrapper(NativeMetric):
     >>> metric([[0.0], [0.0]], [[1.0], [3.0]]).numpy()
     np.float32(5.0)
     """
+
+    _uses_mask = True
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None, dtype: DTypeLike = None, **kwargs: Any) -> None:
         super().__init__(

@@ -101,12 +101,16 @@ class RootMeanSquaredError(MeanMetricWrapper):
 class Accuracy(NativeMetric):
     """The share of examples for which `y_pred` equals `y_true`, both class numbers."""
 
+    _uses_mask = True
+
     def __init__(self, name: str | None = "accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.Accuracy(), name, dtype)
 
 
 class BinaryAccuracy(NativeMetric):
     """The share of examples for which `y_pred > threshold` agrees with `y_true`, 0 or 1."""
+
+    _uses_mask = True
 
     def __init__(self, name: str | None = "binary_accuracy", dtype: DTypeLike = None, threshold: float = 0.5) -> None:
         super().__init__(nn.metrics.BinaryAccuracy(threshold), name, dtype)
@@ -115,12 +119,16 @@ class BinaryAccuracy(NativeMetric):
 class CategoricalAccuracy(NativeMetric):
     """The share of examples for which `y_pred` is largest at the 1 of `y_true`, one-hot."""
 
+    _uses_mask = True
+
     def __init__(self, name: str | None = "categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.CategoricalAccuracy(), name, dtype)
 
 
 class _ClassIdMetric(NativeMetric):
     """A metric whose labels are class numbers."""
+
+    _uses_mask = True
 
     def _inputs(self, y_true: tc.Tensor, y_pred: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
         # Only the predictions: class numbers as floats would lose digits beyond 2**24.
@@ -146,6 +154,8 @@ class SparseTopKCategoricalAccuracy(_ClassIdMetric):
 
 class TopKCategoricalAccuracy(NativeMetric):
     """The share of examples for which the 1 of `y_true`, one-hot, is among the `k` largest of `y_pred`."""
+
+    _uses_mask = True
 
     def __init__(self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: DTypeLike = None) -> None:
         super().__init__(nn.metrics.TopKCategoricalAccuracy(k), name, dtype)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
+from tape_tf.keras.masks import has_mask, mask_of, with_mask
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import leaves, map_structure, shapes_of
@@ -57,6 +58,7 @@ class Model(Trainer, Layer):
         ValueError: an output does not depend on the inputs alone.
     """
 
+    _masks_inside = True
     _inputs: Any = None
     _outputs: Any = None
     _graph: Any = None
@@ -87,7 +89,7 @@ class Model(Trainer, Layer):
         self.built = True
         self._output_shape = shapes_of(outputs)
 
-    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
+    def call(self, inputs: PyTree, training: bool | None = None, mask: PyTree = None) -> Any:
         """Compute the outputs."""
         if self._graph is None:
             return super().call(inputs)
@@ -110,6 +112,11 @@ class Model(Trainer, Layer):
                     f"Input {tensor.name!r} of model {self.name!r} is incompatible with it: expected shape "
                     f"{tensor.shape}, found shape {value.shape}"
                 )
+        if has_mask(mask):
+            values = [
+                value if part is None else with_mask(value, part)
+                for value, part in zip(values, leaves(mask), strict=True)
+            ]
         return run_graph(self._graph, list(leaves(wanted)), values, self._outputs)
 
     def build(self, input_shape: PyTree) -> None:
@@ -317,8 +324,10 @@ class Sequential(Model):
                 self._outputs = layer(self._outputs)
         self.built = True
 
-    def call(self, inputs: PyTree, training: bool | None = None, mask: None = None) -> Any:
+    def call(self, inputs: PyTree, training: bool | None = None, mask: PyTree = None) -> Any:
         """Apply the layers in order."""
+        if has_mask(mask) and mask is not mask_of(inputs):
+            inputs = with_mask(inputs, mask)
         for layer in self._layers:
             inputs = layer(inputs)
         return inputs

@@ -7,11 +7,13 @@ known.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
+from tape_core.support import setting
 
 from tape_tf import dtypes
 from tape_tf.conversion import wrap
@@ -161,6 +163,15 @@ def _replace_with_probe(number: int, leaf: PyTree) -> Any:
     return leaf._probe(number) if isinstance(leaf, KerasTensor) else leaf
 
 
+# True while layers are called on arrays of ones to find the shapes of their outputs: no state may come of that.
+_PROBING: ContextVar[bool] = ContextVar("tape_tf.keras.probing", default=False)
+
+
+def is_probing() -> bool:
+    """True while layers are called only to find the shapes of their outputs."""
+    return _PROBING.get()
+
+
 def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
@@ -169,7 +180,8 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for number in (0, 1) if open_ended else (0,):
         probed = map_structure(partial(_replace_with_probe, number), [list(args), kwargs])
         probed[1].setdefault("training", False)  # so that no moving average learns from the probes
-        outputs = layer(*probed[0], **probed[1])
+        with setting(_PROBING, True):
+            outputs = layer(*probed[0], **probed[1])
         found.append([*leaves(outputs)])
         # A description from a file could name layers whose results fill the memory: see `limits`, which is off
         # otherwise.

@@ -1,7 +1,8 @@
 """`tf.keras.layers`: layers, most of them those of tape_nn, the others written with functions of tape_core."""
 
-from tape_tf.keras.layers.attention import MultiHeadAttention
+from tape_tf.keras.layers.attention import AdditiveAttention, Attention, MultiHeadAttention
 from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.cells import GRUCell, LSTMCell, SimpleRNNCell, StackedRNNCells
 from tape_tf.keras.layers.channels import (
     Cropping1D,
     Cropping2D,
@@ -66,6 +67,7 @@ from tape_tf.keras.layers.core import (
     InputLayer,
     Lambda,
     LeakyReLU,
+    Masking,
     Permute,
     PReLU,
     ReLU,
@@ -99,7 +101,7 @@ from tape_tf.keras.layers.normalization import (
     RMSNormalization,
     UnitNormalization,
 )
-from tape_tf.keras.layers.recurrent import GRU, LSTM, Bidirectional, TimeDistributed
+from tape_tf.keras.layers.recurrent import GRU, LSTM, RNN, Bidirectional, SimpleRNN, TimeDistributed
 from tape_tf.keras.layers.transposed import (
     Conv1DTranspose,
     Conv2DTranspose,
@@ -115,9 +117,12 @@ __all__ = [
     "ELU",
     "GRU",
     "LSTM",
+    "RNN",
     "Activation",
     "ActivityRegularization",
     "Add",
+    "AdditiveAttention",
+    "Attention",
     "Average",
     "AveragePooling1D",
     "AveragePooling2D",
@@ -150,6 +155,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "GaussianNoise",
     "GlobalAveragePooling1D",
     "GlobalAveragePooling2D",
@@ -167,10 +173,12 @@ __all__ = [
     "Identity",
     "Input",
     "InputLayer",
+    "LSTMCell",
     "Lambda",
     "Layer",
     "LayerNormalization",
     "LeakyReLU",
+    "Masking",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
@@ -191,10 +199,13 @@ __all__ = [
     "Reshape",
     "SeparableConv1D",
     "SeparableConv2D",
+    "SimpleRNN",
+    "SimpleRNNCell",
     "Softmax",
     "SpatialDropout1D",
     "SpatialDropout2D",
     "SpatialDropout3D",
+    "StackedRNNCells",
     "Subtract",
     "TimeDistributed",
     "UnitNormalization",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from tape_tf.keras import constraints, initializers, limits, regularizers
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.layers.holding import Holder
-from tape_tf.keras.layers.signature import dtype_name, signature_of
+from tape_tf.keras.layers.signature import CallSignature, dtype_name, signature_of
+from tape_tf.keras.masks import has_mask, mask_of, masks_of, set_masks, with_mask
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
 from tape_tf.keras.symbolic import Input, Node, contains_symbolic, symbolic_call
@@ -79,12 +81,21 @@ class Layer(Holder):
         ValueError: an argument is unknown.
     """
 
-    __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no masks, no dtype policies"
+    __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no dtype policies"
 
     built: bool
     _building = False
     activity_regularizer: Any
     _output_shape: Any
+    supports_masking = False
+    """True if the layer passes on the mask of its input, or makes one: see :meth:`compute_mask`."""
+    _masks_inside = False  # True for models: it is the layers inside that take and pass on masks
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Who defines `compute_mask` says that the layer has masks.
+        if "compute_mask" in vars(cls) and "supports_masking" not in vars(cls):
+            cls.supports_masking = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # In __new__, since a subclass may set attributes before it calls __init__, or may not call it at all.
@@ -139,6 +150,24 @@ class Layer(Holder):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the layer's outputs. Every layer overrides this."""
         raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
+
+    def compute_mask(self, inputs: PyTree, previous_mask: PyTree) -> Any:
+        """Return the mask of the outputs, for inputs with this mask; by default the same one.
+
+        A mask says which steps count: a boolean tensor of shape (examples, steps), or None. A layer whose outputs have
+        another mask than its inputs defines this. One that passes the mask on sets `supports_masking` to True.
+
+        >>> import tape_tf as tf
+        >>> class Later(tf.keras.layers.Layer):
+        ...     def call(self, x, mask=None):
+        ...         return x[:, 1:]
+        ...     def compute_mask(self, inputs, mask=None):
+        ...         return None if mask is None else mask[:, 1:]
+        >>> x = tf.keras.layers.Masking()(tf.constant([[[1.0], [2.0], [0.0]]]))
+        >>> Later()(x)._keras_mask.numpy()
+        array([[ True, False]])
+        """
+        return previous_mask
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         """Return the shapes of values in a call that may be larger than its inputs, such as a padded input.
@@ -241,6 +270,11 @@ class Layer(Holder):
                 kwargs.pop("training", None)
         elif len(args) <= position and training is not None:
             kwargs["training"] = training
+        # The masks of the inputs, unless the caller gives others.
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        masks = masks_of(first)
+        if info.mask_names:
+            masks = self._add_mask_arguments(info, args, kwargs, masks)
         # Not in inner calls: the penalties that layers inside add belong to the same step.
         if outer is None:  # the outermost call of a step forgets the penalties of the step before
             for layer in self._flatten_layers():
@@ -265,6 +299,8 @@ class Layer(Holder):
         finally:
             _CALL.set(call)
             NAME_SCOPE.set(scope)
+        if has_mask(masks) or kind.compute_mask is not Layer.compute_mask:
+            self._pass_masks_on(first, masks, outputs)
         # The first call's shape, which `summary` shows.
         if self._output_shape is None:
             self._output_shape = shapes_of(outputs)
@@ -275,6 +311,38 @@ class Layer(Holder):
                 self.add_loss(penalty / max(output.shape[0], 1) if output.shape else penalty)
         return outputs
 
+    def _add_mask_arguments(
+        self, info: CallSignature, args: tuple[Any, ...], kwargs: dict[str, Any], masks: PyTree
+    ) -> Any:
+        """Add the masks of the inputs to the keyword arguments of `call` where the caller gave none.
+
+        Returns:
+            The mask of the first input: that of the caller, or else `masks`.
+        """
+        given = dict(zip(info.names, args, strict=False))
+        for name in info.mask_names:
+            if name not in given and kwargs.get(name) is None:
+                of = name.removesuffix("_mask")
+                kwargs[name] = masks if name == "mask" else masks_of(given.get(of, kwargs.get(of)))
+        explicit = given.get("mask", kwargs.get("mask"))
+        return masks if explicit is None else explicit
+
+    def _pass_masks_on(self, inputs: PyTree, masks: PyTree, outputs: PyTree) -> None:
+        """Give the outputs of a call their masks, or warn that the layer loses those of the inputs."""
+        if all([mask_of(output) is not None for output in tensor_leaves(outputs)]):
+            return  # set in `call`, or by a layer inside
+        if self.supports_masking:
+            found = self.compute_mask(inputs, masks)
+            if found is not None:
+                set_masks(outputs, found)
+        elif has_mask(masks) and not self._masks_inside:
+            warnings.warn(
+                f"Layer {self.name!r} (of type {type(self).__name__}) was passed an input with a mask, which the "
+                "layers after it do not see, since it does not support masks: set its supports_masking to True if the "
+                "mask of its output is that of its input, or define compute_mask",
+                stacklevel=3,
+            )
+
     def _convert_argument(self, value: PyTree, first: bool) -> Any:
         """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
         if isinstance(value, Variable):
@@ -282,7 +350,7 @@ class Layer(Holder):
         if isinstance(value, Tensor):
             wanted = value.native.dtype
             if self._autocast and wanted.kind == "real floating" and wanted.name != self._dtype:
-                return wrap(autocast(value, self._dtype))
+                return with_mask(wrap(autocast(value, self._dtype)), mask_of(value))
             return value
         if isinstance(value, dict):
             return {key: self._convert_argument(part, first) for key, part in value.items()}

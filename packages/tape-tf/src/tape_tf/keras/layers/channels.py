@@ -238,6 +238,8 @@ class GroupNormalization(Layer):
         ValueError: when built for a number of channels that `groups` does not divide.
     """
 
+    supports_masking = True
+
     def __init__(
         self,
         groups: int = 32,
@@ -291,6 +293,8 @@ class GroupNormalization(Layer):
 
 
 class _SpatialDropout(SpatialLayer):
+    supports_masking = True
+
     def __init__(self, rate: float, data_format: str | None = None, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
         if not 0 <= rate <= 1:

@@ -16,8 +16,9 @@ from tape_tf.keras import activations, initializers
 from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.keras.masks import as_mask
 from tape_tf.tensor import Tensor, wrap_tensor
-from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, RegularizerLike, TensorLike
+from tape_tf.typing import ActivationLike, ConstraintLike, InitializerLike, PerAxis, PyTree, RegularizerLike, TensorLike
 
 Margins: TypeAlias = "int | Sequence[int] | Sequence[Sequence[int]]"
 """The widths of margins: one for all, one for each spatial axis, or (before, after) for each spatial axis."""
@@ -244,9 +245,23 @@ class _GlobalPooling(SpatialLayer):
 
 
 class GlobalAveragePooling1D(_GlobalPooling):
-    """The mean over one spatial axis, for each channel."""
+    """The mean over one spatial axis, for each channel; only of the steps that the mask of the input does not hide."""
 
     rank, _reduce = 1, staticmethod(tc.mean)
+
+    def call(self, inputs: TensorLike, mask: TensorLike | None = None) -> Tensor:
+        """Reduce each channel to a number."""
+        if mask is None:
+            return super().call(inputs)
+        value = native(inputs)
+        axes = self._spatial_axes(value)
+        counts = tc.expand_dims(as_mask(mask), axis=-1 if axes == (1,) else 1)
+        total = tc.sum(tc.where(counts, value, 0), axis=axes, keepdims=self.keepdims)
+        number = tc.sum(tc.astype(counts, value.dtype), axis=axes, keepdims=self.keepdims)
+        return wrap_tensor(total / tc.maximum(number, 1.0))  # zeros where nothing counts, not 0 / 0
+
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> None:
+        """Return None: there are no steps left."""
 
 
 class GlobalAveragePooling2D(_GlobalPooling):

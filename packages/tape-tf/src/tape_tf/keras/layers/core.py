@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
+from tape_tf.keras.masks import as_mask
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.regularizers import L1L2
 from tape_tf.keras.structures import is_array, leaves
@@ -29,6 +31,7 @@ from tape_tf.typing import (
     DTypeLike,
     InitializerLike,
     PartialShape,
+    PyTree,
     RegularizerLike,
     TensorLike,
 )
@@ -41,6 +44,8 @@ class InputLayer(Layer):
         shape: the shape of an example, without the axis of examples.
         batch_size, dtype, batch_shape, name: as for `tf.keras.Input`.
     """
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -88,6 +93,8 @@ class Dense(NativeLayer):
         kernel_constraint, bias_constraint: see `tf.keras.constraints`.
         kwargs: the arguments of :class:`Layer`.
     """
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -143,13 +150,14 @@ class Embedding(NativeLayer):
         input_dim: the number of rows.
         output_dim: the length of a row.
         embeddings_initializer, embeddings_regularizer, embeddings_constraint: as for :class:`Dense`.
+        mask_zero: the integer 0 stands for padding: the output gets a mask, which is False there.
         weights: the initial table, alone or in a list.
 
-    Raises:
-        ValueError: `mask_zero` is set, which is not supported.
+    >>> import tape_tf as tf
+    >>> layer = tf.keras.layers.Embedding(10, 4, mask_zero=True)
+    >>> layer(tf.constant([[3, 5, 0]]))._keras_mask.numpy()
+    array([[ True,  True, False]])
     """
-
-    __tf_differs__ = "no mask_zero"
 
     def __init__(
         self,
@@ -162,10 +170,6 @@ class Embedding(NativeLayer):
         weights: TensorLike | None = None,
         **kwargs: Any,
     ) -> None:
-        if mask_zero:
-            raise ValueError(
-                "Embedding: there are no masks; make one with tf.not_equal(ids, 0), and use it where it matters"
-            )
         # An argument of Keras 2 that has no effect in Keras 3 either.
         kwargs.pop("input_length", None)
         if weights is not None:
@@ -174,6 +178,7 @@ class Embedding(NativeLayer):
         native_layer = nn.Embedding(input_dim, output_dim, initializers.for_tape_nn(embeddings_initializer))
         extras = {"embeddings_regularizer": embeddings_regularizer, "embeddings_constraint": embeddings_constraint}
         super().__init__(native_layer, kwargs, extras)
+        self.mask_zero = self.supports_masking = bool(mask_zero)
 
     def build(self, *shapes: Any) -> None:
         """Make the table; it does not depend on the shape of inputs."""
@@ -181,6 +186,10 @@ class Embedding(NativeLayer):
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return [(*shape, self.native.output_dim) for shape in shapes]
+
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
+        """Return a mask that is False where the integer is 0; None without `mask_zero`."""
+        return wrap(native(inputs) != 0) if self.mask_zero else None
 
     def call(self, inputs: TensorLike) -> Tensor:
         """Return the row for each integer."""
@@ -191,11 +200,38 @@ class Embedding(NativeLayer):
         return wrap_tensor(self.native(ids))
 
 
+class Masking(Layer):
+    """Give the input a mask that is False for steps whose features all equal `mask_value`, and set those to 0.
+
+    >>> import tape_tf as tf
+    >>> y = tf.keras.layers.Masking(mask_value=-1.0)(tf.constant([[[2.0, -1.0], [-1.0, -1.0]]]))
+    >>> y.numpy(), y._keras_mask.numpy()
+    (array([[[ 2., -1.],
+            [ 0.,  0.]]], dtype=float32), array([[ True, False]]))
+    """
+
+    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mask_value = mask_value
+
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
+        """Return the mask for inputs, of shape (examples, steps)."""
+        return wrap(tc.any(native(inputs) != self.mask_value, axis=-1))
+
+    def call(self, inputs: TensorLike) -> Tensor:
+        """Return the input, with zeros in the steps that the mask hides."""
+        value = native(inputs)
+        counts = tc.any(value != self.mask_value, axis=-1, keepdims=True)
+        return wrap_tensor(tc.where(counts, value, 0))
+
+
 class Dropout(NativeLayer):
     """In training set each element to 0 with probability `rate`, and divide the others by `1 - rate`.
 
     See :class:`tape_nn.Dropout`.
     """
+
+    supports_masking = True
 
     def __init__(
         self, rate: float, noise_shape: Sequence[int] | None = None, seed: int | None = None, **kwargs: Any
@@ -285,6 +321,8 @@ class RepeatVector(Layer):
 class Identity(Layer):
     """Return the input unchanged."""
 
+    supports_masking = True
+
     def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs
@@ -300,32 +338,40 @@ class Lambda(Layer):
     Args:
         function: is called with the input and with `arguments`. Variables that it reads are not weights of the layer.
         output_shape: no effect: the shape of the output is inferred.
-        mask: must be None.
+        mask: the mask of the output, or a function `mask(inputs, mask_of_inputs)` that returns it.
         arguments: further arguments, by name.
     """
-
-    __tf_differs__ = "no mask"
 
     def __init__(
         self,
         function: Callable[..., Any],
         output_shape: PartialShape | None = None,
-        mask: None = None,
+        mask: Any = None,
         arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if mask is not None:
-            raise ValueError("Lambda: there are no masks")
         self.function = function
+        self.mask = mask
+        self.supports_masking = mask is not None
         self.arguments = dict(arguments or {})
+        # The function gets `mask` and `training` if it has parameters of these names.
+        written = inspect.unwrap(function)
+        # Of functions written in Python only: to find the signature of others, Python compiles text.
+        names = inspect.signature(written).parameters if hasattr(written, "__code__") else ()
+        self._takes = tuple([name for name in ("mask", "training") if name in names and name not in self.arguments])
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
         return try_broadcast(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
 
-    def call(self, inputs: TensorLike) -> Any:
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
+        """Return the mask of the output."""
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask
+
+    def call(self, inputs: TensorLike, mask: PyTree = None, training: bool | None = None) -> Any:
         """Call the function."""
-        return self.function(inputs, **self.arguments)
+        known = {"mask": mask, "training": training}
+        return self.function(inputs, **self.arguments, **{name: known[name] for name in self._takes})
 
 
 class Operation(Layer):
@@ -385,6 +431,8 @@ for _name in ("lt", "le", "gt", "ge", "neg", "abs", "getitem"):
 class Activation(Layer):
     """A layer that applies an activation, given by name or as a function."""
 
+    supports_masking = True
+
     def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
@@ -396,6 +444,8 @@ class Activation(Layer):
 
 class ReLU(Layer):
     """The activation :func:`tf.keras.activations.relu` as a layer."""
+
+    supports_masking = True
 
     def __init__(
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **kwargs: Any
@@ -410,6 +460,8 @@ class ReLU(Layer):
 
 class LeakyReLU(Layer):
     """Multiply negative elements by `negative_slope`."""
+
+    supports_masking = True
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         # Keras 2 called it `alpha`.
@@ -426,6 +478,8 @@ class LeakyReLU(Layer):
 
 class PReLU(Layer):
     """A :class:`LeakyReLU` whose slope is learned, one for each feature; features along `shared_axes` share one."""
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -458,6 +512,8 @@ class PReLU(Layer):
 class ELU(Layer):
     """The activation :func:`tf.keras.activations.elu` as a layer."""
 
+    supports_masking = True
+
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = float(alpha)
@@ -470,17 +526,26 @@ class ELU(Layer):
 class Softmax(Layer):
     """The activation :func:`tf.keras.activations.softmax` as a layer."""
 
+    supports_masking = True
+
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
-    def call(self, inputs: TensorLike) -> Any:
-        """Apply the activation."""
-        return activations.softmax(inputs, self.axis)
+    def call(self, inputs: TensorLike, mask: TensorLike | None = None) -> Any:
+        """Apply the activation; elements that a mask hides get 0."""
+        if mask is None:
+            return activations.softmax(inputs, self.axis)
+        value, counts = native(inputs), as_mask(mask)
+        # Not minus infinity: where everything is hidden, the softmax would be NaN, and so its gradient.
+        hidden = tc.where(counts, value, tc.finfo(value.dtype).min / 2)
+        return wrap_tensor(tc.where(counts, tc.softmax(hidden, axis=self.axis), 0.0))
 
 
 class Rescaling(Layer):
     """Compute `inputs * scale + offset`."""
+
+    supports_masking = True
 
     def __init__(self, scale: npt.ArrayLike, offset: npt.ArrayLike = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -503,6 +568,8 @@ class Rescaling(Layer):
 class GaussianNoise(Layer):
     """In training add normally distributed noise with mean 0 and standard deviation `stddev`."""
 
+    supports_masking = True
+
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= stddev <= 1:
@@ -523,6 +590,8 @@ class GaussianNoise(Layer):
 
 class ActivityRegularization(Layer):
     """Return the input unchanged, and add a penalty on it to :attr:`losses`."""
+
+    supports_masking = True
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(activity_regularizer=L1L2(l1, l2), **kwargs)

@@ -10,15 +10,18 @@ from typing import Any, ClassVar
 import tape_core as tc
 from tape_core.typing import Shape
 
-from tape_tf.conversion import native
+from tape_tf.conversion import native, wrap
 from tape_tf.keras.backend import SQUARED_NORM_FLOOR
 from tape_tf.keras.layers.base import Layer, try_broadcast
+from tape_tf.keras.masks import as_mask, expand_mask, has_mask
 from tape_tf.tensor import Tensor, wrap_tensor
-from tape_tf.typing import TensorLike
+from tape_tf.typing import PyTree, TensorLike
 
 
 class _MergeLayer(Layer):
     """Base class of layers that are called with a list of tensors."""
+
+    supports_masking = True
 
     _binary_op: ClassVar[Any]  # a static function of two tensors, with which the list is folded
     _min_inputs = 2
@@ -39,6 +42,12 @@ class _MergeLayer(Layer):
     def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         return reduce(type(self)._binary_op, parts)
 
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
+        """Return a mask of the steps that count in any input; None if one of the inputs has no mask."""
+        if mask is None or any([part is None for part in mask]):
+            return None
+        return wrap(reduce(tc.logical_or, [as_mask(part) for part in mask]))
+
 
 class Add(_MergeLayer):
     """The sum of a list of tensors.
@@ -57,19 +66,55 @@ class Subtract(_MergeLayer):
     _binary_op, _max_inputs = staticmethod(tc.subtract), 2
 
 
-class Multiply(_MergeLayer):
-    """The product of a list of tensors."""
+class _FillingLayer(_MergeLayer):
+    """Base class of layers for which a hidden step of one input leaves the other inputs as they are."""
+
+    def call(self, inputs: Sequence[TensorLike], mask: PyTree = None) -> Tensor:
+        """Merge the tensors of a list to one."""
+        if not has_mask(mask):
+            return super().call(inputs)
+        parts = [native(x) for x in inputs]
+        masks = [
+            None if given is None else expand_mask(as_mask(given), part.ndim)
+            for part, given in zip(parts, mask, strict=True)
+        ]
+        return wrap_tensor(self._merge_counting(parts, masks))
+
+    def _merge_counting(self, parts: Sequence[tc.Tensor], masks: Sequence[tc.Tensor | None]) -> tc.Tensor:
+        """Merge the steps that count; a mask of None hides none."""
+        (found, *others), (counts, *rest) = parts, masks
+        for part, mask in zip(others, rest, strict=True):
+            merged = type(self)._binary_op(found, part)
+            if mask is not None:
+                merged = tc.where(mask, merged, found)
+            if counts is not None:
+                # Where only this part counts, it is the result.
+                alone = ~counts if mask is None else ~counts & mask
+                merged = tc.where(alone, part, merged)
+                counts = None if mask is None else counts | mask
+            found = merged
+        return found
+
+
+class Multiply(_FillingLayer):
+    """The product of a list of tensors. Steps that the mask of one hides do not change the others."""
 
     _binary_op = staticmethod(tc.multiply)
 
+    def _merge_counting(self, parts: Sequence[tc.Tensor], masks: Sequence[tc.Tensor | None]) -> tc.Tensor:
+        found = super()._merge_counting(parts, masks)
+        known = [mask for mask in masks if mask is not None]
+        # Zeros where every input is hidden.
+        return found if len(known) < len(masks) else tc.where(reduce(tc.logical_or, known), found, 0)
 
-class Maximum(_MergeLayer):
+
+class Maximum(_FillingLayer):
     """The elementwise maximum of a list of tensors."""
 
     _binary_op = staticmethod(tc.maximum)
 
 
-class Minimum(_MergeLayer):
+class Minimum(_FillingLayer):
     """The elementwise minimum of a list of tensors."""
 
     _binary_op = staticmethod(tc.minimum)
@@ -93,6 +138,16 @@ class Concatenate(_MergeLayer):
 
     def _merge(self, parts: Sequence[tc.Tensor]) -> tc.Tensor:
         return tc.concat(list(parts), axis=self.axis)
+
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
+        """Return the masks, joined along the axis; an input without a mask counts as a whole."""
+        if not has_mask(mask):
+            return None
+        parts = []
+        for value, part in zip(map(native, inputs), mask, strict=True):
+            counts = tc.ones_like(value, dtype=tc.bool) if part is None else expand_mask(as_mask(part), value.ndim)
+            parts.append(tc.broadcast_to(counts, value.shape))
+        return wrap(tc.any(tc.concat(parts, axis=self.axis), axis=-1))
 
 
 class Dot(_MergeLayer):
@@ -135,6 +190,9 @@ class Dot(_MergeLayer):
         found: tc.Tensor = tc.einsum(f"{first},{second}->{out}", x, y)
         # Keras keeps an axis of features: the product of vectors has shape (examples, 1).
         return tc.expand_dims(found, axis=-1) if found.ndim == 1 else found
+
+    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> None:
+        """Return None: the axes of the inputs are summed or combined."""
 
 
 def _functional_form(kind: type[_MergeLayer]) -> Callable[..., Any]:

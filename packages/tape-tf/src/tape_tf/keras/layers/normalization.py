@@ -13,10 +13,11 @@ from tape_core.typing import Shape
 from tape_tf.conversion import native
 from tape_tf.data import Dataset
 from tape_tf.keras import initializers
-from tape_tf.keras.backend import SQUARED_NORM_FLOOR
+from tape_tf.keras.backend import SQUARED_NORM_FLOOR, epsilon
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer
+from tape_tf.keras.masks import as_mask
 from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import ConstraintLike, InitializerLike, RegularizerLike, TensorLike
 
@@ -40,6 +41,8 @@ class BatchNormalization(NativeLayer):
             `tf.keras.initializers`.
         beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: as for :class:`Dense`.
     """
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -88,10 +91,35 @@ class BatchNormalization(NativeLayer):
             raise ValueError(f"BatchNormalization: axis must be the last or 1; got {self.axis} for shape {shapes[0]}")
         super().build(*shapes)
 
-    def call(self, inputs: TensorLike, training: bool = False) -> Tensor:
-        """Normalize the input."""
+    def call(self, inputs: TensorLike, training: bool = False, mask: TensorLike | None = None) -> Tensor:
+        """Normalize the input. In training, steps that a mask hides do not count for mean and variance."""
         # TensorFlow 2's rule for fine-tuning: a frozen layer uses its moving averages, also in training.
-        return wrap_tensor(self.native(native(inputs), training=bool(training) and self.trainable))
+        learns = bool(training) and self.trainable
+        if mask is not None and learns:
+            return wrap_tensor(self._normalize_masked(native(inputs), as_mask(mask)))
+        return wrap_tensor(self.native(native(inputs), training=learns))
+
+    def _normalize_masked(self, x: tc.Tensor, mask: tc.Tensor) -> tc.Tensor:
+        """Normalize with the statistics of the steps that count, and let the moving averages follow them."""
+        if mask.ndim != x.ndim - 1 or self.axis == 1:
+            raise ValueError(
+                f"{self.name!r}: a mask must have one axis less than the input, whose last axis is that of the "
+                f"channels; got shapes {mask.shape} and {x.shape}, axis={self.axis}"
+            )
+        own = self.native
+        counts = tc.expand_dims(mask, axis=-1)
+        over = tuple(range(mask.ndim))
+        number = tc.sum(tc.astype(mask, x.dtype)) + epsilon()
+        mean = tc.sum(tc.where(counts, x, 0), axis=over) / number
+        deviation = tc.where(counts, x - mean, 0)
+        variance = tc.sum(deviation * deviation, axis=over) / number
+        for moving, batch in ((own.moving_mean, mean), (own.moving_variance, variance)):
+            batch = tc.astype(tc.stop_gradient(batch), moving.dtype)
+            moving.assign(moving + (batch - moving) * (1 - own.momentum))
+        y = (x - mean) / tc.sqrt(variance + own.epsilon)
+        if own.gamma is not None:
+            y = y * own.gamma
+        return y if own.beta is None else y + own.beta
 
 
 class LayerNormalization(NativeLayer):
@@ -102,6 +130,8 @@ class LayerNormalization(NativeLayer):
         epsilon, center, scale: as for :class:`tape_nn.LayerNorm`.
         beta_initializer and the others: as for :class:`BatchNormalization`.
     """
+
+    supports_masking = True
 
     def __init__(
         self,
@@ -131,12 +161,16 @@ class LayerNormalization(NativeLayer):
 class RMSNormalization(NativeLayer):
     """Divide each example by the root of its mean square over `axis`: see :class:`tape_nn.RMSNorm`."""
 
+    supports_masking = True
+
     def __init__(self, axis: int = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(nn.RMSNorm(axis, epsilon), kwargs)
 
 
 class UnitNormalization(Layer):
     """Divide each example by its Euclidean norm over `axis`; vectors of zeros stay zero."""
+
+    supports_masking = True
 
     def __init__(self, axis: int | list[int] | tuple[int, ...] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -166,6 +200,8 @@ class Normalization(Layer):
         mean, variance: numbers, or arrays with the lengths of `axis`; then `adapt` is not needed.
         invert: apply the inverse.
     """
+
+    supports_masking = True
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ class CallSignature(NamedTuple):
     training_position: int | None  # of the parameter `training`; None if there is none
     training_default: Any
     takes_kwargs: bool  # **kwargs
+    mask_names: tuple[str, ...]  # the parameters that get masks: "mask", or "value_mask" for "value"
 
 
 _KEYWORD_ONLY = sys.maxsize
@@ -34,13 +35,14 @@ def signature_of(kind: type[Layer]) -> CallSignature:
     parameters = list(inspect.signature(kind.call).parameters.values())[1:]
     names = tuple([p.name for p in parameters])
     takes_kwargs = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
+    masks = tuple([name for name in names if name == "mask" or name.removesuffix("_mask") in (set(names) - {name})])
     if "training" not in names:
-        return CallSignature(names, None, None, takes_kwargs)
+        return CallSignature(names, None, None, takes_kwargs, masks)
     k = names.index("training")
     # A `training` without default is False where neither the user nor a calling layer says otherwise.
     default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs)
+    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs, masks)
 
 
 def dtype_name(kind: str, dtype: DTypeLike) -> str:
