@@ -193,9 +193,10 @@ PARTS = {
         ),
         Chapter(
             "Optimizers",
-            "Optimizers, schedules of learning rates, clipping of gradients, averages of weights, mixed precision.",
+            "Optimizers, gradient transformations, schedules of learning rates, clipping of gradients, averages of weights, mixed precision.",
             sources=(
                 "tape_nn.optimizers",
+                "tape_nn.transforms",
                 "tape_nn.schedules",
                 "tape_nn.clipping",
                 "tape_nn.averaging",

@@ -14,12 +14,15 @@
 True
 """
 
-from tape_nn import fitting, initializers, losses, metrics, schedules
+from typing import TYPE_CHECKING
+
+from tape_nn import fitting, initializers, losses, metrics, schedules, transforms
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from tape_nn.fitting import Callback, EarlyStopping, LearningRate, SaveBest, evaluate, fit, load_run, predict, save_run
 from tape_nn.functional import functional_call
+from tape_nn.hints import missing
 from tape_nn.layers import (
     GRU,
     LSTM,
@@ -49,6 +52,7 @@ from tape_nn.mixed_precision import mixed_precision
 from tape_nn.module import Module
 from tape_nn.module_tree import stack_modules, unstack_modules
 from tape_nn.optimizers import (
+    LBFGS,
     SGD,
     Adadelta,
     Adagrad,
@@ -63,10 +67,13 @@ from tape_nn.optimizers import (
     Optimizer,
     ParameterGroup,
     RMSprop,
+    TransformOptimizer,
 )
+from tape_nn.transforms import chain
 
 __all__ = [
     "GRU",
+    "LBFGS",
     "LSTM",
     "SGD",
     "Activation",
@@ -109,6 +116,8 @@ __all__ = [
     "SaveBest",
     "Sequential",
     "SimpleRNN",
+    "TransformOptimizer",
+    "chain",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
@@ -128,6 +137,7 @@ __all__ = [
     "save_tensors",
     "schedules",
     "stack_modules",
+    "transforms",
     "unstack_modules",
 ]
 
@@ -135,3 +145,7 @@ __all__ = [
 def __dir__() -> list[str]:
     """The public names; the modules of the package that are no part of its surface are left out."""
     return sorted([*__all__, "extend", "layers", "optimizers", *[name for name in globals() if name.startswith("__")]])
+
+
+if not TYPE_CHECKING:
+    __getattr__ = missing(__name__, lambda: __all__)

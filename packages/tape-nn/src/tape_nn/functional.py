@@ -10,6 +10,7 @@ from tape_core.support import binding, contextmanager, meant, read_array
 from tape_core.typing import ArrayLike
 
 from tape_nn.generators import named_generators
+from tape_nn.hints import missing
 from tape_nn.module_tree import LEAVES, flatten_module, named_state
 
 if TYPE_CHECKING:
@@ -152,3 +153,7 @@ def _checked(name: str, value: ArrayLike, variable: Tensor, method: str) -> Tens
     if found.dtype.kind != variable.dtype.kind and not (found.dtype.inexact and variable.dtype.inexact):
         raise TypeError(f"{method}: the value of {name!r} has dtype {found.dtype}, the Variable {variable.dtype}")
     return found
+
+
+if not TYPE_CHECKING:
+    __getattr__ = missing(__name__, lambda: ("functional_call",))

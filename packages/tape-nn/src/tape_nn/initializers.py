@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import tape_core as tc
 from tape_core.typing import DTypeLike
 
+from tape_nn.hints import missing
 from tape_nn.thresholds import TRUNCATED_AT
 
 Initializer: TypeAlias = Callable[..., tc.Tensor]
@@ -258,3 +259,7 @@ def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
         return n, n
     receptive_field = math.prod(shape[:-2])
     return receptive_field * shape[-2], receptive_field * shape[-1]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = missing(__name__, lambda: globals())

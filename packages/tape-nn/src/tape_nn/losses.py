@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
@@ -22,6 +22,7 @@ from tape_core.staging import value_check
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
+from tape_nn.hints import missing
 from tape_nn.naming import unknown_names
 from tape_nn.thresholds import EPSILON, SQUARED_LENGTH_EPSILON
 
@@ -496,3 +497,7 @@ def _log_probabilities(y_pred: Tensor, from_logits: bool, axis: int) -> Tensor:
     if from_logits:
         return tc.log_softmax(y_pred, axis=axis)
     return tc.log(_clip_probabilities(y_pred / tc.sum(y_pred, axis=axis, keepdims=True)))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = missing(__name__, lambda: globals())

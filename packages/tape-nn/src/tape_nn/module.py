@@ -14,6 +14,7 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.functional import using
 from tape_nn.generators import named_generators, state_tensor, states_in
+from tape_nn.hints import missing_attribute
 from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named_state
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class Module:
     @training.setter
     def training(self, mode: bool) -> None:
         self._training = mode
+
+    if not TYPE_CHECKING:  # to a type checker an unknown attribute stays a mistake
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError that says what another library's name is here."""
+            return missing_attribute(self, "Module", name)
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
         """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`.

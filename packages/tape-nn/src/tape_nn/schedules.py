@@ -15,8 +15,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import tape_core as tc
+from tape_core import Tensor
 from tape_core.support import real
 
 from tape_nn.clipping import check_positive
@@ -48,7 +50,7 @@ class ExponentialDecay:
 
     def __call__(self, step: int) -> float:
         exponent = _periods(step, self.decay_steps, self.staircase)
-        return float(self.initial_learning_rate * self.decay_rate**exponent)
+        return _number(self.initial_learning_rate * self.decay_rate**exponent)
 
 
 def _check_numbers(schedule: DataclassInstance) -> None:
@@ -60,8 +62,46 @@ def _check_numbers(schedule: DataclassInstance) -> None:
             real(type(schedule).__name__, field.name, value)
 
 
-def _periods(step: int, decay_steps: float, staircase: bool) -> float:
-    return math.floor(step / decay_steps) if staircase else step / decay_steps
+# A schedule is called with an int, or by `transforms` with a Tensor, which may be traced, batched or a loop's. The
+# following are the functions of `math` for both.
+
+
+def _number(x: Any) -> float:
+    """Return a result as a Python float; a Tensor as it is."""
+    return x if isinstance(x, Tensor) else float(x)  # type: ignore[return-value]
+
+
+def _time(step: Any, unit: float) -> Any:
+    """Return `step / unit`, of a Tensor in the default dtype of floats."""
+    return (tc.astype(step, tc.float32) if isinstance(step, Tensor) else step) / unit
+
+
+def _either(name: str) -> Callable[[Any], Any]:
+    """Return the function of `math`, or of Tensors where its argument is one."""
+    numbers, tensors = getattr(math, name), getattr(tc, name)
+    return lambda x: tensors(x) if isinstance(x, Tensor) else numbers(x)
+
+
+_floor, _ceil, _cos, _log1p = map(_either, ("floor", "ceil", "cos", "log1p"))
+
+
+def _at_most(x: Any, limit: float) -> Any:
+    return tc.minimum(x, limit) if isinstance(x, Tensor) else min(x, limit)
+
+
+def _at_least(x: Any, limit: float) -> Any:
+    return tc.maximum(x, limit) if isinstance(x, Tensor) else max(x, limit)
+
+
+def _if(condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, Tensor):
+        return tc.where(condition, yes, no)
+    return yes if condition else no
+
+
+def _periods(step: int, decay_steps: float, staircase: bool) -> Any:
+    time = _time(step, decay_steps)
+    return _floor(time) if staircase else time
 
 
 @dataclass(frozen=True)
@@ -93,12 +133,15 @@ class CosineDecay:
 
     def __call__(self, step: int) -> float:
         start = self.initial_learning_rate
-        if self.warmup_target is not None:
-            if step < self.warmup_steps:
-                # The steps of the warm-up come before the `decay_steps`, as in Keras, and not out of them.
-                return start + (self.warmup_target - start) * step / self.warmup_steps
-            start, step = self.warmup_target, step - self.warmup_steps
-        cosine = 0.5 * (1 + math.cos(math.pi * min(step / self.decay_steps, 1)))
+        if self.warmup_target is None:
+            return _number(self._cosine(step, start))
+        # The steps of the warm-up come before the `decay_steps`, as in Keras, and not out of them.
+        rising = start + (self.warmup_target - start) * _time(step, max(self.warmup_steps, 1))
+        after = self._cosine(_at_least(step - self.warmup_steps, 0), self.warmup_target)
+        return _number(_if(step < self.warmup_steps, rising, after))
+
+    def _cosine(self, step: int, start: float) -> Any:
+        cosine = 0.5 * (1 + _cos(math.pi * _at_most(_time(step, self.decay_steps), 1.0)))
         return start * ((1 - self.alpha) * cosine + self.alpha)
 
 
@@ -123,6 +166,12 @@ class PiecewiseConstantDecay:
             raise ValueError(f"boundaries must increase; got {list(self.boundaries)}")
 
     def __call__(self, step: int) -> float:
+        count: Any = step
+        if isinstance(count, Tensor):
+            value = tc.asarray(float(self.values[0]), backend=count.backend, device=count.device)
+            for boundary, following in zip(self.boundaries, self.values[1:], strict=True):
+                value = tc.where(count > boundary, float(following), value)
+            return _number(value)
         # `bisect_left` and not `bisect_right`: a boundary itself still has the old value, as in Keras.
         return float(self.values[bisect_left(self.boundaries, step)])
 
@@ -148,7 +197,7 @@ class InverseTimeDecay:
 
     def __call__(self, step: int) -> float:
         time = _periods(step, self.decay_steps, self.staircase)
-        return float(self.initial_learning_rate / (1 + self.decay_rate * time))
+        return _number(self.initial_learning_rate / (1 + self.decay_rate * time))
 
 
 @dataclass(frozen=True)
@@ -176,9 +225,9 @@ class PolynomialDecay:
 
     def __call__(self, step: int) -> float:
         # At least one period, also at step 0, where the quotient rounds up to 0.
-        steps = self.decay_steps * (max(math.ceil(step / self.decay_steps), 1) if self.cycle else 1)
-        height = (1 - min(step / steps, 1)) ** self.power
-        return float((self.initial_learning_rate - self.end_learning_rate) * height + self.end_learning_rate)
+        periods = _at_least(_ceil(_time(step, self.decay_steps)), 1) if self.cycle else 1
+        height = (1 - _at_most(_time(step, self.decay_steps * periods), 1)) ** self.power
+        return _number((self.initial_learning_rate - self.end_learning_rate) * height + self.end_learning_rate)
 
 
 @dataclass(frozen=True)
@@ -206,16 +255,17 @@ class CosineDecayRestarts:
             raise ValueError(f"t_mul must be at least 1; got {self.t_mul}")
 
     def __call__(self, step: int) -> float:
-        time = step / self.first_decay_steps
+        time = _time(step, self.first_decay_steps)
+        length: Any = 1.0
         if self.t_mul == 1:
-            period, start, length = math.floor(time), float(math.floor(time)), 1.0
+            period = start = _floor(time)
         else:
             # Period k begins at 1 + t_mul + ... + t_mul**(k - 1) = (t_mul**k - 1) / (t_mul - 1); solved for k.
-            period = math.floor(math.log1p(time * (self.t_mul - 1)) / math.log(self.t_mul) + PERIOD_TOLERANCE)
+            period = _floor(_log1p(time * (self.t_mul - 1)) / math.log(self.t_mul) + PERIOD_TOLERANCE)
             length = self.t_mul**period
             start = (length - 1) / (self.t_mul - 1)
-        cosine = 0.5 * (1 + math.cos(math.pi * max(time - start, 0.0) / length))
-        return float(self.initial_learning_rate * ((1 - self.alpha) * self.m_mul**period * cosine + self.alpha))
+        cosine = 0.5 * (1 + _cos(math.pi * _at_least(time - start, 0.0) / length))
+        return _number(self.initial_learning_rate * ((1 - self.alpha) * self.m_mul**period * cosine + self.alpha))
 
 
 @dataclass(frozen=True)
@@ -242,5 +292,6 @@ class WarmUp:
         check_positive("steps", self.steps)
 
     def __call__(self, step: int) -> float:
-        after = self.schedule(max(step - self.steps, 0)) if callable(self.schedule) else self.schedule
-        return after if step >= self.steps else self.start + (after - self.start) * step / self.steps
+        after = self.schedule(_at_least(step - self.steps, 0)) if callable(self.schedule) else self.schedule
+        rising = self.start + (after - self.start) * _time(step, 1) / self.steps
+        return _if(step >= self.steps, after, rising)  # type: ignore[no-any-return]

@@ -37,3 +37,12 @@ COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps in a checkpoint: more 
 # -- files
 
 DRAFT_ABANDONED_AFTER: Final = 3600  # seconds; an older draft is nobody's, where folders cannot be locked
+
+# -- line search of L-BFGS
+
+SUFFICIENT_DECREASE: Final = 1e-4  # of the decrease that the slope promises: c1 of the Wolfe conditions
+CURVATURE: Final = 0.9  # of the first slope: c2 of the Wolfe conditions, as is usual for quasi-Newton directions
+LINE_SEARCH_STEPS: Final = 25  # evaluations, as in PyTorch
+LONGEST_EXTRAPOLATION: Final = 10.0  # times the last distance
+SHARE_FROM_ENDS: Final = 0.1  # of an interval; a point nearer to its ends is not tried
+SMALLEST_CURVATURE: Final = 1e-10  # of s @ y; pairs with less say nothing about the curvature, as in PyTorch

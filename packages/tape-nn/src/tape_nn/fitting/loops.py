@@ -17,7 +17,7 @@ from tape_nn.fitting.resuming import RunFile, describe, random_states, set_rando
 from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
-from tape_nn.optimizers import GradientAccumulation, LossScaler, Optimizer
+from tape_nn.optimizers import LBFGS, GradientAccumulation, LossScaler, Optimizer, TransformOptimizer
 from tape_nn.types import OptimizerLike
 
 
@@ -340,10 +340,15 @@ def _check(run: Run, train_step: Step | None, seed: int | None, with_checkpoint:
     for optimizer in run.optimizers.values():
         if not hasattr(optimizer, "apply_gradients"):
             raise TypeError(f"optimizer must be one, such as nn.Adam(); got {optimizer!r}")
+        if train_step is None and isinstance(optimizer, LBFGS):
+            raise TypeError(
+                "optimizer: LBFGS evaluates the loss several times for a step, so it needs a train_step of your own, "
+                "which calls run.optimizer.step(closure, run.model)"
+            )
         inner = optimizer
         while isinstance(inner, LossScaler | GradientAccumulation):
             inner = inner.optimizer
-        if with_checkpoint and not isinstance(inner, Optimizer):
+        if with_checkpoint and not isinstance(inner, Optimizer | TransformOptimizer | LBFGS):
             raise TypeError(
                 f"checkpoint needs an optimizer of tape_nn, whose state has the Variables' names; got {inner!r}"
             )

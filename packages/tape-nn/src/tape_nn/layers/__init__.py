@@ -1,5 +1,8 @@
 """Layers: Modules that map one tensor to another. Those with Variables make them at the first call."""
 
+from typing import TYPE_CHECKING
+
+from tape_nn.hints import missing
 from tape_nn.layers.attention import MultiHeadAttention
 from tape_nn.layers.base import ACTIVATIONS, Layer
 from tape_nn.layers.convolution import (
@@ -43,3 +46,7 @@ __all__ = [
     "Sequential",
     "SimpleRNN",
 ]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = missing(__name__, lambda: __all__)

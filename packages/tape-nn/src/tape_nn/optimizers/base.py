@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
@@ -35,6 +35,7 @@ from tape_core.support import (
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
+from tape_nn.hints import missing_attribute
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
@@ -143,6 +144,12 @@ class Optimizer:
         rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
         text = describe_settings(self, learning_rate=rate)
         return f"{text[:-1]}, groups=[{', '.join(map(repr, self.groups))}])" if self.groups else text
+
+    if not TYPE_CHECKING:  # to a type checker an unknown attribute stays a mistake
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError that says what another library's name is here."""
+            return missing_attribute(self, "Optimizer", name)
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
