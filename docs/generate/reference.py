@@ -193,7 +193,7 @@ PARTS = {
         ),
         Chapter(
             "Optimizers",
-            "Optimizers, gradient transformations, schedules of learning rates, clipping of gradients, averages of weights, mixed precision.",
+            "Optimizers, gradient transformations, schedules, clipping, averages of weights, mixed precision.",
             sources=(
                 "tape_nn.optimizers",
                 "tape_nn.transforms",
