@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from tape_core.backends.errors import BatchError
 
 
 def points(*shape: int, seed: int = 0) -> tc.Tensor:
@@ -465,9 +466,82 @@ def test_fixed_points_of_a_layer() -> None:
     assert ((up - down) / 2e-5).item() == pytest.approx(expected["bias"][1].item(), rel=1e-5)
 
 
-def test_states_of_generators_are_no_parameters() -> None:
-    model = nn.Sequential([nn.Dense(2), nn.Dropout(0.5, rng=tc.default_rng(0))])
+def a_model_that_draws() -> Any:
+    model = nn.Sequential([nn.Dense(6), nn.Dropout(0.5, rng=tc.default_rng(0))])
     model.build((None, 3))
-    with pytest.raises(ValueError, match=r"functional_call: 'layers\.1\.rng' is the state of a random generator"):
-        nn.functional_call(model, model.state_dict(), tc.ones((1, 3)))
-    assert nn.functional_call(model, dict(model.named_variables()), tc.ones((1, 3))).shape == (1, 2)
+    return model
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_state_of_a_generator_is_used_for_the_call_and_the_generator_stays(compiled: bool) -> None:
+    model = a_model_that_draws()
+    state, x = model.state_dict(), tc.ones((4, 3))
+    first, second = model(x), model(x)  # the generator has gone on
+    assert not same(first, second)
+    rng = model.state_dict()["layers.1.rng"]
+
+    def call(state: Any, x: Any) -> Any:
+        return nn.functional_call(model, state, x)
+
+    def step(state: Any, x: Any) -> Any:
+        with model.using(state) as values:
+            return model(x), dict(values)
+
+    run: Any = tc.function(call) if compiled else call
+    go: Any = tc.function(step) if compiled else step
+    for _ in range(2):
+        assert same(run(state, x), first)
+        found, after = go(state, x)
+        assert same(found, first)
+        found, last = go(after, x)
+        assert same(found, second)
+        assert same(last["layers.1.rng"], rng)
+        assert same(model.state_dict()["layers.1.rng"], rng)
+    assert compiled <= (getattr(run, "traces", 0) == 1)
+    assert same(call(dict(model.named_variables()), x), model(x)) is False  # without a state, the Module's own draws
+    assert not same(model.state_dict()["layers.1.rng"], rng)
+
+
+def test_states_of_generators_under_transformations() -> None:
+    model = a_model_that_draws()
+    state, x = model.state_dict(), tc.ones((4, 3))
+    rng = {"layers.1.rng": state.pop("layers.1.rng")}
+
+    def loss(params: Any, rng: Any = rng) -> Any:
+        return tc.sum(nn.functional_call(model, {**params, **rng}, x) ** 2)
+
+    assert same(loss(state), loss(state))
+    expected = tc.grad(loss)(state)
+    assert same(tc.function(tc.grad(loss))(state), expected)
+    assert same(tc.grad(tc.checkpoint(loss))(state), expected)
+    assert same(tc.jvp(loss, (state,), (expected,))[1], sum(tc.sum(g * g) for g in expected.values()), atol=1e-3)
+    copies = {name: tc.stack([value, value]) for name, value in state.items()}
+    rows = tc.vmap(lambda p: nn.functional_call(model, {**p, **rng}, x), randomness="same")(copies)
+    assert same(rows[0], nn.functional_call(model, {**state, **rng}, x))
+    with pytest.raises(BatchError, match="the state of a random generator differs between the examples"):
+        tc.vmap(lambda r: loss(state, r))({name: tc.stack([value, value]) for name, value in rng.items()})
+    # The copy that a transformation makes has no Variables; the state is used all the same.
+    again = tc.grad(lambda m: tc.sum(nn.functional_call(m, {**dict(m.named_variables()), **rng}, x) ** 2))(model)
+    assert same(again.state_dict()["layers.0.kernel"], expected["layers.0.kernel"])
+
+
+def test_a_state_of_a_generator_is_checked_and_other_threads_draw_from_the_generator() -> None:
+    model = a_model_that_draws()
+    with pytest.raises(
+        ValueError, match=r"'layers\.1\.rng' has dtype float32.*the state of a random generator is int64"
+    ):
+        nn.functional_call(model, {"layers.1.rng": tc.ones(3)}, tc.ones((1, 3)))
+    state, found = model.state_dict(), []
+    own = model[1].rng.get_state()
+    with model.using(state):
+        model(tc.ones((1, 3)))
+        inside = model[1].rng.get_state()
+        thread = threading.Thread(target=lambda: found.append(model[1].rng.get_state()))
+        thread.start()
+        thread.join()
+    assert found == [own]
+    assert inside != own
+    assert model[1].rng.get_state() == own
+    first = model[1].rng.split(1)[0].get_state()
+    with model.using(state):
+        assert model[1].rng.split(1)[0].get_state() == first

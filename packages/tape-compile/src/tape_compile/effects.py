@@ -108,17 +108,24 @@ class Effects:
         traced = tracing_backend(library)
         return wrap(self.effect("random_bits", random_bits, (), traced), traced)
 
-    def seed(self, generator: Generator, make: Callable[[], State], parent: Generator | None = None) -> None:
+    def seed(
+        self,
+        generator: Generator,
+        make: Callable[..., State],
+        parent: Generator | None = None,
+        numbers: Tensor | None = None,
+    ) -> None:
         """Let a generator that the traced function makes start from the state that `make` returns in each run."""
         if parent is not None:
             self.on_draw(parent)
 
-        def seed_generator() -> tuple[()]:
-            generator._state = make()
+        def seed_generator(*arrays: Raw) -> tuple[()]:
+            generator._state = make(*arrays)
             return ()
 
         self.on_new_generator(generator)
-        self.effect("seed_generator", seed_generator, (), selection.select().backend)
+        arrays = () if numbers is None else (numbers._array,)
+        self.effect("seed_generator", seed_generator, arrays, selection.select().backend)
 
     def random_state(self) -> _StateToken:
         """Return a token for the state of the global generator at this point of each run."""

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
-from tape_core.base.ambient import OPEN_AXES, STAGE
+from tape_core.base.ambient import OPEN_AXES, STAGE, STAND_INS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
 from tape_core.distributions import Distributions
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.recording import report_draw
 from tape_core.engine.tensor import wrap
 from tape_core.staging import TracingError, current
@@ -91,18 +92,21 @@ class Generator(Distributions):
             raise TypeError(f"default_rng: seed must be an int or None, got {seed!r}")
         self._begin(lambda: _state_of(seed))
 
-    def _begin(self, make: Callable[[], State], parent: Generator | None = None) -> None:
+    def _begin(
+        self, make: Callable[..., State], parent: Generator | None = None, numbers: Tensor | None = None
+    ) -> None:
         """Start from the state that `make` returns; a generator made in a compiled function does so in each run.
 
         Args:
             parent: the generator that `make` takes numbers from.
+            numbers: a Tensor whose array `make` is given.
         """
         if (stage := current()) is not None:
-            stage.seed(self, make, parent)
+            stage.seed(self, make, parent, numbers)
             return
         if parent is not None:
             report_draw(parent)
-        self._state = make()
+        self._state = make() if numbers is None else make(numbers._array)
 
     def _take(self, blocks: int) -> State:
         """Return the state, and go on by so many blocks."""
@@ -130,7 +134,7 @@ class Generator(Distributions):
             TracingError: a function is being compiled: each call of it would have another state.
         """
         _refuse_in_trace("get_state")
-        return self._state
+        return _standing_for(self)._state
 
     def set_state(self, state: Sequence[int]) -> None:
         """Continue from a state that :meth:`get_state` of this or another Generator returned.
@@ -140,7 +144,7 @@ class Generator(Distributions):
             TracingError: a function is being compiled.
         """
         _refuse_in_trace("set_state")
-        self._state = checked_state(state)
+        _standing_for(self)._state = checked_state(state)
 
     def split(self, n: int = 2) -> tuple[Generator, ...]:
         """Make `n` new generators, whose numbers are independent of each other's and of this one's.
@@ -152,11 +156,12 @@ class Generator(Distributions):
         >>> for_weights.integers(0, 100, 3).tolist(), for_dropout.integers(0, 100, 3).tolist()
         ([99, 14, 52], [22, 6, 37])
         """
+        source = _standing_for(self)
         # Looked up in each run of a compiled function, since `set_seed` may have replaced the global generator.
-        parent = global_rng if self is _global else lambda: self
+        parent = global_rng if source is _global else lambda: source
         made = tuple([Generator.__new__(Generator) for _ in range(integer("split", "n", n, 0))])
         for child in made:
-            child._begin(lambda: _state_of(*parent()._take(1)), self)
+            child._begin(lambda: _state_of(*parent()._take(1)), source)
         return made
 
     spawn = split  # NumPy's name
@@ -173,15 +178,55 @@ class Generator(Distributions):
     ) -> Tensor:
         """Call a method of the backend's `RandomKernels`; a compiled function does so again in each call."""
         draw = self._plan(kernel, shape, *parameters)
+        source = _standing_for(self)
         chosen = selection.select(backend, device)
         if (stage := current()) is not None:
-            found = stage.draw(self, draw, chosen.backend.library, chosen.device)
+            found = stage.draw(source, draw, chosen.backend.library, chosen.device)
         else:
-            report_draw(self)
-            found = wrap(draw.run(self, chosen.backend, chosen.device), chosen.backend)
+            report_draw(source)
+            found = wrap(draw.run(source, chosen.backend, chosen.device), chosen.backend)
         for axis in draw.axes:  # the outermost first: each takes the first dimension that is left
             found = tool("batch")(found, axis)
         return found
+
+
+def _standing_for(generator: Generator) -> Generator:
+    """Return the generator that draws in place of another one in this context."""
+    return STAND_INS.get().get(id(generator), generator)
+
+
+@contextmanager
+def standing_in(states: Sequence[tuple[Generator, Tensor]]) -> Iterator[list[Generator]]:
+    """A context in which new generators draw in place of others, which stay as they are; returns the new ones.
+
+    Args:
+        states: generators, each with the state of the one that draws in its place: the three words of `get_state` as
+            an int64 Tensor, which may differ in each run of a compiled function.
+
+    Raises:
+        BatchError: a state differs between the examples of a vmap.
+    """
+    made = []
+    for _, numbers in states:
+        if isinstance(numbers._array, BatchedArray):
+            raise BatchError(
+                "the state of a random generator differs between the examples of a vmap: leave it out of what is "
+                'mapped; vmap(f, randomness="different") draws other numbers for each example'
+            )
+        child = Generator.__new__(Generator)
+        child._begin(_as_words(numbers.backend.library), None, numbers)
+        made.append(child)
+    pairs = {id(generator): child for (generator, _), child in zip(states, made, strict=True)}
+    with setting(STAND_INS, {**STAND_INS.get(), **pairs}):
+        yield made
+
+
+def _as_words(library: Backend) -> Callable[[Raw], State]:
+    def words(array: Raw) -> State:
+        a, b, c = [int(number) % WORD for number in library.numpy(array)]
+        return a, b, c
+
+    return words
 
 
 def _state_of(*seed: int | None) -> State:

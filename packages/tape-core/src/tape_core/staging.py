@@ -168,11 +168,18 @@ class Stage(Protocol):
     def draw(self, generator: Generator, draw: Draw, library: Backend, device: str | None) -> Tensor:
         """Add an instruction that draws from a generator in each run."""
 
-    def seed(self, generator: Generator, make: Callable[[], State], parent: Generator | None = None) -> None:
+    def seed(
+        self,
+        generator: Generator,
+        make: Callable[..., State],
+        parent: Generator | None = None,
+        numbers: Tensor | None = None,
+    ) -> None:
         """Add an instruction that gives a generator, which is being made, the state that `make` returns in each run.
 
         Args:
             parent: a generator that `make` takes numbers from.
+            numbers: a Tensor whose array `make` is given.
         """
 
     def random_state(self) -> Any:

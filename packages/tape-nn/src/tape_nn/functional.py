@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tape_core import Tensor, Variable
+from tape_core import Generator, Tensor, Variable
+from tape_core.random import standing_in
 from tape_core.support import binding, contextmanager, meant, read_array
 from tape_core.typing import ArrayLike
 
-from tape_nn.generators import named_generators
+from tape_nn.generators import checked_state, current_state, named_generators
 from tape_nn.hints import missing
 from tape_nn.module_tree import LEAVES, flatten_module, named_state
 
@@ -21,19 +22,27 @@ Parameters: TypeAlias = "Mapping[str, ArrayLike] | Sequence[ArrayLike] | Module"
 
 
 class BoundValues(Mapping[str, Tensor]):
-    """The values that Variables have in a `with module.using(...)` block, by name: those given, or assigned since."""
+    """The values that Variables have in a `with module.using(...)` block, by name: those given, or assigned since.
 
-    def __init__(self, names: Sequence[str], bounds: Sequence[binding.Bound]) -> None:
+    Where the state of a generator was given, it is the state after the draws so far.
+    """
+
+    def __init__(
+        self, names: Sequence[str], bounds: Sequence[binding.Bound], generators: Mapping[str, Generator]
+    ) -> None:
         self._bounds = dict(zip(names, bounds, strict=True))
+        self._generators = generators
 
     def __getitem__(self, name: str) -> Tensor:
+        if name in self._generators:
+            return current_state(self._generators[name])
         return self._bounds[name].value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._bounds)
+        return iter((*self._bounds, *self._generators))
 
     def __len__(self) -> int:
-        return len(self._bounds)
+        return len(self._bounds) + len(self._generators)
 
     def __repr__(self) -> str:
         return f"<values of {', '.join(self)}>"
@@ -53,9 +62,19 @@ def using(module: Module, params: Parameters, method: str = "using") -> Iterator
                 "by a transformation; call it as it is, or use tape_nn.functional_call"
             )
     given = _by_name(module, params, known, method)
+    states = _take_states(module, given)
     values = [_checked(name, value, known[name], method) for name, value in given.items()]
-    with binding.bind([known[name] for name in given], values) as bounds:
-        yield BoundValues(list(given), bounds)
+    with (
+        standing_in(list(states.values())) as generators,
+        binding.bind([known[name] for name in given], values) as bounds,
+    ):
+        yield BoundValues(list(given), bounds, dict(zip(states, generators, strict=True)))
+
+
+def _take_states(module: Module, given: dict[str, Any]) -> dict[str, tuple[Generator, Tensor]]:
+    """Take the states of random generators out of given values; return them with the generators, by name."""
+    generators = {name: generator for name, generator in named_generators(module).items() if name in given}
+    return {name: (generator, checked_state(name, given.pop(name))) for name, generator in generators.items()}
 
 
 def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +95,8 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
     ([[7.0], [7.0]], [7.0])
 
     What the call assigns, such as the moving statistics of :class:`BatchNorm`, goes to the values if they are among
-    `params`, and is lost then; use :meth:`Module.using` to get it.
+    `params`, and is lost then; use :meth:`Module.using` to get it. The same holds for the states of random generators
+    that `state_dict()` has: a call with such a state draws from there, and the Module's generator stays where it is.
 
     Args:
         module: a built Module.
@@ -89,10 +109,11 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
     # A functional copy has no Variables to bind, so another copy is made, with the values in it.
     known = named_state(module, "functional_call")
     given = _by_name(module, params, known, "functional_call")
+    states = _take_states(module, given)
     values = {name: _checked(name, value, known[name], "functional_call") for name, value in given.items()}
     leaves, skeleton = flatten_module(module)
     copied = skeleton.unflatten([values.pop(name, leaf) for name, leaf in zip(skeleton.names, leaves, strict=True)])
-    with binding.bind([known[name] for name in values], list(values.values())):
+    with standing_in(list(states.values())), binding.bind([known[name] for name in values], list(values.values())):
         return copied(*args, **kwargs)
 
 
@@ -105,13 +126,7 @@ def _by_name(module: Module, params: Parameters, known: Mapping[str, Tensor], me
     """
     if isinstance(params, Mapping):
         for name in params:
-            if name not in known:
-                if name in named_generators(module):
-                    raise ValueError(
-                        f"{method}: {name!r} is the state of a random generator, which is no parameter: a call "
-                        "draws from the generator of the Module. Leave it out: dict(module.named_variables()) has the "
-                        "Variables alone"
-                    )
+            if name not in known and name not in named_generators(module):
                 raise ValueError(
                     f"{method}: {type(module).__name__} has no Variable {name!r}{meant(str(name), known)}; the names "
                     f"are {', '.join(known)}"

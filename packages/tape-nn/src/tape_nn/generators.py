@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.staging import opaque
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -39,8 +40,17 @@ def state_tensor(generator: tc.Generator) -> Tensor:
     return tc.asarray([n - _WORD if n >= _WORD >> 1 else n for n in generator.get_state()], dtype=tc.int64)
 
 
-def state_of(name: str, value: ArrayLike) -> tuple[int, int, int]:
-    """Return the state in an entry of a state_dict.
+def current_state(generator: tc.Generator) -> Tensor:
+    """Return the state of a generator at this point of a program, also of a compiled one."""
+
+    def state_of_generator() -> Tensor:
+        return state_tensor(generator)
+
+    return opaque(state_of_generator)()
+
+
+def checked_state(name: str, value: ArrayLike) -> Tensor:
+    """Return an entry of a state_dict as a Tensor.
 
     Raises:
         ValueError: it is no state of a generator.
@@ -51,6 +61,16 @@ def state_of(name: str, value: ArrayLike) -> tuple[int, int, int]:
             f"{name!r} has dtype {tensor.dtype} and shape {tensor.shape}; the state of a random generator is int64 of "
             "shape (3,)"
         )
+    return tensor
+
+
+def state_of(name: str, value: ArrayLike) -> tuple[int, int, int]:
+    """Return the state in an entry of a state_dict.
+
+    Raises:
+        ValueError: it is no state of a generator.
+    """
+    tensor = checked_state(name, value)
     a, b, c = [number % _WORD for number in tensor.tolist()]
     return a, b, c
 

@@ -26,6 +26,8 @@ name                  is set by                                       is read by
 `UNROLLED_STEPS`      loops that are unrolled                         loops inside them
 `SELECTIONS`          `use_backend`                                   functions that create arrays
 `KEEP_MODULES`        `engine.pytree.flatten_whole`                   Modules, where a tree is flattened
+`STAND_INS`           `random.standing_in`, around calls with         draws from generators
+                      given states of generators
 `LOADING`             `backends.discovery`, while it loads a plugin   `ArrayAPIBackend`, which checks names later then
 ====================  ==============================================  =================================================
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
     from tape_core.modes.replay import Session
+    from tape_core.random import Generator
     from tape_core.staging import Stage
 
 ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", default=())
@@ -70,4 +73,7 @@ OWN_DERIVATIVE: ContextVar[bool] = ContextVar("tape_core.own_derivative", defaul
 UNROLLED_STEPS: ContextVar[int] = ContextVar("tape_core.unrolled_steps", default=1)
 SELECTIONS: ContextVar[tuple[Selection, ...]] = ContextVar("tape_core.selections", default=())
 KEEP_MODULES: ContextVar[bool] = ContextVar("tape_core.keep_modules", default=False)
+STAND_INS: ContextVar[dict[int, Generator]] = ContextVar("tape_core.stand_ins", default={})  # noqa: B039 - never changed
+"""By the ids of the generators that others stand for."""
+
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
