@@ -36,6 +36,9 @@ class Fake(Backend):
     def devices(self):
         return ("cpu", "gpu:0", "gpu:1")
 
+    def asarray(self, obj, **options):
+        return Array()
+
 backend = Fake("NAME", SimpleNamespace(__version__="3.1"), array_types=("NAMElib:Array",))
 """
 

@@ -13,7 +13,7 @@ def cos(x):
 
 @hookimpl
 def tape_backend_info():
-    return BackendInfo(name="raising", contract=1, array_types=("raising:Array",))
+    return BackendInfo(name="raising", contract=1, array_types=("array_api_strict:Array",))
 
 
 @hookimpl

@@ -28,8 +28,18 @@ environment variables:
 
 
 def backend_cells(name: str) -> tuple[str, str]:
-    """Return the array library and the devices of a backend, which is loaded."""
+    """Return the array library and the devices of a backend, which is loaded and has made an array.
+
+    Raises:
+        TypeError: Tape would not know its arrays as those of this backend.
+    """
     backend = discovery.load(name)
+    array = type(backend.public(backend.asarray([1.0])))
+    if discovery.backend_of_type(array) is not backend:
+        raise TypeError(
+            f"it makes arrays of type '{array.__module__}:{array.__qualname__}', which its array_types, "
+            f"{', '.join(discovery.info(name).array_types)}, do not name"
+        )
     package = discovery.info(name).array_types[0].partition(":")[0].partition(".")[0]
     return f"{package} {backend.version}", ", ".join(backend.devices())
 

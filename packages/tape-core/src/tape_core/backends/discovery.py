@@ -6,6 +6,7 @@ The module `plugins` finds and opens them. Loading a backend imports its array l
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -231,5 +232,12 @@ def _owner(tp: type) -> str | None:
 
 
 def _names(array_type: str, cls: type) -> bool:
+    """Return whether `module:qualname` is a class: the name of its definition, or where the module has it for users."""
     module, _, qualname = array_type.partition(":")
-    return cls.__qualname__ == qualname and f"{cls.__module__}.".startswith(f"{module}.")
+    if cls.__qualname__ == qualname and f"{cls.__module__}.".startswith(f"{module}."):
+        return True
+    # `jax:Array` is defined elsewhere, under another name. Nothing is imported: the library of an array is there.
+    found: object = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found is cls

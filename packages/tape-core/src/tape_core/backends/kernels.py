@@ -39,6 +39,9 @@ COMPARISONS = {
 SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
+_OWN = frozenset({"_backend", "raw_device", "put"})  # attributes that are not resolved by name
+
+
 class Kernels:
     """A namespace that resolves each name once.
 
@@ -48,6 +51,7 @@ class Kernels:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.raw_device = backend.raw_device
+        self.put = backend.put
 
     # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:
@@ -60,7 +64,7 @@ class Kernels:
 
     def forget(self) -> None:
         """Resolve all names again, as when the guard around kernels changes."""
-        for name in self.__dict__.keys() - {"_backend", "raw_device"}:
+        for name in self.__dict__.keys() - _OWN:
             self.__dict__.pop(name, None)
 
     def _resolve(self, name: str) -> Any:

@@ -283,6 +283,22 @@ class Backend:
         """Return True if an array still has the values of an earlier copy of it; NaN equals NaN."""
         return bool(self.xp.all((array == copy) | ((array != array) & (copy != copy))))
 
+    @staticmethod
+    def put(array: Raw, key: Any, values: Any) -> Raw:
+        """Return `array` with the elements at a plain key replaced by `values`; the only write of default kernels.
+
+        The array is the caller's own, made a moment ago, and may be written to; what is returned takes its place. A
+        library whose arrays are immutable overrides this: `return array.at[key].set(values)`. It stays a function
+        without `self`, since exported files contain its source.
+
+        Args:
+            array: an array that nobody else refers to.
+            key: integers, slices, `...` and None, or a tuple of them; no arrays.
+            values: an array that can be broadcast to the elements, or a number.
+        """
+        array[key] = values
+        return array
+
     def is_exclusive(self, array: Raw, references: int) -> bool:
         """Return whether nobody but the caller, who knows of `references` of them, can see this array's memory.
 

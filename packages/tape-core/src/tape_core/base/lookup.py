@@ -50,6 +50,12 @@ class Ops:
     (True, True)
     """
 
+    @staticmethod
+    def put(array: Tensor, key: Any, values: Any) -> Tensor:
+        """Return `array` with the elements at a key replaced: `Backend.put`, which default kernels call, of Tensors."""
+        replaced: Tensor = OPS["setitem"].function(array, values, key)
+        return replaced
+
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         if name in OPS:
             found: Callable[..., Any] = OPS[name].function

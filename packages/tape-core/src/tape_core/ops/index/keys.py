@@ -95,6 +95,9 @@ def _plain_parts(key: IndexKey, shape: Shape) -> tuple[IndexKey, Shape | None]:
             start, stop, step = part.indices(shape[axis])
             lengths.append(len(range(start, stop, step)))
             part = slice(start, None if stop < 0 else stop, step) if lengths[-1] else slice(0, 0)
+        else:
+            # Checked here, since there are libraries that take the last element for one that is out of bounds.
+            part = _number_from_start(part, axis, shape[axis])
         parts.append(part)
         axis += 1
     return tuple(parts), tuple(lengths) if len(whole) > axis else None
@@ -184,13 +187,18 @@ def _replace_masks(xp: Namespace, whole: list[Any], shape: tuple[int, ...]) -> l
     return parts
 
 
+def _number_from_start(part: SupportsIndex, axis: int, length: int) -> int:
+    """Return an index counted from the start; raise IndexError for one that is out of bounds."""
+    index = part.__index__()
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} of length {length}")
+    return index % length
+
+
 def _from_start(xp: Namespace, part: SupportsIndex | Array, axis: int, length: int) -> Array:
     """Replace negative indices, which count from the end, and raise IndexError for those out of bounds."""
     if not is_array(part):
-        index = part.__index__()
-        if not -length <= index < length:
-            raise IndexError(f"index {index} is out of bounds for axis {axis} of length {length}")
-        return index % length
+        return _number_from_start(part, axis, length)
     if not xp.isdtype(part.dtype, "integral"):
         raise IndexError(f"an array that indexes holds integers or bool, not {part.dtype}")
     # In narrow or unsigned dtypes, products with strides, and comparisons with -length, would wrap around.
@@ -283,8 +291,7 @@ def update(xp: Namespace, combine: Combine, neutral: Scalar | None, x: Array, va
         there = out[parts]
         if longer is not None and is_array(values):
             values = xp.reshape(_broadcast(xp, values, longer, x), tuple(there.shape))
-        out[parts] = combine(there, values)
-        return out
+        return xp.put(out, parts, combine(there, values))
     numbers, lead = places(xp, x, key, shape)
     values = _broadcast(xp, values, (*numbers.shape, *shape[lead:]), x)
     if 0 in values.shape:

@@ -69,7 +69,7 @@ def _add_kernel(
         key: list[Any] = [slice(None)] * len(shape)
         for a, part in zip(axes, slices, strict=True):
             key[a] = part
-        out[tuple(key)] += parts[(..., *place)]
+        out = xp.put(out, tuple(key), out[tuple(key)] + parts[(..., *place)])
     return out
 
 
