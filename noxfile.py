@@ -43,6 +43,7 @@ TESTING = [
     "array-api-extra",
     "einops",
     "ml_dtypes",
+    "pillow",
 ]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 _GRAPH = "there are no graphs and sessions: code runs as it is written"
 _STRINGS = "use Python's str and bytes on what tensor.numpy() gives"
 _SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
-_FILES = "there is no input from files: read them with Python or NumPy, and use tf.data.Dataset.from_tensor_slices"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
 _PROCESSES = "for several processes see docs/torch.md: gradients are added up with torch.distributed.all_reduce"
 _SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
@@ -42,10 +41,14 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "make_ndarray": "use tensor.numpy()",
     "make_tensor_proto": "use tensor.numpy()",
     "RegisterGradient": "use tf.custom_gradient, or declare an op with tape_core.extend",
-    "io": _FILES,
+    "io": "of tf.io there is what tutorials use of local files: read others with Python or NumPy, and use "
+    "tf.data.Dataset.from_tensor_slices",
     "queue": "use Python's queue",
     "lookup": "use a dict, or tf.gather on a table",
-    "train": "of tf.train there are checkpoints; averages are in tape_nn.ExponentialMovingAverage",
+    "train.SequenceExample": "use tf.train.Example, with lists of one length for each feature",
+    "train.FeatureList": "use tf.train.Example, with lists of one length for each feature",
+    "train.FeatureLists": "use tf.train.Example, with lists of one length for each feature",
+    "train": "of tf.train there are checkpoints and Example; averages are in tape_nn.ExponentialMovingAverage",
     "saved_model": _SAVING,
     "distribute": "of tf.distribute there are strategies of one device; " + _PROCESSES,
     "distribute.TPUStrategy": "there are no TPUs; " + _PROCESSES,
@@ -63,10 +66,9 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "quantization": _QUANTIZED,
     "quantize_and_dequantize_v4": _QUANTIZED,
     "test": "use pytest, and tape_core.testing for gradients",
-    "audio": _FILES,
+    "audio": "read sounds with SciPy (scipy.io.wavfile) or soundfile, and use tf.data.Dataset.from_tensor_slices",
     "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
     "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
-    "keras.datasets": "nothing is downloaded: load data with scikit-learn or NumPy, and give it to tf.data or fit",
     "load_op_library": "declare an op with tape_core.extend",
     "load_library": "declare an op with tape_core.extend",
     "parallel_stack": "use tf.stack",
@@ -155,7 +157,7 @@ _SEVERAL = {  # several names, separated by spaces, that share one clause
     "linalg.LinearOperatorLowerTriangular linalg.LinearOperatorPermutation linalg.LinearOperatorScaledIdentity "
     "linalg.LinearOperatorToeplitz linalg.LinearOperatorTridiag linalg.LinearOperatorZeros": "there are no operators: "
     "use matrices, or a function and tape_core.linearize",
-    "errors.AbortedError errors.AlreadyExistsError errors.CancelledError errors.DataLossError "
+    "errors.AbortedError errors.AlreadyExistsError errors.CancelledError "
     "errors.DeadlineExceededError errors.OperatorNotAllowedInGraphError errors.PermissionDeniedError "
     "errors.UnauthenticatedError errors.UnavailableError errors.UnknownError": "nothing here raises it",
     "errors.ABORTED errors.ALREADY_EXISTS errors.CANCELLED errors.DATA_LOSS errors.DEADLINE_EXCEEDED "

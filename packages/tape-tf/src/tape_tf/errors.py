@@ -13,6 +13,7 @@ from typing import Any
 from tape_tf.names import absent
 
 __all__ = [
+    "DataLossError",
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
@@ -51,6 +52,10 @@ class InvalidArgumentError(OpError, ValueError):
 
 class OutOfRangeError(OpError, IndexError):
     """An index, or an iteration, went past the end."""
+
+
+class DataLossError(OpError, ValueError):
+    """A file is damaged."""
 
 
 class NotFoundError(OpError, LookupError):

@@ -366,7 +366,6 @@ def test_elements_are_constants() -> None:
         pytest.param(lambda: Dataset.range(3).window(0), ValueError, "size must be at least 1", id="window of 0"),
         pytest.param(lambda: values(Dataset.range(3).window(2).batch(2)), TypeError, "flat_map", id="batch of windows"),
         pytest.param(lambda: Dataset.range(3).snapshot("x"), AttributeError, "cache", id="snapshot"),
-        pytest.param(lambda: Dataset.list_files("*"), AttributeError, "from_generator", id="list_files"),
         pytest.param(lambda: values(Dataset.range(3).flat_map(lambda x: x)), TypeError, "map_func", id="no datasets"),
     ],
 )

@@ -29,7 +29,8 @@ from tape_tf.data.transformations import (
     Transformations,
     as_dataset,
 )
-from tape_tf.errors import OutOfRangeError
+from tape_tf.errors import InvalidArgumentError, OutOfRangeError
+from tape_tf.ops.files import matching_files
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
 from tape_tf.tracing import require_value
@@ -231,6 +232,21 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return Dataset(make, UNKNOWN_CARDINALITY, signature)
 
     @staticmethod
+    def list_files(
+        file_pattern: Any, shuffle: bool | None = None, seed: IntLike | None = None, name: str | None = None
+    ) -> Dataset:
+        """A dataset of the paths of the files that match a pattern, or one of several; shuffled by default.
+
+        Raises:
+            tf.errors.InvalidArgumentError: no file matches.
+        """
+        paths = matching_files(file_pattern)
+        if not len(paths):
+            raise InvalidArgumentError(None, None, f"No files matched pattern: {file_pattern}")
+        found = Dataset.from_tensor_slices(paths)
+        return found if shuffle is False else found.shuffle(len(paths), seed)
+
+    @staticmethod
     def range(*args: Any, output_type: DTypeLike = None, name: str | None = None) -> Dataset:
         """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
@@ -374,7 +390,6 @@ class Dataset(Transformations, metaclass=_DatasetType):
 
 
 _INSTEAD = {
-    "list_files": "; from_tensor_slices takes numbers, from_generator whatever Python can read",
     "load": "; from_tensor_slices takes what np.load gives",
     "save": "; np.savez of what as_numpy_iterator() gives writes a file",
     "snapshot": "; cache() keeps the elements in memory",

@@ -8,6 +8,10 @@ from tape_tf.keras import (
     callbacks,
     config,
     constraints,
+    datasets,
+    directories,  # noqa: F401
+    downloads,  # noqa: F401
+    images,  # noqa: F401
     initializers,
     layers,
     losses,
@@ -47,6 +51,7 @@ __all__ = [
     "callbacks",
     "config",
     "constraints",
+    "datasets",
     "initializers",
     "layers",
     "losses",

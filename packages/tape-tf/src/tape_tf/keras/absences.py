@@ -29,15 +29,9 @@ _LAYERS = {
 
 _OTHERS = {
     "keras.applications": _DOWNLOADS,
-    "keras.utils.get_file": _DOWNLOADS,
     "keras.preprocessing": _PREPARED,
-    "keras.utils.image_dataset_from_directory": _PREPARED,
-    "keras.utils.text_dataset_from_directory": _PREPARED,
     "keras.utils.timeseries_dataset_from_array": _PREPARED,
     "keras.utils.audio_dataset_from_directory": _PREPARED,
-    "keras.utils.load_img": _PREPARED,
-    "keras.utils.img_to_array": _PREPARED,
-    "keras.utils.array_to_img": _PREPARED,
     "keras.utils.pad_sequences": "use numpy.pad",
     "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
     "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",

@@ -275,3 +275,60 @@ def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None,
         raise ValueError(f"Need value.shape >= size, got {x.shape} and {lengths}")
     starts = [int(generator(seed).integers(0, m - n + 1)) for n, m in zip(lengths, x.shape, strict=True)]
     return wrap(x[tuple(slice(start, start + n) for start, n in zip(starts, lengths, strict=True))])
+
+
+# -- filters, and sizes of other proportions
+
+
+@exported("image.ResizeMethod")
+class ResizeMethod:
+    """The names of methods of :func:`resize`; of these there are BILINEAR and NEAREST_NEIGHBOR."""
+
+    BILINEAR = "bilinear"
+    NEAREST_NEIGHBOR = "nearest"
+    BICUBIC = "bicubic"
+    AREA = "area"
+    LANCZOS3 = "lanczos3"
+    LANCZOS5 = "lanczos5"
+    GAUSSIAN = "gaussian"
+    MITCHELLCUBIC = "mitchellcubic"
+
+
+@exported("image.resize_with_pad")
+def resize_with_pad(
+    image: TensorLike, target_height: int, target_width: int, method: str = "bilinear", antialias: bool = False
+) -> Any:
+    """Resize images without distortion, and pad them with zeros to a size."""
+    x = native(image)
+    height, width = x.shape[-3:-1]
+    ratio = max(height / target_height, width / target_width)
+    resized = resize(wrap(x), (int(height / ratio), int(width / ratio)), method, antialias=antialias)
+    # From the sizes before they are rounded, as TensorFlow does.
+    top, left = int((target_height - height / ratio) // 2), int((target_width - width / ratio) // 2)
+    return pad_to_bounding_box(resized, top, left, target_height, target_width)
+
+
+@exported("image.resize_with_crop_or_pad")
+def resize_with_crop_or_pad(image: TensorLike, target_height: int, target_width: int) -> Any:
+    """Cut the middle of images, or pad them with zeros, to a size."""
+    x = native(image)
+    height, width = x.shape[-3:-1]
+    rows, columns = min(height, target_height), min(width, target_width)
+    cut = crop_to_bounding_box(wrap(x), (height - rows) // 2, (width - columns) // 2, rows, columns)
+    return pad_to_bounding_box(
+        cut, (target_height - rows) // 2, (target_width - columns) // 2, target_height, target_width
+    )
+
+
+@op("image.sobel_edges", "image")
+def sobel_edges(image: tc.Tensor) -> tc.Tensor:
+    """Return the vertical and the horizontal differences of each pixel's neighbours, along a new last dimension."""
+    if image.ndim != 4:
+        raise ValueError(f"sobel_edges expects a 4D tensor (batch, h, w, channels), got shape {image.shape}")
+    x = tc.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
+    # Sobel's filters are a difference in one direction, and a weighted mean, (1, 2, 1), in the other.
+    down = x[:, 2:] - x[:, :-2]
+    across = x[:, :, 2:] - x[:, :, :-2]
+    vertical = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
+    horizontal = across[:, :-2] + 2 * across[:, 1:-1] + across[:, 2:]
+    return tc.stack([vertical, horizontal], axis=-1)
