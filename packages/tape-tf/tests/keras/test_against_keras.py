@@ -16,7 +16,11 @@ pytestmark = pytest.mark.each_backend
 
 
 HERE = Path(__file__).parents[1] / "expected"
-FILES = {"make_keras": "keras.json", "make_keras_sequences": "keras_sequences.json"}
+FILES = {
+    "make_keras": "keras.json",
+    "make_keras_images": "keras_images.json",
+    "make_keras_sequences": "keras_sequences.json",
+}
 
 
 def loaded(name: str) -> Any:

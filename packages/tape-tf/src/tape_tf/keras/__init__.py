@@ -22,6 +22,7 @@ from tape_tf.keras import (
     regularizers,
     restoring,  # noqa: F401
     saving,
+    sequences,  # noqa: F401
     serialization,  # noqa: F401
     utils,
 )

@@ -6,19 +6,22 @@ from tape_tf.absences import ABSENT
 
 _DOWNLOADS = "nothing is downloaded: build the model from layers, and load weights with load_weights"
 _PREPARED = "prepare data with NumPy, scikit-learn or Pillow, and give it to tf.data or fit"
-_RANDOM = "change images in tf.data.Dataset.map, with functions of tf and tf.random"
+_RANDOM = (
+    "there are RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, RandomContrast and "
+    "RandomBrightness; change images otherwise in tf.data.Dataset.map"
+)
 _TEXT = "there are no tensors of strings: turn text into integers with Python, and give them to Embedding"
 _LOOP = "write a cell that convolves, and give it to RNN"
 _FLOATX = "give layers a dtype, or use tf.keras.backend.set_floatx; tape_nn has mixed precision"
 _SUMMED = "write it as a function of y_true and y_pred, which compile takes as a loss or a metric"
 
 _LAYERS = {
-    "AugMix AutoContrast CenterCrop ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp Pipeline "
-    "RandAugment RandomBrightness RandomColorDegeneration RandomColorJitter RandomContrast RandomCrop "
-    "RandomElasticTransform RandomErasing RandomFlip RandomGaussianBlur RandomGrayscale RandomHeight RandomHue "
-    "RandomInvert RandomPerspective RandomPosterization RandomRotation RandomSaturation RandomSharpness RandomShear "
-    "RandomTranslation RandomWidth RandomZoom Resizing Solarization MaxNumBoundingBoxes": _RANDOM,
-    "Hashing HashedCrossing IntegerLookup StringLookup TextVectorization CategoryEncoding Discretization": _TEXT,
+    "AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp Pipeline "
+    "RandAugment RandomColorDegeneration RandomColorJitter "
+    "RandomElasticTransform RandomErasing RandomGaussianBlur RandomGrayscale RandomHeight RandomHue "
+    "RandomInvert RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear "
+    "RandomWidth Solarization MaxNumBoundingBoxes": _RANDOM,
+    "Hashing HashedCrossing IntegerLookup StringLookup TextVectorization": _TEXT,
     "ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
     "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
     "GroupQueryAttention": "use MultiHeadAttention",
@@ -32,7 +35,6 @@ _OTHERS = {
     "keras.preprocessing": _PREPARED,
     "keras.utils.timeseries_dataset_from_array": _PREPARED,
     "keras.utils.audio_dataset_from_directory": _PREPARED,
-    "keras.utils.pad_sequences": "use numpy.pad",
     "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
     "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",
     "keras.utils.plot_model": "use model.summary()",

@@ -1,0 +1,126 @@
+"""`tf.keras.utils.pad_sequences` and the other functions of `tf.keras.preprocessing.sequence`, on lists and arrays."""
+
+from __future__ import annotations
+
+import random as stdlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tape_tf.names import exported
+
+
+@exported("keras.utils.pad_sequences keras.preprocessing.sequence.pad_sequences")
+def pad_sequences(
+    sequences: Sequence[Any],
+    maxlen: int | None = None,
+    dtype: Any = "int32",
+    padding: str = "pre",
+    truncating: str = "pre",
+    value: Any = 0.0,
+) -> Any:
+    """Return lists of different lengths as one NumPy array, filled up with `value` to the same length.
+
+    >>> import tape_tf as tf
+    >>> tf.keras.utils.pad_sequences([[1], [2, 3, 4]], padding="post")
+    array([[1, 0, 0],
+           [2, 3, 4]], dtype=int32)
+
+    Args:
+        sequences: lists or arrays; their steps may be arrays of one shape.
+        maxlen: the length of all; by default that of the longest.
+        dtype: of the result.
+        padding: "pre" to fill up before the sequence, "post" after it.
+        truncating: "pre" to drop the first steps of a sequence that is too long, "post" the last ones.
+        value: what to fill up with; a string needs `dtype=object` or a dtype of strings.
+
+    Raises:
+        ValueError: a sequence has no length, its steps have another shape, or an option is unknown.
+    """
+    for name, option in (("padding", padding), ("truncating", truncating)):
+        if option not in ("pre", "post"):
+            raise ValueError(f"pad_sequences: {name} must be 'pre' or 'post'; got {option!r}")
+    if not hasattr(sequences, "__len__"):
+        raise ValueError(f"pad_sequences takes a list of sequences; got {type(sequences).__name__!r}")
+    # `np.dtype(object)` first: of `dtype=object` and "object" alike, anything may be an element.
+    wanted = np.dtype(dtype)
+    if isinstance(value, str) and wanted.kind not in "OSUT":
+        raise ValueError(f"pad_sequences: value {value!r} is text, and dtype {wanted} is not; use dtype=object")
+    parts = []
+    for k, sequence in enumerate(sequences):
+        if not hasattr(sequence, "__len__"):
+            raise ValueError(f"pad_sequences takes a list of sequences; number {k} is {sequence!r}")
+        parts.append(np.asarray(sequence, dtype=wanted))
+    longest = max([len(part) for part in parts], default=0) if maxlen is None else maxlen
+    step = next((part.shape[1:] for part in parts if len(part)), ())
+    found = np.full((len(parts), longest, *step), value, dtype=wanted)
+    for k, part in enumerate(parts):
+        if not len(part) or not longest:
+            continue
+        if part.shape[1:] != step:
+            raise ValueError(
+                f"pad_sequences: the steps of sequence {k} have shape {part.shape[1:]}, those of the first {step}"
+            )
+        kept = part[-longest:] if truncating == "pre" else part[:longest]
+        found[k, slice(len(kept)) if padding == "post" else slice(longest - len(kept), None)] = kept
+    return found
+
+
+@exported("keras.preprocessing.sequence.make_sampling_table")
+def make_sampling_table(size: int, sampling_factor: float = 1e-5) -> Any:
+    """Return the probability to keep the word of each rank, for :func:`skipgrams`: frequent words are rare in pairs.
+
+    Word frequencies are taken to follow Zipf's law. Source: Mikolov and others, 2013, as in Keras.
+    """
+    gamma = 0.577215664901532
+    rank = np.arange(size, dtype=np.float64)
+    rank[:1] = 1
+    frequency = rank * (np.log(rank) + gamma) + 0.5 - 1.0 / (12.0 * rank)
+    share = sampling_factor * frequency
+    return np.minimum(1.0, share / np.sqrt(share))
+
+
+@exported("keras.preprocessing.sequence.skipgrams", differs="other random numbers than TensorFlow's without a seed")
+def skipgrams(
+    sequence: Sequence[int],
+    vocabulary_size: int,
+    window_size: int = 4,
+    negative_samples: float = 1.0,
+    shuffle: bool = True,
+    categorical: bool = False,
+    sampling_table: Any = None,
+    seed: int | None = None,
+) -> tuple[list[list[int]], list[Any]]:
+    """Return pairs of words that stand near each other in a sequence, and pairs drawn at random, with labels 1 and 0.
+
+    Args:
+        sequence: word numbers; 0 stands for no word, and is skipped.
+        vocabulary_size: random words are from 1 to below this.
+        window_size: pairs are at most so many steps apart.
+        negative_samples: the number of random pairs for each pair of neighbours.
+        shuffle: put the pairs into random order.
+        categorical: labels are `[0, 1]` and `[1, 0]` instead of 1 and 0.
+        sampling_table: the probability to keep each word, as from :func:`make_sampling_table`.
+        seed: the seed of the order.
+    """
+    pairs: list[list[int]] = []
+    labels: list[Any] = []
+    for k, word in enumerate(sequence):
+        if not word or (sampling_table is not None and sampling_table[word] < stdlib.random()):
+            continue
+        for other in range(max(0, k - window_size), min(len(sequence), k + window_size + 1)):
+            if other != k and sequence[other]:
+                pairs.append([word, sequence[other]])
+                labels.append([0, 1] if categorical else 1)
+    words = [first for first, _ in pairs]
+    stdlib.shuffle(words)
+    for k in range(int(len(labels) * negative_samples)):
+        pairs.append([words[k % len(words)], stdlib.randint(1, vocabulary_size - 1)])
+        labels.append([1, 0] if categorical else 0)
+    if shuffle:
+        seed = stdlib.randint(0, 10**6) if seed is None else seed
+        # The same order for both.
+        for part in (pairs, labels):
+            stdlib.Random(seed).shuffle(part)
+    return pairs, labels
