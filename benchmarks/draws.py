@@ -32,6 +32,15 @@ def integers(peers: list[str]) -> Comparison:
     return _against_numpy(lambda rng: rng.integers(0, 10, N), lambda rng: rng.integers(0, 10, N))
 
 
+def wide_integers(peers: list[str]) -> Comparison:
+    """A million integers below 10**12, against NumPy's from the same bits, those of Philox."""
+    import tape_core as tc
+
+    rng, numbers = tc.default_rng(SEED), np.random.Generator(np.random.Philox(SEED))
+    steps = {"Tape": lambda: rng.integers(0, 10**12, N), "NumPy": lambda: numbers.integers(0, 10**12, N)}
+    return Comparison(steps, {("Tape", "NumPy"): WANTED}, ())
+
+
 def normal(peers: list[str]) -> Comparison:
     """A million normal numbers, float32."""
     return _against_numpy(lambda rng: rng.normal(N), lambda rng: rng.standard_normal(N, dtype=np.float32))
@@ -89,5 +98,6 @@ def shuffled_epoch(peers: list[str]) -> Comparison:
 
 
 COMPARISONS: Comparisons = {
-    make.__name__: make for make in (permutation, integers, normal, normal_double, dropout, shuffled_epoch)
+    make.__name__: make
+    for make in (permutation, integers, wide_integers, normal, normal_double, dropout, shuffled_epoch)
 }

@@ -77,6 +77,43 @@ def test_counts_of_poisson(rate: float) -> None:
     assert stats.kstest(spread, cdf).pvalue > 0.003
 
 
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.3), (5, 0.9), (40, 0.2), (40, 0.25), (1000, 0.5), (300, 0.97), (10**6, 1e-5), (10**7, 0.3)]
+)
+def test_counts_of_successes(n: int, p: float) -> None:
+    counts = tc.default_rng(3).binomial(n, p, shape=N)
+    assert counts.dtype == "int64"
+    spread = counts.numpy() + np.random.default_rng(0).random(N)
+    distribution = stats.binom(n, p)
+
+    def cdf(t: Any) -> Any:
+        whole = np.floor(t)
+        return distribution.cdf(whole - 1) + (t - whole) * distribution.pmf(whole)
+
+    assert stats.kstest(spread, cdf).pvalue > 0.003
+    assert 0 <= counts.numpy().min() <= counts.numpy().max() <= n
+
+
+def test_binomial_with_parameters_at_their_ends_compiled_and_in_vmap() -> None:
+    def draw(n: Any, p: Any) -> Any:
+        return tc.default_rng(1).binomial(n, p)
+
+    n, p = tc.asarray([0, 7, 7, 100, 100, 2**40]), tc.asarray([0.5, 0.0, 1.0, 0.3, 1.0, 1.0])
+    found = draw(n, p)
+    assert found.tolist()[:3] == [0, 0, 7]
+    assert found.tolist()[4:] == [100, 2**40]
+    assert tc.function(draw)(n, p).tolist() == found.tolist()
+    rows = tc.vmap(lambda p: tc.random.global_rng().binomial(50, p, shape=400), randomness="different")(p[3:5])
+    assert rows.shape == (2, 400)
+    assert abs(rows.numpy()[0].mean() - 15) < 1
+    assert (rows.numpy()[1] == 50).all()
+    for n_bad, p_bad, text in ((-1, 0.5, "n must be whole"), (1.5, 0.5, "n must be whole"), (3, 1.5, "p must be prob")):
+        with pytest.raises(ValueError, match=text):
+            draw(n_bad, p_bad)
+        with pytest.raises(ValueError, match=text):
+            tc.function(draw)(tc.asarray(n_bad), tc.asarray(p_bad))
+
+
 def test_indices_of_categories() -> None:
     rng, p = tc.default_rng(0), np.asarray([0.1, 0.2, 0.7])
     for found in (
@@ -237,6 +274,7 @@ def test_parameters_of_discrete_distributions_have_no_gradient() -> None:
         lambda rng: rng.bernoulli(p),
         lambda rng: rng.categorical(p),
         lambda rng: rng.poisson(p),
+        lambda rng: rng.binomial(9, p),
         lambda rng: rng.choice(2, 3, p=p),
     ):
         with tc.GradientTape() as tape:

@@ -19,6 +19,7 @@ from tape_core.base import dtypes
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import integer, shape_of
+from tape_core.engine import counts
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.staging import current, value_check
 from tape_core.typing import ArrayLike, BackendLike, DTypeLike, ShapeLike
@@ -35,9 +36,6 @@ SMALLEST_FRACTION: Final = 2.0**-25
 SUM_TOLERANCE: Final = 1e-3  # of probabilities, which may be rounded; they are divided by their sum
 
 GAMMA_ATTEMPTS: Final = 6  # each fails for at most 1 in 20 elements: all of them for 1 in 60 million
-POISSON_ATTEMPTS: Final = 10  # each fails for at most 1 in 6
-POISSON_SEARCH_BELOW: Final = 10.0  # a rate; below, the distribution function is searched, from 0 on
-POISSON_SEARCH_STEPS: Final = 45  # more than that has a probability of 2e-16 at this rate
 
 
 class Parameters(NamedTuple):
@@ -497,42 +495,59 @@ class Distributions:
     ) -> Tensor:
         """Draw counts with the mean `rate`, int64.
 
-        Source: Hörmann, The transformed rejection method for generating Poisson random variables, Insurance:
-        Mathematics and Economics 12, 1993; below a rate of 10, the distribution function is searched.
+        Below a rate of 10, the distribution function is searched; else candidates are rejected.
         """
         p = parameters("poisson", {"rate": rate}, shape, None, backend, device)
         rate = ops.astype(ops.broadcast_to(ops.stop_gradient(p.values[0]), p.shape), "float64")
         where: dict[str, Any] = {"dtype": "float64", "backend": p.backend, "device": p.device}
         u = self.uniform(p.shape, **where)
-        few = rate < POISSON_SEARCH_BELOW
+        few = rate < counts.SEARCH_BELOW
         small = ops.where(few, rate, 1.0)
-        term = ops.exp(-small)
-        below, found = term, ops.zeros_like(small)
-        for k in range(1, POISSON_SEARCH_STEPS):
-            found = found + ops.astype(u >= below, "float64")
-            term = term * small / k
-            below = below + term
-
-        large = ops.where(few, POISSON_SEARCH_BELOW, rate)
-        b = 0.931 + 2.53 * ops.sqrt(large)
-        a = -0.059 + 0.02483 * b
-        inverse = 1.1239 + 1.1328 / (b - 3.4)
-        quick = 0.9277 - 3.6224 / (b - 2)
-        log_rate = ops.log(large)
-
-        def attempt(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            u = u - 0.5
-            side = 0.5 - ops.abs(u)
-            inner = _positive(side, SMALLEST_FRACTION)
-            k = ops.floor((2 * a / inner + b) * u + large + 0.43)
-            possible = (k >= 0) & ((side >= 0.013) | (v <= side))
-            k = ops.maximum(k, ops.zeros_like(k))
-            height = ops.log(_positive(v)) + ops.log(inverse) - ops.log(a / (inner * inner) + b)
-            exact = height <= k * log_rate - large - ops.gammaln(k + 1)
-            return k, ((side >= 0.07) & (v <= quick)) | (possible & exact)
-
-        many = self._attempts(attempt, ops.floor(large), POISSON_ATTEMPTS, p, "uniform", dtypes.float64)
+        found = counts.searched(u, ops.exp(-small), lambda k: small / k)
+        large = ops.where(few, counts.SEARCH_BELOW, rate)
+        many = self._attempts(
+            counts.poisson_attempt(large), ops.floor(large), counts.ATTEMPTS, p, "uniform", dtypes.float64
+        )
         return ops.astype(ops.where(few, found, many), "int64")
+
+    def binomial(
+        self,
+        n: ArrayLike,
+        p: ArrayLike,
+        *,
+        shape: ShapeLike | None = None,
+        backend: BackendLike = None,
+        device: str | None = None,
+    ) -> Tensor:
+        """Draw how many of `n` trials succeed, each with the probability `p`, int64.
+
+        >>> import tape_core as tc
+        >>> tc.default_rng(0).binomial(10, tc.asarray([0.0, 0.5, 1.0]), shape=(2, 3))[:, 2].tolist()
+        [10, 10]
+
+        Where the mean of successes, or of failures, is below 10, the distribution function is searched; else candidates
+        are rejected.
+
+        Raises:
+            ValueError: `n` is no whole number of at least 0, or `p` is not from 0 to 1.
+        """
+        given = parameters("binomial", {"n": n, "p": p}, shape, "float64", backend, device)
+        wide = [ops.broadcast_to(ops.stop_gradient(value), given.shape) for value in given.values]
+        _check_trials(*wide)
+        trials, chance = wide
+        is_likely = chance > 0.5
+        q = ops.where(is_likely, 1 - chance, chance)  # of the rarer outcome, which is counted
+        few = trials * q < counts.SEARCH_BELOW
+        u = self.uniform(given.shape, dtype="float64", backend=given.backend, device=given.device)
+        small = ops.where(few, q, 0.0)
+        odds = small / (1 - small)
+        found = counts.searched(u, ops.exp(trials * ops.log1p(-small)), lambda k: odds * (trials - (k - 1)) / k)
+        found = ops.minimum(found, trials)
+        many_trials, many_q = ops.where(few, 40.0, trials), ops.where(few, 0.5, q)
+        attempt, mode = counts.binomial_attempt(many_trials, many_q)
+        many = self._attempts(attempt, mode, counts.ATTEMPTS, given, "uniform", dtypes.float64)
+        successes = ops.where(few, found, many)
+        return ops.astype(ops.where(is_likely, trials - successes, successes), "int64")
 
     # -- tools
 
@@ -667,6 +682,14 @@ def _fitting(what: str, found: Tensor, shape: tuple[int, ...]) -> Tensor:
     if found.shape != shape:
         raise ValueError(f"{what}: the parameters do not broadcast to shape {shape}")
     return found
+
+
+@value_check
+def _check_trials(n: Tensor, p: Tensor) -> None:
+    if not bool(ops.all((n >= 0) & (n == ops.floor(n)))):
+        raise ValueError("binomial: n must be whole numbers of at least 0")
+    if not bool(ops.all((p >= 0) & (p <= 1))):
+        raise ValueError("binomial: p must be probabilities from 0 to 1")
 
 
 @value_check

@@ -77,9 +77,9 @@ class NumPyRandom(RandomKernels):
     def integers(self, key: Key, counter: int, shape: Shape, low: int, high: int, device: str | None = None) -> Raw:
         """Return integers in [low, high)."""
         span = high - low
-        if span > FLOAT_MAX_SPAN:
-            return super().integers(key, counter, shape, low, high, device)[()]
         n = math.prod(shape)
+        if span > FLOAT_MAX_SPAN:
+            return _wide(numpy_words(key, counter, n), span, low).reshape(shape)[()]
         by_halves = span <= HALF_WORD_MAX_SPAN
         bits = _halves(key, counter, n) if by_halves else numpy_words(key, counter, n)
         out = np.empty(n, np.int64) if by_halves else bits.view(np.int64)
@@ -94,6 +94,37 @@ class NumPyRandom(RandomKernels):
             if low:
                 np.add(part, low, out=part)
         return out.reshape(shape)[()]
+
+
+def _wide(words: Any, span: int, low: int) -> Any:
+    """Return the upper 64 bits of words times `span`, plus `low`, as int64 in the memory of the words.
+
+    As `random_kernels.multiply_high`, but of unsigned integers, whose shifts need no masks, and block by block.
+    """
+    shift = 64 - (span.bit_length() - 1)
+    b0, b1, mask, half = np.uint64(span & 0xFFFFFFFF), np.uint64((span >> 32) % 2**32), np.uint64(0xFFFFFFFF), 32
+    for block in _blocks(words.size):
+        part = words[block]
+        if span & (span - 1) == 0:  # a power of two: the product's upper bits are the word's
+            np.right_shift(part, shift, out=part)
+        else:
+            a0 = part & mask
+            np.right_shift(part, half, out=part)
+            middle = a0 * b0
+            np.right_shift(middle, half, out=middle)
+            product = part * b0
+            np.add(middle, product, out=middle)
+            np.multiply(part, b1, out=part)
+            np.multiply(a0, b1, out=a0)
+            np.bitwise_and(middle, mask, out=product)
+            np.add(a0, product, out=a0)
+            np.right_shift(a0, half, out=a0)
+            np.right_shift(middle, half, out=middle)
+            np.add(part, middle, out=part)
+            np.add(part, a0, out=part)
+        if low:
+            np.add(part, np.uint64(low % 2**64), out=part)
+    return words.view(np.int64)
 
 
 def _halves(key: Key, counter: int, n: int) -> Any:
