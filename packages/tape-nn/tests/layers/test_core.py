@@ -138,3 +138,13 @@ def test_seeds() -> None:
     assert first != second
     tc.set_seed(7)
     assert kernel() == first
+
+
+def test_dropout_of_whole_examples_takes_their_number_from_the_input() -> None:
+    layer = nn.Dropout(0.5, noise_shape=(None, 1), rng=tc.default_rng(0))
+    for count in (40, 7):
+        found = layer(tc.ones((count, 3)), training=True).numpy()
+        assert set(found[:, 0]) == {0.0, 2.0}
+        assert (found == found[:, :1]).all()
+    with pytest.raises(ValueError, match="noise_shape"):
+        nn.Dropout(0.5, noise_shape=(None, 1, 3))(tc.ones((2, 3)), training=True)

@@ -181,12 +181,12 @@ class Dropout(Module):
 
     Args:
         rate: from 0 to 1.
-        noise_shape: as for :func:`tape_core.dropout`.
+        noise_shape: as for :func:`tape_core.dropout`; None in place of a length stands for that of the input.
         rng: the generator of the random mask; by default the one that `tape_core.set_seed` seeds.
     """
 
     def __init__(
-        self, rate: float, noise_shape: tuple[int, ...] | None = None, rng: tc.Generator | None = None
+        self, rate: float, noise_shape: tuple[int | None, ...] | None = None, rng: tc.Generator | None = None
     ) -> None:
         self.rate = check_fraction(self, "rate", rate)
         self.noise_shape = noise_shape
@@ -197,7 +197,15 @@ class Dropout(Module):
         training = self.training if training is None else training
         if not isinstance(x, tc.Tensor):
             x = tc.asarray(x)
-        return tc.dropout(x, self.rate, training=training, rng=self.rng, noise_shape=self.noise_shape)
+        return tc.dropout(x, self.rate, training=training, rng=self.rng, noise_shape=self._mask_shape(x.shape))
+
+    def _mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return `noise_shape` for an input of this shape: None becomes the length of the input."""
+        given = self.noise_shape
+        if given is None:
+            return None
+        lengths = ((1,) * len(given) + shape)[-len(given) :]  # a mask broadcasts from the last axis on
+        return tuple([m if n is None else n for n, m in zip(given, lengths, strict=False)])
 
 
 class Flatten(Module):

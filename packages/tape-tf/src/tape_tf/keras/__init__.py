@@ -3,6 +3,7 @@
 from tape_tf.keras import (
     absences,  # noqa: F401 - imported for its effect: it adds hints for absent names to tape_tf.absences
     activations,
+    applications,
     backend,
     backend_functions,  # noqa: F401 - imported for its effect: it publishes functions, as do the modules marked below
     callbacks,
@@ -48,6 +49,7 @@ __all__ = [
     "Regularizer",
     "Sequential",
     "activations",
+    "applications",
     "backend",
     "callbacks",
     "config",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tape_tf.absences import ABSENT
 
-_DOWNLOADS = "nothing is downloaded: build the model from layers, and load weights with load_weights"
 _PREPARED = "prepare data with NumPy, scikit-learn or Pillow, and give it to tf.data or fit"
 _RANDOM = (
     "there are RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, RandomContrast and "
@@ -31,7 +30,8 @@ _LAYERS = {
 }
 
 _OTHERS = {
-    "keras.applications": _DOWNLOADS,
+    "keras.applications": "there are VGG, ResNet, MobileNet, InceptionV3, Xception, DenseNet and EfficientNet: build "
+    "another from layers, and load weights with load_weights",
     "keras.preprocessing": _PREPARED,
     "keras.utils.timeseries_dataset_from_array": _PREPARED,
     "keras.utils.audio_dataset_from_directory": _PREPARED,

@@ -14,7 +14,7 @@ from tape_tf.keras.naming import auto_name
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
-from tape_tf.keras.symbolic import Input, KerasTensor, layers_by_depth, run_graph, topological_order
+from tape_tf.keras.symbolic import SHAPE_RULES, Input, KerasTensor, layers_by_depth, run_graph, topological_order
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent, published
 from tape_tf.shapes import TensorSpec
@@ -336,6 +336,17 @@ class Sequential(Model):
     def layers(self) -> list[Layer]:
         """The layers, in order."""
         return list(self._layers)
+
+
+def _declared_output(model: Model, shape: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+    """Return the shape of the symbolic output, where a model is called on an input like its symbolic one; else None."""
+    first, last = model._inputs, model._outputs
+    if not isinstance(first, KerasTensor) or not isinstance(last, KerasTensor) or tuple(first.shape) != shape:
+        return None
+    return tuple(last.shape) if last.dtype.name == model.compute_dtype else None
+
+
+SHAPE_RULES[Model] = SHAPE_RULES[Sequential] = (_declared_output, False)
 
 
 def _first_input(layer: Layer) -> KerasTensor | None:

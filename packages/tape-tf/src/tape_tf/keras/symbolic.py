@@ -1,12 +1,13 @@
 """`tf.keras.Input` and symbolic calls: which layer is called on what, and the shapes of the results.
 
-A layer has no rule for shapes. They are inferred by calling it on arrays of ones, twice, with different numbers in
+A layer needs no rule for shapes. They are inferred by calling it on arrays of ones, twice, with different numbers in
 place of each unknown length. A length of the result that differs between the two calls is unknown; the others are
-known.
+known. For the layers of networks on images, where such calls take long, `layers/shape_rules.py` has rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 # The lengths that stand for unknown ones in the two calls: of the axis of examples, and of the other axes. Those must
 # be large enough for kernels, strides and pooling to leave something; few examples keep the calls cheap.
 _PROBE_LENGTHS = ((2, 64), (3, 128))
+
+
+SHAPE_RULES: dict[type, tuple[Callable[..., tuple[int | None, ...] | None], bool]] = {}
+"""For layers of exactly a class: a function from the layer and the shapes of its inputs to the shape of its output, and
+whether the layer takes a list."""
 
 
 class KerasTensor:
@@ -175,6 +181,11 @@ def is_probing() -> bool:
 def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
+    if (known := _output_by_rule(layer, args, kwargs, node)) is not None:
+        node.outputs = known
+        layer._nodes.append(node)
+        layer._output_shape = known.shape
+        return known
     open_ended = any([None in parent.shape for parent in node.parents])
     found = []
     for number in (0, 1) if open_ended else (0,):
@@ -199,6 +210,33 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     layer._nodes.append(node)
     layer._output_shape = map_structure(lambda tensor: tensor.shape, node.outputs)
     return node.outputs
+
+
+def _output_by_rule(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], node: Node) -> KerasTensor | None:
+    """Return the output of a symbolic call whose shape a rule tells, having built the layer; None if none does."""
+    rule, takes_list = SHAPE_RULES.get(type(layer), (None, False))
+    if (
+        rule is None
+        or len(args) != 1
+        or isinstance(args[0], list | tuple) != takes_list
+        or kwargs.keys() - {"training", "mask"}
+        or not layer._autocast
+    ):
+        return None
+    tensors = list(args[0]) if takes_list else [args[0]]
+    if not all([isinstance(tensor, KerasTensor) and tensor.dtype.is_floating for tensor in tensors]) or not tensors:
+        return None
+    shape = rule(layer, *[tuple(tensor.shape) for tensor in tensors])
+    if shape is None:
+        return None
+    found = KerasTensor(shape, layer.compute_dtype, auto_name("keras_tensor"), node)
+    if limits.active():  # a model from a file: what a call of its size would compute is checked all the same
+        for number in (0, 1):
+            for part in layer._intermediate_shapes(*[tensor._probe_shape(number) for tensor in tensors]):
+                limits.check_size(part)
+        found.check_size()
+    layer._build_symbolically(args)
+    return found
 
 
 def topological_order(inputs: list[KerasTensor], outputs: list[KerasTensor]) -> list[Node]:

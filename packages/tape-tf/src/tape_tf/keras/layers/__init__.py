@@ -1,5 +1,6 @@
 """`tf.keras.layers`: layers, most of them those of tape_nn, the others written with functions of tape_core."""
 
+from tape_tf.keras.layers import shape_rules  # noqa: F401 - imported for its effect: it fills SHAPE_RULES
 from tape_tf.keras.layers.attention import AdditiveAttention, Attention, MultiHeadAttention
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.cells import GRUCell, LSTMCell, SimpleRNNCell, StackedRNNCells

@@ -375,13 +375,24 @@ class Layer(Holder):
             finally:
                 self._building = False
 
+    def _build_symbolically(self, args: tuple[Any, ...]) -> None:
+        """Make the weights for symbolic inputs, whose lengths need not all be known."""
+        if self.built:
+            return
+        try:
+            with setting(NAME_SCOPE, f"{NAME_SCOPE.get()}{self.name}/"):
+                self._build_once(args, {})
+        except Exception as error:
+            error.add_note(f"in the call of layer {self.name!r} ({type(self).__name__})")
+            raise
+
     def _build_from_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call `build` with the shapes of a call's arguments: one shape, or by names such as `value_shape`."""
         kind: Any = type(self)
         shapes = {
             f"{name}_shape": shapes_of(value)
             for name, value in [*zip(signature_of(kind).names, args, strict=False), *kwargs.items()]
-            if tensor_leaves(value)
+            if tensor_leaves(value) or contains_symbolic(value)
         }
         wanted = inspect.signature(self.build).parameters
         # A `build` with several parameters gets a shape for each argument of that name, as in Keras; one with a

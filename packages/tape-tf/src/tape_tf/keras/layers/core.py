@@ -234,7 +234,7 @@ class Dropout(NativeLayer):
     supports_masking = True
 
     def __init__(
-        self, rate: float, noise_shape: Sequence[int] | None = None, seed: int | None = None, **kwargs: Any
+        self, rate: float, noise_shape: Sequence[int | None] | None = None, seed: int | None = None, **kwargs: Any
     ) -> None:
         if not 0 <= real("Dropout", "rate", rate) <= 1:
             raise ValueError(f"Invalid value received for argument `rate`. Expected a number from 0 to 1; got {rate!r}")
