@@ -20,7 +20,7 @@ _LAYERS = {
     "RandomElasticTransform RandomErasing RandomGaussianBlur RandomGrayscale RandomHeight RandomHue "
     "RandomInvert RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear "
     "RandomWidth Solarization MaxNumBoundingBoxes": _RANDOM,
-    "Hashing HashedCrossing IntegerLookup StringLookup TextVectorization": _TEXT,
+    "Hashing HashedCrossing": _TEXT,
     "ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
     "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
     "GroupQueryAttention": "use MultiHeadAttention",

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tape_core as tc
 from tape_nn.extend import Arrays
 
 from tape_tf.conversion import unwrap
+from tape_tf.data import Dataset
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
-from tape_tf.keras.structures import is_array, map_structure
+from tape_tf.keras.structures import is_array, leaves, map_structure
+from tape_tf.string_tensor import StringTensor, as_strings, is_text
 from tape_tf.tensor import Value
 from tape_tf.typing import PyTree
 
@@ -51,6 +54,26 @@ def pack_x_y_sample_weight(x: PyTree, y: PyTree = None, sample_weight: PyTree = 
     if y is None:
         return (x,) if isinstance(x, list | tuple) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+class HostStrings:
+    """A tensor of strings on its way through tape_nn, which sees a structure without arrays, and leaves it alone."""
+
+    def __init__(self, strings: StringTensor) -> None:
+        self.strings = strings
+
+    @staticmethod
+    def around(leaf: Any) -> Any:
+        """Return a tensor of strings inside of such a structure; anything else as it is."""
+        return HostStrings(leaf) if isinstance(leaf, StringTensor) else leaf
+
+    @staticmethod
+    def content(leaf: Any) -> Any:
+        """Return the inverse of :meth:`around`."""
+        return leaf.strings if isinstance(leaf, HostStrings) else leaf
+
+
+tc.register_pytree(HostStrings, lambda node: ((), node), lambda node, children: node)
 
 
 class Batches:
@@ -111,7 +134,12 @@ class Batches:
             if not first and not (self._iterator and isinstance(self._data, Iterator)):
                 self._iterator = iter(self._data)
             batches = islice(chain(first, self._iterator or ()), self._steps)
-        return (unwrap(_batch_to_native(tuple(batch) if isinstance(batch, list) else batch)) for batch in batches)
+        return (
+            map_structure(
+                HostStrings.around, unwrap(_batch_to_native(tuple(batch) if isinstance(batch, list) else batch))
+            )
+            for batch in batches
+        )
 
 
 def _warn_short_epoch(done: int, steps: int, then: str) -> None:
@@ -159,6 +187,37 @@ class ArrayBatches(Batches):
         return self._parts
 
 
+class TextBatches(Batches):
+    """Batches cut from arrays of which some are text, which tape_nn does not have."""
+
+    def __init__(self, x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | None, steps: int | None) -> None:
+        parts = [_as_tuples(part) for part in (x, y, sample_weight)]
+        while parts[-1] is None:
+            parts.pop()
+        self._examples = Dataset.from_tensor_slices(tuple(parts) if len(parts) > 1 else (parts[0],))
+        self._size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
+        super().__init__(self._examples.batch(self._size), steps)
+
+    def epochs(self, model: Trainer, shuffle: bool) -> Callable[[int], Iterator[Any]]:
+        if shuffle:
+            self._data = self._examples.shuffle(len(self._examples)).batch(self._size)
+        return super().epochs(model, shuffle)
+
+    def as_one_batch(self) -> Any:
+        return unwrap(_batch_to_native(next(iter(self._examples.batch(len(self._examples))))))
+
+
+def _as_tuples(part: PyTree) -> Any:
+    """Return several inputs in a tuple, which datasets take for a structure, and a list of texts as one array."""
+    if isinstance(part, list | tuple) and all(getattr(value, "ndim", 0) for value in part):
+        return tuple(part)
+    return part
+
+
+def _is_text(leaf: object) -> bool:
+    return isinstance(leaf, str | bytes) or (isinstance(leaf, Value | np.ndarray) and is_text(leaf))
+
+
 def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | None, steps: int | None) -> Batches:
     """Return the batches of `x`, `y` and `sample_weight`, which are as for :meth:`Model.fit`.
 
@@ -167,6 +226,8 @@ def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | 
     """
     if x is None:
         raise ValueError("x is missing: arrays, or batches")
+    if _is_arrays(x) and any(map(_is_text, leaves((x, y)))):
+        return TextBatches(x, y, sample_weight, batch_size, steps)
     if _is_arrays(x):
         parts = [_to_native(part) for part in (x, y, sample_weight)]
         # A batch of tape_nn has no None at its end: `(x,)` or `(x, y)`.
@@ -211,4 +272,10 @@ def _to_native(part: PyTree) -> Any:
 
 def _batch_to_native(batch: PyTree) -> Any:
     """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
-    return map_structure(lambda leaf: leaf if leaf is None else autocast(leaf, floatx()), batch)
+    return map_structure(_leaf_to_native, batch)
+
+
+def _leaf_to_native(leaf: Any) -> Any:
+    if leaf is None:
+        return None
+    return as_strings(leaf) if _is_text(leaf) else autocast(leaf, floatx())

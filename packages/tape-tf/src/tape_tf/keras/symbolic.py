@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tape_core as tc
 from tape_core.support import setting
 
@@ -23,6 +24,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.shapes import TensorShape
+from tape_tf.string_tensor import wrap_strings
 from tape_tf.typing import DTypeLike, IndexLike, PartialShape, PyTree, TensorLike
 
 if TYPE_CHECKING:
@@ -73,6 +75,9 @@ class KerasTensor:
     def _probe(self, number: int) -> Any:
         """Return a tensor of the shape, with ones, or zeros for dtypes that may be indices."""
         shape = self._probe_shape(number)
+        if self.dtype is dtypes.string:
+            # Texts of one word and of two, so that a layer that splits them has results of different lengths.
+            return wrap_strings(np.full(shape, (b"a", b"a b")[number], object))
         # Ones, since a division by zeros or their logarithm would warn; the index 0 is in range of every table.
         make = tc.ones if self.dtype.is_floating else tc.zeros
         return wrap(make(shape, dtype=self.dtype.native))

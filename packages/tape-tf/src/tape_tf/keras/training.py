@@ -18,7 +18,7 @@ from tape_tf.distribute.strategies import get_strategy
 from tape_tf.keras import optimizers
 from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
-from tape_tf.keras.data import Batches, make_batches, unpack_x_y_sample_weight
+from tape_tf.keras.data import Batches, HostStrings, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
@@ -423,7 +423,7 @@ class Trainer:
 
 def _step_argument(batch: PyTree) -> Any:
     """Return a batch in the form that a step method receives: `x` alone if it is one tensor and there is no `y`."""
-    data = wrap(batch)
+    data = wrap(map_structure(HostStrings.content, batch))
     return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
 
 

@@ -51,7 +51,7 @@ def _check_choice(value: str, name: str, known: Sequence[str]) -> None:
 # -- one string from one
 
 
-def _publish_case(name: str, change: Callable[[Any], Any], what: str) -> None:
+def _publish_case(name: str, change: Callable[[Any], Any], what: str) -> Callable[..., Any]:
     @exported(f"strings.{name}")
     def function(input: Text, encoding: str = "", name: str | None = None) -> Any:
         _check_choice(encoding, "encoding", ("", "utf-8"))
@@ -61,10 +61,11 @@ def _publish_case(name: str, change: Callable[[Any], Any], what: str) -> None:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f'Make all letters {what}: those of ASCII, or with `encoding="utf-8"` all of Unicode.'
+    return function
 
 
-_publish_case("lower", lambda text: text.lower(), "small")
-_publish_case("upper", lambda text: text.upper(), "capital")
+lower = _publish_case("lower", lambda text: text.lower(), "small")
+upper = _publish_case("upper", lambda text: text.upper(), "capital")
 
 
 @exported("strings.strip")

@@ -89,6 +89,7 @@ from tape_tf.keras.layers.images import (
     RandomZoom,
     Resizing,
 )
+from tape_tf.keras.layers.lookup import IntegerLookup, StringLookup
 from tape_tf.keras.layers.merging import (
     Add,
     Average,
@@ -123,6 +124,7 @@ from tape_tf.keras.layers.transposed import (
     Convolution2DTranspose,
     Convolution3DTranspose,
 )
+from tape_tf.keras.layers.vectorization import TextVectorization
 from tape_tf.keras.symbolic import Input
 from tape_tf.names import absent
 
@@ -189,6 +191,7 @@ __all__ = [
     "Identity",
     "Input",
     "InputLayer",
+    "IntegerLookup",
     "LSTMCell",
     "Lambda",
     "Layer",
@@ -230,7 +233,9 @@ __all__ = [
     "SpatialDropout2D",
     "SpatialDropout3D",
     "StackedRNNCells",
+    "StringLookup",
     "Subtract",
+    "TextVectorization",
     "TimeDistributed",
     "UnitNormalization",
     "UpSampling1D",

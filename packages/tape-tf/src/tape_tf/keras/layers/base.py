@@ -26,6 +26,7 @@ from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
 from tape_tf.keras.symbolic import Input, Node, contains_symbolic, symbolic_call
 from tape_tf.shapes import TensorShape
+from tape_tf.string_tensor import StringTensor, as_strings, is_text
 from tape_tf.tensor import Tensor
 from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
 from tape_tf.variable import NAME_SCOPE, Variable
@@ -347,6 +348,8 @@ class Layer(Holder):
         """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
         if isinstance(value, Variable):
             return value
+        if isinstance(value, StringTensor):
+            return value
         if isinstance(value, Tensor):
             wanted = value.native.dtype
             if self._autocast and wanted.kind == "real floating" and wanted.name != self._dtype:
@@ -357,6 +360,8 @@ class Layer(Holder):
         if isinstance(value, list | tuple) and (not first or any(map(is_array, value))):
             parts = [self._convert_argument(part, first) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        if (first or isinstance(value, np.ndarray)) and not isinstance(value, str | bytes) and is_text(value):
+            return as_strings(value)
         if is_array(value) or (
             first and value is not None and not isinstance(value, str | bool) and not callable(value)
             # The first argument is data, so a number becomes a tensor too; other numbers may be options.
