@@ -26,6 +26,7 @@ from tape_tf.keras import (
     sequences,  # noqa: F401
     serialization,  # noqa: F401
     utils,
+    weight_files,  # noqa: F401
 )
 from tape_tf.keras.initializers import Initializer
 from tape_tf.keras.layers import Layer

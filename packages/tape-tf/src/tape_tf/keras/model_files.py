@@ -1,15 +1,15 @@
 """Files of whole models: their structure, their weights, and the arguments of `compile`.
 
-A file is a zip archive of `config.json`, which names classes and their arguments, and `model.weights.safetensors`. It
-contains no code, and nothing in it is executed: see :mod:`tape_tf.keras.restoring`. Its members are not compressed, so
-that none is larger than the file: a small file cannot expand to a large one.
+By default a file is one that Keras 3 reads: see :mod:`tape_tf.keras.keras_files`. In the format of this library, which
+needs no h5py, it is a zip archive of `config.json`, which names classes and their arguments, and
+`model.weights.safetensors`. It contains no code, and nothing in it is executed: see :mod:`tape_tf.keras.restoring`.
+Its members are not compressed, so that none is larger than the file: a small file cannot expand to a large one.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -18,15 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import tape_nn as nn
-from tape_core.support import permissions, sync
 from tape_nn.extend import read_tensors
 
 from tape_tf.keras import limits
+from tape_tf.keras.hdf5 import SIGNATURE, require_h5py
+from tape_tf.keras.keras_files import WEIGHTS as KERAS_WEIGHTS
+from tape_tf.keras.keras_files import compile_arguments, describe, read_model, write_model
 from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.legacy_files import read_legacy_model
 from tape_tf.keras.optimizers import Optimizer
 from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, restore
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.serialization import custom_object_scope, describe_first_call, serialize_keras_object
+from tape_tf.keras.weight_files import replacing
 from tape_tf.names import exported
 from tape_tf.typing import PathLike
 
@@ -41,8 +45,10 @@ _WEIGHTS_FACTOR = 4
 _WEIGHTS_MARGIN = 1 << 20  # elements
 
 
-@exported("keras.models.save_model keras.saving.save_model", differs="weights in the safetensors format, not HDF5")
-def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None:
+@exported("keras.models.save_model keras.saving.save_model", differs="without h5py in a format of its own")
+def save_model(
+    model: Model, filepath: PathLike, overwrite: bool = True, zipped: bool = True, save_format: str | None = None
+) -> None:
     """Write a model to a file: its structure, its weights, and the arguments of `compile`.
 
     >>> import os, tempfile
@@ -57,8 +63,13 @@ def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None
     Args:
         filepath: a path that ends in `.keras`.
         overwrite: replace an existing file.
+        zipped: must be True: the file is an archive.
+        save_format: "keras" for a file that Keras 3 reads, too; it takes the package h5py. "tape" for one that this
+            library alone reads, which may have parts that Keras has no name for. By default "keras" where that is
+            possible, and else "tape", with a warning that says why.
 
     Raises:
+        ModuleNotFoundError: the format is "keras", and h5py is not installed.
         ValueError: the path has another ending, the model has no weights yet, or the description of its structure
             takes more than 16 MB of text; it includes arrays that are arguments of layers.
         FileExistsError: the file exists, and `overwrite` is False.
@@ -74,6 +85,31 @@ def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None
         raise FileExistsError(f"save: there is a file {str(path)!r} already")
     if not model.built:
         raise ValueError("save: the model has no weights yet: call it, or build it, first")
+    if save_format not in (None, "keras", "tape") or not zipped:
+        raise ValueError(f"save: save_format must be 'keras' or 'tape', and zipped True; got {save_format!r}, {zipped!r}")
+    if save_format != "tape":
+        try:
+            require_h5py("save")
+            content, left_out = describe(model)
+        except (ModuleNotFoundError, TypeError) as error:
+            if save_format is not None:
+                raise
+            warnings.warn(
+                f"save: {str(path)!r} is written in the format of this library, and Keras does not read it: {error}",
+                stacklevel=3,
+            )
+        else:
+            if left_out is not None:
+                warnings.warn(f"save: how the model was compiled is not saved: {left_out}", stacklevel=3)
+            _check_size(json.dumps(content))
+            with replacing("save", path) as draft, draft.open("w+b") as stream:
+                write_model(stream, content, model)
+            return
+    _save_own_format(path, model)
+
+
+def _save_own_format(path: Path, model: Model) -> None:
+    """Write a file with the description of :mod:`tape_tf.keras.serialization` and weights in the safetensors format."""
     content: dict[str, Any] = {"format": _FORMAT, "model": serialize_keras_object(model)}
     if getattr(model, "_first_call", None) is not None:
         content["called_on"] = describe_first_call(model)
@@ -82,57 +118,37 @@ def save_model(model: Model, filepath: PathLike, overwrite: bool = True) -> None
     if model.compiled:
         try:
             # A loss that is a lambda of the user's is no reason to lose the model: it is saved without `compile`.
-            content["compile"] = serialize_keras_object(_compile_arguments(model))
+            content["compile"] = serialize_keras_object(compile_arguments(model))
         except TypeError as error:
-            warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=2)
+            warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=3)
         else:
             state = model.optimizer.native.state_dict(dict(weights.named_variables()))
     text = json.dumps(content, indent=1)
+    _check_size(text)
+    with replacing("save", path) as draft, zipfile.ZipFile(draft, "w") as archive:
+        archive.writestr(_CONFIG, text)
+        weights.save_weights(draft.parent / _WEIGHTS)
+        archive.write(draft.parent / _WEIGHTS, _WEIGHTS)
+        if state is not None:
+            nn.save_tensors(draft.parent / _OPTIMIZER, state)
+            archive.write(draft.parent / _OPTIMIZER, _OPTIMIZER)
+
+
+def _check_size(text: str) -> None:
     if len(text) > limits.MAX_CONFIG_BYTES:
         raise ValueError(
             f"save: what the model is made of takes {len(text)} bytes of text, more than {limits.MAX_CONFIG_BYTES}: "
             "keep arrays that are arguments of layers in weights"
         )
-    # The file is written to a temporary directory and moved: a crash leaves the old file or the new one, never a part.
-    target = os.path.realpath(path)
-    mode = permissions("save", target)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as folder:
-        draft = Path(folder) / "draft"
-        with zipfile.ZipFile(draft, "w") as archive:
-            archive.writestr(_CONFIG, text)
-            weights.save_weights(Path(folder) / _WEIGHTS)
-            archive.write(Path(folder) / _WEIGHTS, _WEIGHTS)
-            if state is not None:
-                nn.save_tensors(Path(folder) / _OPTIMIZER, state)
-                archive.write(Path(folder) / _OPTIMIZER, _OPTIMIZER)
-        if mode is not None:
-            os.chmod(draft, mode)
-        # The content reaches the disk before the name does: otherwise a power failure could leave an empty file under
-        # it.
-        if os.name == "posix":
-            sync(str(draft))
-        os.replace(draft, target)
 
 
-def _compile_arguments(model: Model) -> dict[str, Any]:
-    """The arguments that `compile` was called with, as far as they are saved."""
-    loss, metrics = model._compiled_loss, model._compiled_metrics
-    given, weighted = metrics._configured if metrics is not None else (None, None)
-    weights = None if loss is None else loss.weights
-    return {
-        "optimizer": model.optimizer,
-        "loss": model.loss,
-        "loss_weights": weights,
-        "metrics": given,
-        "weighted_metrics": weighted,
-    }
-
-
-@exported("keras.models.load_model keras.saving.load_model", differs="reads files that are written here, no others")
+@exported("keras.models.load_model keras.saving.load_model", differs="no code in files is run, with safe_mode=False neither")
 def load_model(
     filepath: PathLike, custom_objects: Mapping[str, Any] | None = None, compile: bool = True, safe_mode: bool = True
 ) -> Any:
-    """Read a model, with its weights, from a file that :func:`save_model` wrote; training can continue.
+    """Read a model, with its weights, from a file that :func:`save_model` or Keras wrote; training can continue.
+
+    Files of Keras 3 (`.keras`) and of Keras 2 (`.h5`) take the package h5py.
 
     Args:
         custom_objects: classes and functions by name, in addition to registered ones.
@@ -149,11 +165,18 @@ def load_model(
     path = Path(os.fspath(filepath))
     what = f"load_model: {str(path)!r}"
     with path.open("rb") as stream, report_damage(what):
+        legacy = stream.read(len(SIGNATURE)) == SIGNATURE
+        if legacy:
+            require_h5py("load_model")
+            with custom_object_scope(custom_objects or {}):
+                return read_legacy_model(stream, compile, safe_mode)
         members = _read_members(stream)
-    if _CONFIG not in members or _WEIGHTS not in members:
-        raise ValueError(
-            f"{what} was not written by this library: files of TensorFlow's Keras hold their weights in another format"
-        )
+    if _CONFIG not in members or not members.keys() & {_WEIGHTS, KERAS_WEIGHTS}:
+        raise ValueError(f"{what} is no file of a model: it has no {_CONFIG} or no weights")
+    if KERAS_WEIGHTS in members:
+        require_h5py("load_model")
+        with custom_object_scope(custom_objects or {}), report_damage(what):
+            return read_model(members, compile, safe_mode, _WEIGHTS_FACTOR, _WEIGHTS_MARGIN)
     with custom_object_scope(custom_objects or {}), report_damage(what):
         content = parse_json(members[_CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
         if not isinstance(content, dict) or content.get("format") != _FORMAT or "model" not in content:
@@ -207,7 +230,7 @@ def _read_members(stream: BinaryIO) -> dict[str, bytes]:
     size = os.fstat(stream.fileno()).st_size
     with zipfile.ZipFile(stream) as archive:
         for member in archive.infolist():
-            if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER):
+            if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER, KERAS_WEIGHTS):
                 continue
             if member.filename in found:
                 raise ValueError(f"the member {member.filename!r} occurs twice")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
 from tape_tf.keras.masks import has_mask, mask_of, with_mask
 from tape_tf.keras.naming import auto_name
-from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import leaves, map_structure, shapes_of
 from tape_tf.keras.summary import summary_table
 from tape_tf.keras.symbolic import SHAPE_RULES, Input, KerasTensor, layers_by_depth, run_graph, topological_order
@@ -212,18 +210,18 @@ class Model(Trainer, Layer):
         summary_table(self, line_length, print_fn, expand_nested, show_trainable)
 
     def save_weights(self, filepath: PathLike, overwrite: bool = True) -> None:
-        """Write the weights to a file, in the safetensors format: see :func:`tape_nn.save_tensors`.
+        """Write the weights to a file: for Keras 3 if its name ends in `.weights.h5`, else in the safetensors format.
 
         Raises:
             ValueError: a layer has not made its weights yet.
             FileExistsError: the file exists, and `overwrite` is False.
+            ModuleNotFoundError: the name ends in `.weights.h5`, and h5py is not installed.
         """
-        if not overwrite and os.path.exists(filepath):
-            raise FileExistsError(f"save_weights: there is a file {os.fspath(filepath)!r} already")
-        Weights(self).save_weights(filepath)
+        # By its published name, as below: the modules that read and write models import this one.
+        published()["keras.saving.save_weights"](self, filepath, overwrite)
 
     def load_weights(self, filepath: PathLike, skip_mismatch: bool = False) -> None:
-        """Read weights that :meth:`save_weights` wrote, on any backend.
+        """Read weights that :meth:`save_weights` or Keras wrote, on any backend.
 
         Args:
             skip_mismatch: skip weights that only one of the file and the model has.
@@ -232,11 +230,10 @@ class Model(Trainer, Layer):
             FileNotFoundError: the file does not exist.
             ValueError: the file is damaged, or does not fit the model. Then nothing is changed.
         """
-        Weights(self).load_weights(filepath, strict=not skip_mismatch)
+        published()["keras.saving.load_weights"](self, filepath, skip_mismatch)
 
     def save(self, filepath: PathLike, overwrite: bool = True, **kwargs: Any) -> None:
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
-        # By its published name, as below: the modules that read and write models import this one.
         published()["keras.models.save_model"](self, filepath, overwrite, **kwargs)
 
     def to_json(self, **kwargs: Any) -> str:

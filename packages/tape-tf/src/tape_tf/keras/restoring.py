@@ -63,7 +63,7 @@ def report_damage(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except _UnknownName as error:
+    except UnknownName as error:
         raise TypeError(f"{what} cannot be read: {error}") from error
     except Exception as error:
         text = str(error).partition("\n")[0] if isinstance(error, RecursionError) else str(error)
@@ -71,8 +71,8 @@ def report_damage(what: str) -> Iterator[None]:
         raise ValueError(f"{what} is damaged, or was not written by this library: {name}{text}") from error
 
 
-class _UnknownName(TypeError):
-    pass
+class UnknownName(TypeError):
+    """A description names a class or function that is not known."""
 
 
 def parse_json(text: str | bytes, size: int | None = limits.MAX_CONFIG_BYTES) -> Any:
@@ -193,14 +193,14 @@ def _look_up(name: str, space: str | None) -> Any:
     try:
         return look_up(name, space, get_registered_object)
     except TypeError as error:
-        raise _UnknownName(str(error)) from None
+        raise UnknownName(str(error)) from None
 
 
 def _check_constructible(found: object, name: str) -> Any:
     try:
         return check_constructible(found, name)
     except TypeError as error:
-        raise _UnknownName(str(error)) from None
+        raise UnknownName(str(error)) from None
 
 
 def _check_text(value: object) -> str:
@@ -305,8 +305,16 @@ def _restore_functional(config: dict[str, Any]) -> Any:
             raise ValueError("a layer's arguments are neither a tuple nor a dictionary")
         # Calling a layer computes, on probes: check first what it is called on.
         _check_call(layers[place], args, kwargs)
-        outputs = layers[place](*args, **kwargs)
-        known.update(zip(numbers(_entry(call, "outputs", list, dict)), leaves(outputs), strict=True))
+        results = list(leaves(layers[place](*args, **kwargs)))
+        outputs = _entry(call, "outputs", list, dict)
+        if isinstance(outputs, dict) and outputs.get("class_name") == "__results__":
+            # Of a description that Keras wrote: the results that are used, by their places.
+            for text, part in _entry(outputs, "items", dict).items():
+                if not text.isdecimal() or int(text) >= len(results):
+                    raise ValueError(f"the layer {layers[place].name!r} has no result {text}")
+                known[number(part)] = results[int(text)]
+        else:
+            known.update(zip(numbers(outputs), results, strict=True))
     inputs, outputs = fill_in(config["inputs"]), fill_in(_entry(config, "outputs", list, dict))
     model = Model(inputs, outputs, name=_entry(config, "name", str))
     # At the end, since setting it also sets the layers, which had their own settings when they were made.

@@ -169,7 +169,9 @@ def _name_of(value: object) -> str:
 def _constructor_arguments(obj: object) -> dict[str, Any]:
     """The arguments that would make an object like this one."""
     # The façade's optimizers take *args and hand them to a class of tape_nn: its signature tells the arguments.
-    wanted = inspect.signature(getattr(type(obj), "_native_class", type(obj)).__init__).parameters
+    # Layers have such a class, too, and arguments of their own: those of Keras.
+    source = type(obj) if isinstance(obj, Layer) else getattr(type(obj), "_native_class", type(obj))
+    wanted = inspect.signature(source.__init__).parameters
     if hasattr(obj, "get_config"):
         config = obj.get_config()
         if type(obj).get_config is Layer.get_config and not any(p.kind is p.VAR_KEYWORD for p in wanted.values()):
@@ -203,7 +205,10 @@ def _describe_functional(model: Model) -> dict[str, Any]:
     def describe(structure: PyTree) -> Any:
         def leaf(value: object) -> Any:
             if isinstance(value, KerasTensor):
-                return {"class_name": "__keras_tensor__", "number": numbers.setdefault(id(value), len(numbers))}
+                number = numbers.setdefault(id(value), len(numbers))
+                # The shape and the dtype are for Keras, in files for it.
+                about = {"shape": list(value.shape), "dtype": value.dtype.name}
+                return {"class_name": "__keras_tensor__", "number": number, **about}
             return serialize_keras_object(value)
 
         if isinstance(structure, tuple):

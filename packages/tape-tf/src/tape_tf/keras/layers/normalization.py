@@ -216,6 +216,7 @@ class Normalization(Layer):
             raise ValueError("When setting values directly, both `mean` and `variance` must be set; got one of them")
         self.axis = () if axis is None else tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         self.invert = invert
+        self.adapted = False  # as opposed to statistics that were given as arguments
         self.mean: Any = None
         self.variance: Any = None
         if mean is not None:
@@ -246,7 +247,16 @@ class Normalization(Layer):
         over = tuple([a for a in range(values.ndim) if a not in kept])
         values = values.astype(np.float64)  # sums of many float32 lose digits
         self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
-        self.built = True
+        self.adapted = self.built = True
+
+    def along_axes(self, statistics: Any) -> Any:
+        """Return statistics that are an array with the lengths of `axis` in the shape in which they broadcast."""
+        values = np.asarray(statistics, dtype=np.float64)
+        if self.mean is not None:
+            return values.reshape(np.shape(self.mean))
+        if any(axis >= 0 for axis in self.axis) or sorted(self.axis) != list(range(-len(self.axis), 0)):
+            raise ValueError(f"layer {self.name!r} normalizes other axes than the last: call it, or adapt it, before")
+        return values
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make this layer, with the statistics that `adapt` computed as `mean` and `variance`."""

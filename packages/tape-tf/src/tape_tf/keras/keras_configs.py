@@ -1,0 +1,590 @@
+"""Keras 3's descriptions of models, and those of :mod:`tape_tf.keras.serialization`, translated into each other.
+
+Both are data: dictionaries of JSON. What Keras has written is translated first, and then read as any other description
+is, by :mod:`tape_tf.keras.restoring`, which looks every name up in its tables. Here nothing is looked up or made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tape_tf.keras.restoring import UnknownName
+from tape_tf.typing import Json
+
+# The classes of Keras that operators between symbolic tensors become, by the operator's name in Python.
+OPERATION_CLASSES = {
+    "add": "Add",
+    "sub": "Subtract",
+    "mul": "Multiply",
+    "truediv": "TrueDivide",
+    "floordiv": "FloorDivide",
+    "mod": "Mod",
+    "pow": "Power",
+    "matmul": "Matmul",
+    "lt": "Less",
+    "le": "LessEqual",
+    "gt": "Greater",
+    "ge": "GreaterEqual",
+    "neg": "Negative",
+    "abs": "Absolute",
+    "getitem": "GetItem",
+}
+_OPERATORS = {name: function for function, name in OPERATION_CLASSES.items()}
+_OPERATIONS_MODULE = "keras.src.ops.numpy"
+_FUNCTIONAL = ("keras.src.models.functional", "Functional")
+
+# The functions of `tf` that are activations of Keras under another name, or with the same name and result.
+_ACTIVATIONS = {
+    "relu", "relu6", "elu", "selu", "leaky_relu", "silu", "swish", "softsign", "softmax", "log_softmax", "sigmoid",
+    "softplus", "tanh",
+}  # fmt: skip
+_NAMED_DIFFERENTLY = {"identity": "linear", "exp": "exponential"}
+
+# Arguments that Keras writes and no layer here takes, with the values that make no difference; ... stands for any.
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "quantization_config": (None,),
+    "renorm": (False,),
+    "renorm_clipping": (None,),
+    "renorm_momentum": (...,),
+    "zero_output_for_mask": (...,),
+    "use_gate": (False,),
+    "output_shape": (None,),
+    "attention_axes": (None, [1]),
+    "sliding_window": (None,),
+    "flash_attention": (None, False),
+    "input_axes": (None,),
+    "output_axes": (None,),
+    "activity_regularizer": (None,),
+    "lora_rank": (None,),
+    "lora_alpha": (None,),
+    "mask": (None,),
+    "rms_scaling": (False,),
+}
+# Arguments of classes here that say nothing to Keras: the shape is in the description, the weights are in the file.
+_UNSAID = {"input_shape", "weights", "input_length"}
+# Arguments that Keras' classes demand when they are read, where there is a default.
+_DEMANDED: dict[str, dict[str, Any]] = {
+    "Rescaling": {"offset": 0.0},
+    **{f"AveragePooling{rank}D": {"pool_size": 2} for rank in (1, 2, 3)},
+    **{f"MaxPooling{rank}D": {"pool_size": 2} for rank in (1, 2, 3)},
+}
+
+
+# -- from Keras
+
+
+def from_keras(config: Json) -> Any:
+    """Translate a description that Keras wrote.
+
+    Raises:
+        ValueError: it is malformed, or describes code, or says something that there is no counterpart of.
+    """
+    return _Reader().translate(config)
+
+
+class _Reader:
+    """The translation of one description; objects that occur in it twice are told by the numbers that Keras gave."""
+
+    def __init__(self) -> None:
+        self.shared: dict[int, Any] = {}
+
+    def translate(self, config: Json) -> Any:
+        if isinstance(config, list):
+            return [self.translate(part) for part in config]
+        if config is None or isinstance(config, bool | int | float | str):
+            return config
+        if not isinstance(config, dict):
+            raise ValueError(f"{type(config).__name__} is no part of a description")
+        if "class_name" not in config or "config" not in config:
+            return {"class_name": "__dict__", "items": {key: self.translate(part) for key, part in config.items()}}
+        kind, inner = config["class_name"], config["config"]
+        if kind == "__lambda__":
+            raise ValueError(
+                "it contains the code of a Lambda layer's function, which is not run: give the function a name, "
+                "register it with @keras.saving.register_keras_serializable(), and save the model again"
+            )
+        if kind == "function":
+            return self._function(config, inner)
+        if not isinstance(kind, str) or not isinstance(inner, dict):
+            raise ValueError("a class is described by its name and a dictionary of arguments")
+        if kind in ("__numpy__", "__tensor__"):
+            return {"class_name": kind, "value": inner.get("value"), "dtype": inner.get("dtype")}
+        if kind == "__slice__":
+            return {"class_name": kind, "items": [inner.get("start"), inner.get("stop"), inner.get("step")]}
+        if kind == "__ellipsis__":
+            return {"class_name": kind}
+        if kind.startswith("__"):
+            raise ValueError(f"there is no counterpart of {kind!r}")
+        return self._instance(config, kind, inner)
+
+    def _function(self, config: dict[str, Any], name: Json) -> Any:
+        if not isinstance(name, str):
+            raise ValueError("a function is described by its name")
+        if config.get("module") == "builtins" and ">" not in name:
+            return name  # Keras' own: an activation, a loss or a metric, as which the place where it is tells
+        return {"class_name": "function", "config": name, "module": None}
+
+    def _instance(self, config: dict[str, Any], kind: str, inner: dict[str, Any]) -> Any:
+        module = config.get("module")
+        if module is not None and not isinstance(module, str):
+            raise ValueError("a module is described by its name")
+        if kind in ("DTypePolicy", "FloatDTypePolicy") and module in ("keras", "keras.dtype_policies"):
+            return inner.get("name")
+        if kind.endswith("DTypePolicy") or kind == "DTypePolicyMap":
+            raise ValueError(f"there are no quantized layers: {kind} is not read")
+        number = config.get("shared_object_id")
+        known = self.shared.get(number) if isinstance(number, int) else None
+        if module == _OPERATIONS_MODULE:
+            return self._operation(kind, inner)
+        if (module, kind) == _FUNCTIONAL or (module in ("keras", "keras.models") and kind in ("Functional", "Model")):
+            return _instance("Model", "models", self._functional(inner))
+        if module in ("keras", "keras.models") and kind == "Sequential":
+            return _instance("Sequential", "models", self._sequential(inner))
+        space = module.removeprefix("keras.") if module and module.startswith("keras.") else None
+        if module and module.startswith("keras.src"):
+            raise UnknownName(f"{kind!r} of {module} has no counterpart here")
+        name = config.get("registered_name") or kind
+        if not isinstance(name, str):
+            raise ValueError("a registered name is text")
+        arguments = {
+            key: self.translate(value)
+            for key, value in inner.items()
+            if space is None or not _is_without_effect(kind, key, value)
+        }
+        if space is None and "layers" in inner and "input_layers" in inner and "output_layers" in inner:
+            raise ValueError(f"{name!r} is a class of its own whose layers are symbolic calls; describe its arguments")
+        if kind == "Lambda" and isinstance(function := arguments.get("function"), str):
+            arguments["function"] = {"class_name": "function", "config": function, "module": "activations"}
+        if kind == "Normalization" and space == "layers" and arguments.get("mean") is None:
+            arguments |= _placeholders(inner, config.get("build_config"))
+        made = {"class_name": kind, "module": space, "registered_name": name, "config": arguments}
+        if isinstance(number, int) and isinstance(known, dict) and known["class_name"] == kind:
+            return known
+        if isinstance(number, int):
+            self.shared[number] = made
+        return made
+
+    def _operation(self, kind: str, inner: dict[str, Any]) -> Any:
+        if kind not in _OPERATORS:
+            raise UnknownName(f"keras.ops has {kind!r}, which is none of the operators {', '.join(_OPERATORS)}")
+        function = {"class_name": "function", "config": _OPERATORS[kind], "module": "operator"}
+        return _instance("Operation", "models", {"function": function, "name": inner.get("name")})
+
+    def _sequential(self, inner: dict[str, Any]) -> dict[str, Any]:
+        layers = inner.get("layers")
+        if not isinstance(layers, list):
+            raise ValueError("a Sequential is described by a list of layers")
+        found = [layer for layer in layers if not _is_input(layer)]
+        first = _input(layers[0]) if layers and _is_input(layers[0]) else None
+        shape = inner.get("build_input_shape")
+        if first is None and isinstance(shape, list) and all(n is None or isinstance(n, int) for n in shape):
+            # The class of Keras has no Input then, and is built for this shape; here it is given one.
+            first = {"batch_shape": [None, *shape[1:]], "dtype": "float32", "name": "input_layer"}
+        return {
+            "name": inner.get("name"),
+            "trainable": inner.get("trainable", True),
+            "layers": [self.translate(layer) for layer in found],
+            "input": first,
+        }
+
+    def _functional(self, inner: dict[str, Any]) -> dict[str, Any]:
+        layers = inner.get("layers")
+        if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
+            raise ValueError("a functional model is described by a list of layers")
+        graph = _Graph(self.translate)
+        for layer in layers:
+            graph.add(layer)
+        calls = graph.calls()
+        inputs = _tensors(inner.get("input_layers"), graph)
+        return {
+            "name": inner.get("name"),
+            "trainable": inner.get("trainable", True),
+            "symbols": graph.symbols(inputs),
+            "inputs": inputs,
+            "layers": graph.made,
+            "calls": calls,
+            "outputs": _tensors(inner.get("output_layers"), graph),
+        }
+
+
+class _Graph:
+    """The symbolic calls of one functional model: which layer is called on what, and numbers for the results."""
+
+    def __init__(self, translate: Callable[[Json], Any]) -> None:
+        self.translate = translate
+        self.made: list[Any] = []  # descriptions of layers, in order
+        self.places: dict[str, int] = {}
+        self.inputs: dict[str, Any] = {}
+        self.nested: set[str] = set()  # functional models among the layers: Keras counts their calls from 1
+        self.waiting: dict[str, list[Any]] = {}
+        self.done: dict[str, int] = {}  # the number of calls so far
+        self.numbers: dict[tuple[str, int, int], int] = {}
+        self.used: dict[tuple[str, int], dict[str, Any]] = {}  # the results of a call that something refers to
+
+    def add(self, layer: dict[str, Any]) -> None:
+        name = layer.get("name")
+        if not isinstance(name, str) or name in self.places or name in self.inputs:
+            raise ValueError(f"a layer cannot be called {name!r}")
+        if _is_input(layer):
+            self.inputs[name] = _input(layer)
+            return
+        nodes = layer.get("inbound_nodes")
+        if not isinstance(nodes, list):
+            raise ValueError(f"the calls of layer {name!r} are missing")
+        made = self.translate({key: value for key, value in layer.items() if key not in ("name", "inbound_nodes")})
+        if made.get("class_name") == "Model" and made.get("module") == "models":
+            self.nested.add(name)
+        self.places[name] = len(self.made)
+        self.made.append(made)
+        self.waiting[name] = nodes
+        self.done[name] = 0
+
+    def tensor(self, name: object, call: object, place: object) -> dict[str, Any]:
+        """Return the description of a result of a call, and note that something refers to it."""
+        if not isinstance(name, str) or type(call) is not int or type(place) is not int:
+            raise ValueError(f"a symbolic tensor cannot be {[name, call, place]!r:.100}")
+        key = (name, call, place)
+        number = self.numbers.setdefault(key, len(self.numbers))
+        found = {"class_name": "__keras_tensor__", "number": number}
+        if name in self.inputs:
+            if (call, place) != (0, 0):
+                raise ValueError(f"the input {name!r} has one tensor")
+        elif name not in self.places:
+            raise ValueError(f"there is no layer {name!r}")
+        else:
+            self.used.setdefault((name, call), {})[str(place)] = found
+        return found
+
+    def calls(self) -> list[Any]:
+        """Return the calls in an order in which each comes after those whose results it takes."""
+        found: list[Any] = []
+        while self.waiting:
+            before = len(found)
+            for name in list(self.waiting):
+                nodes = self.waiting[name]
+                while nodes and self._ready(nodes[0]):
+                    found.append(self._call(name, nodes[0]))
+                    nodes = self.waiting[name] = nodes[1:]
+                if not nodes:
+                    del self.waiting[name]
+            if self.waiting and len(found) == before:
+                raise ValueError(f"the layers {', '.join(self.waiting)} are called on what no earlier call has made")
+        return found
+
+    def _ready(self, node: object) -> bool:
+        return all(name in self.inputs or call < self.done.get(name, 0) for name, call in _histories(node))
+
+    def _call(self, name: str, node: dict[str, Any]) -> dict[str, Any]:
+        args = node.get("args")
+        kwargs = node.get("kwargs")
+        if not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise ValueError(f"the arguments of layer {name!r} are malformed")
+        described = self.made[self.places[name]]
+        if described["class_name"] == "Operation":
+            # JSON has no tuples: the key of an index is one, and not a list.
+            if described["config"]["function"]["config"] == "getitem":
+                args = [args[0], {"class_name": "__key__", "config": {"parts": args[1]}}] if len(args) == 2 else args
+            kwargs = {key: value for key, value in kwargs.items() if value is not None}
+        call = self.done[name]
+        self.done[name] = call + 1
+        return {
+            "layer": self.places[name],
+            "args": {"class_name": "__tuple__", "items": [self._argument(part) for part in args]},
+            "kwargs": {
+                "class_name": "__dict__",
+                # Keras notes what a call would have without them.
+                "items": {
+                    key: self._argument(value)
+                    for key, value in kwargs.items()
+                    if not (key in ("mask", "training") and not value)
+                },
+            },
+            # A dictionary by the places of results, which others fill in when they refer to one.
+            "outputs": {"class_name": "__results__", "items": self.used.setdefault((name, call), {})},
+        }
+
+    def _argument(self, value: Json) -> Any:
+        if isinstance(value, list):
+            return [self._argument(part) for part in value]
+        if isinstance(value, dict):
+            kind, inner = value.get("class_name"), value.get("config")
+            if kind == "__keras_tensor__":
+                return self.tensor(*_history(value))
+            if kind == "__key__" and isinstance(inner, dict):
+                key = inner["parts"]
+                parts = [self._argument(part) for part in key] if isinstance(key, list) else self._argument(key)
+                return {"class_name": "__tuple__", "items": parts} if isinstance(parts, list) else parts
+            if "class_name" not in value:
+                return {"class_name": "__dict__", "items": {key: self._argument(part) for key, part in value.items()}}
+        return self.translate(value)
+
+    def symbols(self, inputs: Any) -> list[Any]:
+        """Return the descriptions of the inputs in the order of the structure."""
+        names = {number: name for (name, _, _), number in self.numbers.items()}
+        found = [names[number] for number in _numbers(inputs)]
+        if not all(name in self.inputs for name in found):
+            raise ValueError("an input of the model is no InputLayer")
+        return [self.inputs[name] for name in found]
+
+
+def _history(tensor: dict[str, Any]) -> list[Any]:
+    inner = tensor.get("config")
+    history = inner.get("keras_history") if isinstance(inner, dict) else None
+    if not isinstance(history, list) or len(history) != 3:
+        raise ValueError("a symbolic tensor does not tell where it is from")
+    return history
+
+
+def _histories(node: object) -> Iterator[tuple[Any, Any]]:
+    """Iterate over the layers and the numbers of the calls that the arguments of a call are from."""
+    if isinstance(node, list):
+        for part in node:
+            yield from _histories(part)
+    elif isinstance(node, dict):
+        if node.get("class_name") == "__keras_tensor__":
+            name, call, _ = _history(node)
+            if not isinstance(name, str) or not isinstance(call, int):
+                raise ValueError("a symbolic tensor does not tell where it is from")
+            yield name, call
+        else:
+            yield from _histories(list(node.values()))
+
+
+def _tensors(structure: Json, graph: _Graph) -> Any:
+    """Translate the inputs or outputs of a model: each tensor is a list of a layer's name and two numbers."""
+    if isinstance(structure, list) and len(structure) == 3 and isinstance(structure[0], str):
+        name, call, place = structure
+        # Keras counts the calls of a functional model from 1 here, and from 0 elsewhere.
+        return graph.tensor(name, call - 1 if name in graph.nested and isinstance(call, int) else call, place)
+    if isinstance(structure, list):
+        return [_tensors(part, graph) for part in structure]
+    if isinstance(structure, dict):
+        return {"class_name": "__dict__", "items": {key: _tensors(part, graph) for key, part in structure.items()}}
+    raise ValueError("the inputs or outputs of a model are malformed")
+
+
+def _numbers(structure: Any) -> Iterator[int]:
+    if isinstance(structure, list):
+        for part in structure:
+            yield from _numbers(part)
+    elif structure["class_name"] == "__dict__":
+        yield from _numbers(list(structure["items"].values()))
+    else:
+        yield structure["number"]
+
+
+def _instance(kind: str, space: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"class_name": kind, "module": space, "registered_name": kind, "config": arguments}
+
+
+def _is_input(layer: Json) -> bool:
+    return isinstance(layer, dict) and layer.get("class_name") == "InputLayer" and isinstance(layer.get("config"), dict)
+
+
+def _input(layer: dict[str, Any]) -> dict[str, Any]:
+    inner = layer["config"]
+    if inner.get("sparse") or inner.get("ragged"):
+        raise ValueError("there are no sparse or ragged inputs")
+    shape = inner.get("batch_shape") or inner.get("batch_input_shape") or inner.get("shape")
+    dtype = inner.get("dtype")
+    if isinstance(dtype, dict) and isinstance(dtype.get("config"), dict):
+        dtype = dtype["config"].get("name")
+    return {"batch_shape": shape, "dtype": dtype or "float32", "name": inner.get("name")}
+
+
+def _is_without_effect(kind: str, key: str, value: Json) -> bool:
+    """True for an argument that Keras writes with a value that makes no difference."""
+    if key == "mask" and kind != "Lambda":
+        return False
+    if key == "activity_regularizer" and kind != "Embedding" and value is not None:
+        return False
+    allowed = _WITHOUT_EFFECT.get(key, ())
+    return any(value == neutral or neutral is ... for neutral in allowed)
+
+
+def _placeholders(inner: dict[str, Any], built: object) -> dict[str, Any]:
+    """Return statistics for a Normalization whose own ones are in the file: of their shape, and to be replaced."""
+    shape = built.get("input_shape") if isinstance(built, dict) else None
+    axes = inner.get("axis")
+    axes = [axes] if isinstance(axes, int) else axes
+    if not isinstance(shape, list) or (axes is not None and not isinstance(axes, list)):
+        return {}
+    kept = {axis % max(len(shape), 1) for axis in axes or [] if isinstance(axis, int)}
+    lengths = [length if place in kept else 1 for place, length in enumerate(shape)][1:]
+    if not all(type(length) is int and 0 < length < 1 << 24 for length in lengths):
+        return {}
+
+    def filled(value: float, lengths: list[int]) -> Any:
+        return [filled(value, lengths[1:]) for _ in range(lengths[0])] if lengths else value
+
+    return {
+        name: {"class_name": "__numpy__", "value": filled(value, lengths), "dtype": "float64"}
+        for name, value in (("mean", 0.0), ("variance", 1.0))
+    }
+
+
+# -- to Keras
+
+
+def to_keras(description: Json) -> Any:
+    """Translate a description of :mod:`tape_tf.keras.serialization` into Keras' own.
+
+    Raises:
+        TypeError: it has a part that Keras has no name for.
+    """
+    if isinstance(description, list):
+        return [to_keras(part) for part in description]
+    if not isinstance(description, dict):
+        return description
+    kind = description["class_name"]
+    if kind == "__tuple__":
+        return [to_keras(part) for part in description["items"]]
+    if kind == "__dict__":
+        return {key: to_keras(part) for key, part in description["items"].items()}
+    if kind == "__ellipsis__":
+        return {"class_name": kind, "config": {}}
+    if kind == "__slice__":
+        start, stop, step = description["items"]
+        return {"class_name": kind, "config": {"start": start, "stop": stop, "step": step}}
+    if kind in ("__numpy__", "__tensor__"):
+        # Lists: Keras' layers take them as arguments where an array is meant.
+        return description["value"]
+    if kind == "function":
+        return _keras_function(description["config"], description["module"])
+    return _keras_instance(description)
+
+
+def _keras_function(name: str, space: str | None) -> Any:
+    if space == "tf":
+        last = name.rpartition(".")[2]
+        last = _NAMED_DIFFERENTLY.get(last, last)
+        if last not in {*_ACTIVATIONS, *_NAMED_DIFFERENTLY.values()}:
+            raise TypeError(f"tf.{name} has no counterpart in Keras: register a function of your own that calls it")
+        return last
+    if space is not None:
+        return name
+    return {"module": "builtins", "class_name": "function", "config": name, "registered_name": "function"}
+
+
+def _keras_instance(description: dict[str, Any]) -> Any:
+    kind, space, inner = description["class_name"], description["module"], description["config"]
+    if space == "models" and kind == "Model":
+        return _described(*_FUNCTIONAL, _keras_functional(inner), "Functional")
+    if space == "models" and kind == "Sequential":
+        return _described("keras", kind, _keras_sequential(inner), None)
+    if space is None and "calls" in inner:
+        raise TypeError(f"{description['registered_name']!r}: a class of its own with symbolic calls is not written")
+    if kind == "Operation":
+        return _described(
+            _OPERATIONS_MODULE, OPERATION_CLASSES[inner["function"]["config"]], {"name": inner["name"]}, None
+        )
+    if inner.get("lazy") and space == "optimizers":
+        raise TypeError(f"{kind}: Keras has no counterpart of lazy=True")
+    unsaid = {*_UNSAID, *["lazy"] * (space == "optimizers"), *["trainable"] * kind.startswith("SpatialDropout")}
+    arguments = {key: to_keras(value) for key, value in inner.items() if key not in unsaid}
+    if space == "layers":
+        arguments = _DEMANDED.get(kind, {}) | arguments
+    if kind == "Lambda" and isinstance(arguments["function"], str):
+        arguments["function"] = _keras_function(arguments["function"], None)
+    if space == "layers" and kind == "InputLayer":
+        arguments.pop("trainable", None)
+    made = _described(None if space is None else f"keras.{space}", kind, arguments, None)
+    if space is None:
+        made["registered_name"] = description["registered_name"]
+    return made
+
+
+def _described(module: str | None, kind: str, arguments: Any, registered: str | None) -> dict[str, Any]:
+    return {"module": module, "class_name": kind, "config": arguments, "registered_name": registered}
+
+
+def _keras_input(symbol: dict[str, Any]) -> dict[str, Any]:
+    arguments = {**symbol, "sparse": False, "ragged": False, "optional": False}
+    return _described("keras.layers", "InputLayer", arguments, None)
+
+
+def _keras_sequential(inner: dict[str, Any]) -> dict[str, Any]:
+    first = [] if inner["input"] is None else [_keras_input(inner["input"])]
+    found = {
+        "name": inner["name"],
+        "trainable": inner["trainable"],
+        "layers": [*first, *(to_keras(layer) for layer in inner["layers"])],
+    }
+    if inner["input"] is not None:
+        found["build_input_shape"] = inner["input"]["batch_shape"]
+    return found
+
+
+def _keras_functional(inner: dict[str, Any]) -> dict[str, Any]:
+    """Translate the calls: each layer has a list of its own."""
+    layers = [to_keras(layer) for layer in inner["layers"]]
+    names = [layer["config"]["name"] for layer in layers]
+    inputs = [_keras_input(symbol) for symbol in inner["symbols"]]
+    every = [*names, *(layer["config"]["name"] for layer in inputs)]
+    if len(set(every)) < len(every):
+        twice = sorted({name for name in every if every.count(name) > 1})
+        raise TypeError(f"Keras refers to layers by their names, and several are called {', '.join(map(repr, twice))}")
+    history: dict[int, list[Any]] = {}
+    for number, symbol in zip(_numbers_of(inner["inputs"]), inputs, strict=True):
+        history[number] = [symbol["config"]["name"], 0, 0]
+    nodes: list[list[Any]] = [[] for _ in layers]
+
+    def argument(part: Json) -> Any:
+        if isinstance(part, list):
+            return [argument(item) for item in part]
+        if isinstance(part, dict):
+            kind = part["class_name"]
+            if kind == "__keras_tensor__":
+                number = part["number"]
+                config = {
+                    "shape": part["shape"],
+                    "dtype": part["dtype"],
+                    "keras_history": history[number],
+                }
+                return {"class_name": kind, "config": config}
+            if kind == "__tuple__":
+                return [argument(item) for item in part["items"]]
+            if kind == "__dict__":
+                return {key: argument(item) for key, item in part["items"].items()}
+        return to_keras(part)
+
+    for call in inner["calls"]:
+        place = call["layer"]
+        nodes[place].append({"args": argument(call["args"]), "kwargs": argument(call["kwargs"])})
+        for result, number in enumerate(_numbers_of(call["outputs"])):
+            history[number] = [names[place], len(nodes[place]) - 1, result]
+
+    def tensor(part: Any) -> Any:
+        if isinstance(part, list):
+            return [tensor(item) for item in part]
+        if part["class_name"] == "__keras_tensor__":
+            name, call, place = history[part["number"]]
+            nested = name in names and layers[names.index(name)]["class_name"] == "Functional"
+            return [name, call + 1 if nested else call, place]
+        items = part["items"]
+        return {key: tensor(item) for key, item in items.items()} if isinstance(items, dict) else list(map(tensor, items))
+
+    described = [{**layer, "name": layer["config"]["name"], "inbound_nodes": []} for layer in inputs]
+    described += [
+        {**layer, "name": name, "inbound_nodes": own} for layer, name, own in zip(layers, names, nodes, strict=True)
+    ]
+    return {
+        "name": inner["name"],
+        "trainable": inner["trainable"],
+        "layers": described,
+        "input_layers": tensor(inner["inputs"]),
+        "output_layers": tensor(inner["outputs"]),
+    }
+
+
+def _numbers_of(structure: Any) -> Iterator[int]:
+    """Iterate over the numbers of the symbolic tensors in a structure."""
+    if isinstance(structure, list):
+        for part in structure:
+            yield from _numbers_of(part)
+    elif structure["class_name"] == "__keras_tensor__":
+        yield structure["number"]
+    else:
+        items = structure["items"]
+        yield from _numbers_of(list(items.values()) if isinstance(items, dict) else items)
