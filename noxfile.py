@@ -44,6 +44,8 @@ TESTING = [
     "einops",
     "ml_dtypes",
     "pillow",
+    "h5py",  # the files of Keras
+    "tensorboard",  # tf.summary
 ]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 

@@ -103,6 +103,15 @@ def _functional() -> Any:
     return tf.keras.Model(x, tf.keras.layers.Concatenate()([y, x]))
 
 
+def _keras_graph() -> Any:
+    """A functional model that Keras has names for, with a mask and a shared layer."""
+    tf.keras.utils.set_random_seed(0)
+    ids = tf.keras.Input(shape=(3,), name="ids")
+    shared = tf.keras.layers.Dense(2, activation="relu")
+    y = shared(tf.keras.layers.LSTM(2)(tf.keras.layers.Embedding(4, 2, mask_zero=True)(ids)))
+    return tf.keras.Model(ids, tf.keras.layers.Add()([shared(y), y])[:, :1] * 2.0)
+
+
 def _arrays(model: Any) -> list[bytes]:
     return [w.tobytes() for w in model.get_weights()]
 
@@ -157,8 +166,11 @@ KINDS = {
         Kind("weights.safetensors", lambda path: _model().save_weights(path), _read_weights),
         Kind("checkpoint.safetensors", lambda path: tf.train.Checkpoint(model=_model()).write(path), _read_checkpoint),
         Kind("run.safetensors", _fit, _fit),
-        Kind("model.keras", lambda path: _model().save(path), _read_model),
-        Kind("graph.keras", lambda path: _functional().save(path), _read_model),
+        Kind("model.keras", lambda path: _model().save(path, save_format="tape"), _read_model),
+        Kind("graph.keras", lambda path: _functional().save(path, save_format="tape"), _read_model),
+        Kind("of_keras.keras", lambda path: _model().save(path, save_format="keras"), _read_model),
+        Kind("graph_of_keras.keras", lambda path: _keras_graph().save(path, save_format="keras"), _read_model),
+        Kind("model.weights.h5", lambda path: _model().save_weights(path), _read_weights),
     )
 }
 

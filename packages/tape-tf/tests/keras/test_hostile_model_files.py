@@ -138,7 +138,7 @@ def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("warm") / "model.keras"
     model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), layers.Dense(2, activation="tanh")])
     model.compile(optimizer="adam", loss="mse", metrics=["mae"])
-    model.save(path)
+    model.save(path, save_format="tape")
     tf.keras.models.load_model(path)
     json.loads('{"a": [1.5, NaN, true]}')
     for config in (functional([lambda_of(function("nn.relu", "tf"))], X), thing("Dense", "layers", {"units": 2})):
@@ -491,7 +491,7 @@ def test_ordinary_models_are_within_the_limits() -> None:
 def saved(path: Path) -> Path:
     model = tf.keras.Sequential([tf.keras.Input(shape=(3,)), layers.Dense(2, activation="tanh")])
     model.compile(optimizer="adam", loss="mse", metrics=["mae"])
-    model.save(path)
+    model.save(path, save_format="tape")
     return path
 
 

@@ -202,7 +202,7 @@ def test_parts_as_dictionaries(space: str, part: Any) -> None:
 
 
 def test_the_file_holds_names_and_numbers(tmp_path: Path) -> None:
-    sequential().save(tmp_path / "model.keras")
+    sequential().save(tmp_path / "model.keras", save_format="tape")
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:
         assert archive.namelist() == ["config.json", "model.weights.safetensors"]
         config = json.loads(archive.read("config.json"))
@@ -270,7 +270,7 @@ def test_mistakes(tmp_path: Path) -> None:
 
 def test_a_file_names_nothing_but_layers_and_what_is_registered(tmp_path: Path) -> None:
     """A name from elsewhere, such as one of Python's own functions, is not looked up."""
-    sequential().save(tmp_path / "model.keras")
+    sequential().save(tmp_path / "model.keras", save_format="tape")
     with zipfile.ZipFile(tmp_path / "model.keras") as archive:
         config = archive.read("config.json").decode()
         weights = archive.read("model.weights.safetensors")

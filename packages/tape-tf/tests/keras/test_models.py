@@ -268,7 +268,7 @@ def test_weights_in_a_file(tmp_path: Path) -> None:
     first, second = Twice(), Twice()
     first(x)
     second(x)
-    path = tmp_path / "model.weights.h5"
+    path = tmp_path / "model.weights.safetensors"
     first.save_weights(path)
     second.load_weights(path)
     np.testing.assert_array_equal(first(x), second(x))

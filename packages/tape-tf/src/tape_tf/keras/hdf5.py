@@ -36,6 +36,18 @@ class Entry:
     arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
 
 
+class Budget:
+    """The memory that the arrays of a file may still take."""
+
+    def __init__(self, size: int) -> None:
+        self.left = _FREE_BYTES + _BYTES_PER_BYTE * size
+
+    def take(self, what: str, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ValueError(f"{what!r} would take {size} bytes of memory, far more than the file has")
+
+
 def require_h5py(what: str) -> Any:
     """Import h5py, which is an optional dependency.
 
@@ -79,7 +91,7 @@ def read_entries(stream: BinaryIO) -> dict[str, Entry]:
     with open_file(stream) as file:
         size = stream.seek(0, 2)
         found: dict[str, Entry] = {}
-        budget = _Budget(size)
+        budget = Budget(size)
         for path, group in _groups(file):
             parent, _, last = path.rpartition("/")
             if last == VARIABLES:
@@ -96,7 +108,7 @@ def open_file(stream: BinaryIO) -> Any:
     return require_h5py("load").File(stream, "r")
 
 
-def read_array(dataset: Any, what: str, budget: _Budget) -> np.ndarray[Any, Any]:
+def read_array(dataset: Any, what: str, budget: Budget) -> np.ndarray[Any, Any]:
     """Return the numbers of a dataset, or raise a ValueError if it is no array of numbers, or too large a one."""
     h5py = require_h5py("load")
     if not isinstance(dataset, h5py.Dataset):
@@ -107,21 +119,6 @@ def read_array(dataset: Any, what: str, budget: _Budget) -> np.ndarray[Any, Any]
         raise ValueError(f"{what!r} holds no numbers, but {dataset.dtype}")
     budget.take(what, math.prod(dataset.shape or ()) * dataset.dtype.itemsize)
     return np.asarray(dataset[()])
-
-
-class _Budget:
-    """The memory that the arrays of a file may still take."""
-
-    def __init__(self, size: int) -> None:
-        self.left = _FREE_BYTES + _BYTES_PER_BYTE * size
-
-    def take(self, what: str, size: int) -> None:
-        self.left -= size
-        if self.left < 0:
-            raise ValueError(f"{what!r} would take {size} bytes of memory, far more than the file has")
-
-
-budget_for = _Budget
 
 
 def _groups(file: Any) -> Iterator[tuple[str, Any]]:
@@ -154,7 +151,7 @@ def _name(group: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _numbered(path: str, group: Any, budget: _Budget) -> list[np.ndarray[Any, Any]]:
+def _numbered(path: str, group: Any, budget: Budget) -> list[np.ndarray[Any, Any]]:
     """Return the arrays of a group, whose names must be 0, 1, 2 and so on."""
     names = list(group)
     if sorted(names) != sorted(map(str, range(len(names)))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tape_tf.keras.keras_masks import histories, history_of, without_masks
 from tape_tf.keras.restoring import UnknownName
 from tape_tf.typing import Json
 
@@ -32,7 +33,8 @@ OPERATION_CLASSES = {
 }
 _OPERATORS = {name: function for function, name in OPERATION_CLASSES.items()}
 _OPERATIONS_MODULE = "keras.src.ops.numpy"
-_FUNCTIONAL = ("keras.src.models.functional", "Functional")
+FUNCTIONAL = ("keras.src.models.functional", "Functional")
+"""The module and the name of the class of functional models in Keras."""
 
 # The functions of `tf` that are activations of Keras under another name, or with the same name and result.
 _ACTIVATIONS = {
@@ -137,7 +139,7 @@ class _Reader:
         known = self.shared.get(number) if isinstance(number, int) else None
         if module == _OPERATIONS_MODULE:
             return self._operation(kind, inner)
-        if (module, kind) == _FUNCTIONAL or (module in ("keras", "keras.models") and kind in ("Functional", "Model")):
+        if (module, kind) == FUNCTIONAL or (module in ("keras", "keras.models") and kind in ("Functional", "Model")):
             return _instance("Model", "models", self._functional(inner))
         if module in ("keras", "keras.models") and kind == "Sequential":
             return _instance("Sequential", "models", self._sequential(inner))
@@ -193,7 +195,7 @@ class _Reader:
         if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
             raise ValueError("a functional model is described by a list of layers")
         graph = _Graph(self.translate)
-        for layer in layers:
+        for layer in without_masks(layers, inner.get("output_layers")):
             graph.add(layer)
         calls = graph.calls()
         inputs = _tensors(inner.get("input_layers"), graph)
@@ -273,7 +275,7 @@ class _Graph:
         return found
 
     def _ready(self, node: object) -> bool:
-        return all(name in self.inputs or call < self.done.get(name, 0) for name, call in _histories(node))
+        return all(name in self.inputs or call < self.done.get(name, 0) for name, call, _ in histories(node))
 
     def _call(self, name: str, node: dict[str, Any]) -> dict[str, Any]:
         args = node.get("args")
@@ -310,7 +312,7 @@ class _Graph:
         if isinstance(value, dict):
             kind, inner = value.get("class_name"), value.get("config")
             if kind == "__keras_tensor__":
-                return self.tensor(*_history(value))
+                return self.tensor(*history_of(value))
             if kind == "__key__" and isinstance(inner, dict):
                 key = inner["parts"]
                 parts = [self._argument(part) for part in key] if isinstance(key, list) else self._argument(key)
@@ -326,29 +328,6 @@ class _Graph:
         if not all(name in self.inputs for name in found):
             raise ValueError("an input of the model is no InputLayer")
         return [self.inputs[name] for name in found]
-
-
-def _history(tensor: dict[str, Any]) -> list[Any]:
-    inner = tensor.get("config")
-    history = inner.get("keras_history") if isinstance(inner, dict) else None
-    if not isinstance(history, list) or len(history) != 3:
-        raise ValueError("a symbolic tensor does not tell where it is from")
-    return history
-
-
-def _histories(node: object) -> Iterator[tuple[Any, Any]]:
-    """Iterate over the layers and the numbers of the calls that the arguments of a call are from."""
-    if isinstance(node, list):
-        for part in node:
-            yield from _histories(part)
-    elif isinstance(node, dict):
-        if node.get("class_name") == "__keras_tensor__":
-            name, call, _ = _history(node)
-            if not isinstance(name, str) or not isinstance(call, int):
-                raise ValueError("a symbolic tensor does not tell where it is from")
-            yield name, call
-        else:
-            yield from _histories(list(node.values()))
 
 
 def _tensors(structure: Json, graph: _Graph) -> Any:
@@ -427,11 +406,15 @@ def _placeholders(inner: dict[str, Any], built: object) -> dict[str, Any]:
 # -- to Keras
 
 
+class NoCounterpart(TypeError):
+    """A part of a model has no name in Keras."""
+
+
 def to_keras(description: Json) -> Any:
     """Translate a description of :mod:`tape_tf.keras.serialization` into Keras' own.
 
     Raises:
-        TypeError: it has a part that Keras has no name for.
+        NoCounterpart: it has a part that Keras has no name for.
     """
     if isinstance(description, list):
         return [to_keras(part) for part in description]
@@ -460,7 +443,7 @@ def _keras_function(name: str, space: str | None) -> Any:
         last = name.rpartition(".")[2]
         last = _NAMED_DIFFERENTLY.get(last, last)
         if last not in {*_ACTIVATIONS, *_NAMED_DIFFERENTLY.values()}:
-            raise TypeError(f"tf.{name} has no counterpart in Keras: register a function of your own that calls it")
+            raise NoCounterpart(f"tf.{name} has no counterpart in Keras: register a function of your own that calls it")
         return last
     if space is not None:
         return name
@@ -470,17 +453,19 @@ def _keras_function(name: str, space: str | None) -> Any:
 def _keras_instance(description: dict[str, Any]) -> Any:
     kind, space, inner = description["class_name"], description["module"], description["config"]
     if space == "models" and kind == "Model":
-        return _described(*_FUNCTIONAL, _keras_functional(inner), "Functional")
+        return _described(*FUNCTIONAL, _keras_functional(inner), "Functional")
     if space == "models" and kind == "Sequential":
         return _described("keras", kind, _keras_sequential(inner), None)
     if space is None and "calls" in inner:
-        raise TypeError(f"{description['registered_name']!r}: a class of its own with symbolic calls is not written")
+        raise NoCounterpart(
+            f"{description['registered_name']!r}: a class of its own with symbolic calls is not written"
+        )
     if kind == "Operation":
         return _described(
             _OPERATIONS_MODULE, OPERATION_CLASSES[inner["function"]["config"]], {"name": inner["name"]}, None
         )
     if inner.get("lazy") and space == "optimizers":
-        raise TypeError(f"{kind}: Keras has no counterpart of lazy=True")
+        raise NoCounterpart(f"{kind}: Keras has no counterpart of lazy=True")
     unsaid = {*_UNSAID, *["lazy"] * (space == "optimizers"), *["trainable"] * kind.startswith("SpatialDropout")}
     arguments = {key: to_keras(value) for key, value in inner.items() if key not in unsaid}
     if space == "layers":
@@ -524,7 +509,9 @@ def _keras_functional(inner: dict[str, Any]) -> dict[str, Any]:
     every = [*names, *(layer["config"]["name"] for layer in inputs)]
     if len(set(every)) < len(every):
         twice = sorted({name for name in every if every.count(name) > 1})
-        raise TypeError(f"Keras refers to layers by their names, and several are called {', '.join(map(repr, twice))}")
+        raise NoCounterpart(
+            f"Keras refers to layers by their names, and several are called {', '.join(map(repr, twice))}"
+        )
     history: dict[int, list[Any]] = {}
     for number, symbol in zip(_numbers_of(inner["inputs"]), inputs, strict=True):
         history[number] = [symbol["config"]["name"], 0, 0]
@@ -563,7 +550,9 @@ def _keras_functional(inner: dict[str, Any]) -> dict[str, Any]:
             nested = name in names and layers[names.index(name)]["class_name"] == "Functional"
             return [name, call + 1 if nested else call, place]
         items = part["items"]
-        return {key: tensor(item) for key, item in items.items()} if isinstance(items, dict) else list(map(tensor, items))
+        return (
+            {key: tensor(item) for key, item in items.items()} if isinstance(items, dict) else list(map(tensor, items))
+        )
 
     described = [{**layer, "name": layer["config"]["name"], "inbound_nodes": []} for layer in inputs]
     described += [

@@ -19,7 +19,7 @@ import numpy as np
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Entry, read_entries, require_h5py, write_entries
-from tape_tf.keras.keras_configs import from_keras, to_keras
+from tape_tf.keras.keras_configs import NoCounterpart, from_keras, to_keras
 from tape_tf.keras.keras_layout import Place, places
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.optimizers import Nadam, Optimizer
@@ -87,14 +87,16 @@ def assign(entries: Mapping[str, Entry], model: Any, skip_mismatch: bool = False
         if entry.arrays and path not in wanted and not _is_ignored(path, wanted)
     ]
     if problems:
-        text = "; ".join(problems[:_MAX_NAMED]) + (f" and {len(problems) - _MAX_NAMED} more" if problems[_MAX_NAMED:] else "")
+        text = "; ".join(problems[:_MAX_NAMED]) + (
+            f" and {len(problems) - _MAX_NAMED} more" if problems[_MAX_NAMED:] else ""
+        )
         if not skip_mismatch:
             raise ValueError(f"the file does not fit the model: {text}")
         warnings.warn(f"load_weights: left out, since it does not fit: {text}", stacklevel=3)
     for slot, array in ready:
         slot.write(array)
     if _OPTIMIZER in entries and getattr(model, "compiled", False):
-        _load_optimizer(model, entries[_OPTIMIZER].arrays)
+        load_optimizer(model, entries[_OPTIMIZER].arrays)
 
 
 def _mismatch(place: Place, arrays: list[np.ndarray[Any, Any]]) -> str | None:
@@ -150,7 +152,7 @@ def _optimizer_entries(model: Any) -> dict[str, Entry]:
         if all(f"{number}/{name}" in state for number, name in order):
             arrays += [np.asarray(state[f"{number}/{name}"].numpy()) for number, name in order]
             if isinstance(optimizer, Nadam):
-                arrays.append(np.asarray(_nadam_product(optimizer.native.beta_1, int(state["iterations"])), "float32"))
+                arrays.append(np.asarray(_nadam_product(optimizer.beta_1, int(state["iterations"])), "float32"))
     return {_OPTIMIZER: Entry(optimizer.name, arrays)}
 
 
@@ -160,7 +162,7 @@ def _nadam_product(beta: float, updates: int) -> float:
     return float(np.prod(beta * (1.0 - 0.5 * 0.96**steps)))
 
 
-def _load_optimizer(model: Any, arrays: list[np.ndarray[Any, Any]]) -> None:
+def load_optimizer(model: Any, arrays: list[np.ndarray[Any, Any]]) -> None:
     """Set the state of a model's optimizer; as in Keras one that does not fit is left out, with a warning."""
     optimizer: Optimizer = model.optimizer
     variables = {str(number): variable.native for number, variable in enumerate(model.trainable_variables)}
@@ -203,7 +205,8 @@ def describe(model: Model) -> tuple[dict[str, Any], str | None]:
         the description, and a sentence if the arguments of `compile` are left out, since they have no description.
 
     Raises:
-        TypeError: a part of the model has no name in Keras.
+        NoCounterpart: a part of the model has no name in Keras.
+        TypeError: a part of the model has no description at all, such as a lambda.
     """
     content = to_keras(serialize_keras_object(model))
     if (shapes := _build_shapes(model)) is not None:
@@ -234,7 +237,7 @@ def _build_shapes(model: Model) -> dict[str, Any] | None:
     """Return the shape of the input of a model, for which Keras builds one that is no graph; None if there are several.
 
     Raises:
-        TypeError: Keras would not build the model: it was called on more than one tensor.
+        NoCounterpart: Keras would not build the model: it was called on more than one tensor.
     """
     if model._graph is not None:
         return None
@@ -245,7 +248,7 @@ def _build_shapes(model: Model) -> dict[str, Any] | None:
     args, kwargs = restore(describe_first_call(model))
     tensors = [part for part in args if isinstance(part, list) and len(part) == 2 and isinstance(part[0], list)]
     if len(tensors) != 1 or len(args) != 1 or any(isinstance(value, list | dict | tuple) for value in kwargs.values()):
-        raise TypeError(f"{model.name!r} was called on several tensors, for which Keras would not make its weights")
+        raise NoCounterpart(f"{model.name!r} was called on several tensors, for which Keras would not make its weights")
     return {"input_shape": [None, *tensors[0][0][1:]]}
 
 
@@ -270,21 +273,25 @@ def read_model(members: Mapping[str, bytes], compile: bool, safe_mode: bool, fac
     config = parse_json(members[CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
     if not isinstance(config, dict):
         raise ValueError("its config.json describes no model")
-    described = from_keras({key: value for key, value in config.items() if not key.endswith("_config") or key == "config"}
-                           | {"build_config": config.get("build_config")})
+    described = from_keras({key: value for key, value in config.items() if key != "compile_config"})
     compiled = from_keras(config["compile_config"]) if compile and config.get("compile_config") else None
     entries = read_entries(BytesIO(members[WEIGHTS]))
     count = sum(array.size for entry in entries.values() for array in entry.arrays)
     with limits.enforce(factor * count + margin) if safe_mode else nullcontext():
-        model = restore(described)
-        if not isinstance(model, Layer) or not hasattr(model, "load_weights"):
-            raise ValueError(f"it describes an object of class {type(model).__name__}, not a model")
+        model = check_model(restore(described))
         if not model.built and (shape := _input_shape(config)) is not None:
             build_by_call(model, _first_call(shape))
     if compiled is not None:
         compile_model(model, compiled)
     assign(entries, model)
     return model
+
+
+def check_model(found: Any) -> Any:
+    """Return a model; raise a ValueError for anything else that a description may be of."""
+    if not isinstance(found, Layer) or not hasattr(found, "load_weights"):
+        raise ValueError(f"it describes an object of class {type(found).__name__}, not a model")
+    return found
 
 
 def _input_shape(config: dict[str, Any]) -> list[Any] | None:

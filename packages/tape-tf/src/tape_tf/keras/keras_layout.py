@@ -19,7 +19,7 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import Operation
 from tape_tf.keras.layers.holding import _UNTRACKED
 from tape_tf.keras.layers.normalization import Normalization
-from tape_tf.keras.layers.recurrent import GRU, LSTM
+from tape_tf.keras.layers.recurrent import GRU, LSTM, SimpleRNN
 from tape_tf.keras.models import Model, Sequential
 from tape_tf.keras.naming import snake_case
 from tape_tf.variable import Variable
@@ -68,9 +68,9 @@ class _Walk:
             return
         self.seen.add(id(layer))
         prefix = f"{path}/" if path else ""
-        if isinstance(layer, LSTM | GRU):
+        if isinstance(layer, LSTM | GRU | SimpleRNN):
             yield Place(path, layer.name, [])
-            yield Place(f"{prefix}cell", f"{snake_case(type(layer).__name__)}_cell", _slots(layer))
+            yield Place(f"{prefix}cell", snake_case(f"{type(layer).__name__}Cell"), _slots(layer))
             return
         if isinstance(layer, MultiHeadAttention):
             yield Place(path, layer.name, [])
@@ -142,6 +142,7 @@ def _slot(variable: Variable) -> Slot:
 
 def _statistics(layer: Normalization) -> list[Slot]:
     """The mean, the variance and the number of examples that Keras keeps for a layer which `adapt` has prepared."""
+
     def part(name: str) -> Slot:
         def read() -> np.ndarray[Any, Any]:
             return np.squeeze(np.asarray(getattr(layer, name), dtype="float32"))

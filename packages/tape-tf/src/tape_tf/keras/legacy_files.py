@@ -1,18 +1,27 @@
 """The HDF5 files of Keras 2, which Keras 3 reads and writes under names that end in `.h5`: models, and weights.
 
-The layers of a model have groups by their names; an attribute lists the weights of each in order.
+The layers of a model have groups by their names; an attribute lists the weights of each in order. Another attribute
+describes the model, with classes that are named without their modules.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from tape_tf.keras.hdf5 import budget_for, open_file, read_array
-from tape_tf.keras.layers.core import InputLayer
+from tape_tf.keras import limits
+from tape_tf.keras.hdf5 import Budget, open_file, read_array
+from tape_tf.keras.keras_configs import FUNCTIONAL, from_keras
+from tape_tf.keras.keras_files import check_model, compile_model, load_optimizer
+from tape_tf.keras.nameable import find_namespace
+from tape_tf.keras.restoring import parse_json, restore
 
-_LAYERS, _WEIGHTS, _MODEL = "layer_names", "weight_names", "model_weights"
+_LAYERS, _WEIGHTS, _MODEL, _OPTIMIZER = "layer_names", "weight_names", "model_weights", "optimizer_weights"
+
+Stored = list[tuple[str, list[np.ndarray[Any, Any]]]]
+"""The weights of layers by name, in order."""
 
 
 def is_legacy(stream: BinaryIO) -> bool:
@@ -28,20 +37,55 @@ def load_legacy_weights(stream: BinaryIO, model: Any) -> None:
         ValueError: the file does not fit the model. Then nothing is changed.
     """
     with open_file(stream) as file:
-        budget = budget_for(stream.seek(0, 2))
-        root = file[_MODEL] if _MODEL in file else file
-        stored: list[tuple[str, list[np.ndarray[Any, Any]]]] = []
-        for name in _texts(root.attrs.get(_LAYERS)):
-            group = root[name]
-            weights = _texts(group.attrs.get(_WEIGHTS))
-            if weights:
-                stored.append((name, [read_array(group[weight], weight, budget) for weight in weights]))
-    layers = [layer for layer in model.layers if layer.variables and not isinstance(layer, InputLayer)]
+        stored = _stored(file.get(_MODEL, file), Budget(stream.seek(0, 2)))
+    _assign(stored, model)
+
+
+def read_legacy_model(stream: BinaryIO, compile: bool, safe_mode: bool, factor: int, margin: int) -> Any:
+    """Make a model from a file of Keras 2; see :func:`tape_tf.keras.keras_files.read_model` for the arguments."""
+    state = []
+    with open_file(stream) as file:
+        budget = Budget(stream.seek(0, 2))
+        config, training = file.attrs.get("model_config"), file.attrs.get("training_config")
+        if config is None or _MODEL not in file:
+            raise ValueError("it holds weights and no description of a model: use load_weights")
+        stored = _stored(file[_MODEL], budget)
+        if _OPTIMIZER in file:
+            group = file[_OPTIMIZER]
+            state = [read_array(group[name], name, budget) for name in _texts(group.attrs.get(_WEIGHTS))]
+    size = limits.MAX_CONFIG_BYTES if safe_mode else None
+    described = from_keras(_with_modules(parse_json(config, size)))
+    count = sum(array.size for _, arrays in stored for array in arrays)
+    with limits.enforce(factor * count + margin) if safe_mode else nullcontext():
+        model = check_model(restore(described))
+    _assign(stored, model)
+    if compile and training is not None:
+        arguments = parse_json(training, size)
+        if not isinstance(arguments, dict):
+            raise ValueError("the arguments of compile are malformed")
+        if isinstance(optimizer := arguments.pop("optimizer_config", None), dict):
+            arguments["optimizer"] = {"module": "keras.optimizers", **optimizer}
+        compile_model(model, from_keras(_with_modules(arguments)))
+        load_optimizer(model, state)
+    return model
+
+
+def _stored(root: Any, budget: Budget) -> Stored:
+    found: Stored = []
+    for name in _texts(root.attrs.get(_LAYERS)):
+        group = root[name]
+        if weights := _texts(group.attrs.get(_WEIGHTS)):
+            found.append((name, [read_array(group[weight], weight, budget) for weight in weights]))
+    return found
+
+
+def _assign(stored: Stored, model: Any) -> None:
+    layers = [layer for layer in model.layers if layer.variables]
     if len(layers) != len(stored):
         raise ValueError(f"the model has {len(layers)} layers with weights, and the file {len(stored)}")
-    ready = []
+    ready: list[tuple[Any, np.ndarray[Any, Any]]] = []
     for layer, (name, arrays) in zip(layers, stored, strict=True):
-        variables = legacy_order(layer)
+        variables = _legacy_order(layer)
         if [tuple(v.shape) for v in variables] != [a.shape for a in arrays]:
             raise ValueError(
                 f"layer {layer.name!r} has weights of shapes {[tuple(v.shape) for v in variables]}, and layer {name!r} "
@@ -52,7 +96,42 @@ def load_legacy_weights(stream: BinaryIO, model: Any) -> None:
         variable.assign(array)
 
 
-def legacy_order(layer: Any) -> list[Any]:
+def _with_modules(config: Any) -> Any:
+    """Add to a description of Keras 2 the modules of the classes, and write calls as Keras 3 does."""
+    if isinstance(config, list):
+        return [_with_modules(part) for part in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _with_modules(value) for key, value in config.items()}
+    kind = found.get("class_name")
+    if isinstance(kind, str) and "config" in found and "module" not in found and not kind.startswith("__"):
+        if kind in ("Functional", "Model"):
+            found["module"], found["class_name"] = FUNCTIONAL
+        elif kind == "Sequential":
+            found["module"] = "keras"
+        else:
+            space = find_namespace(kind)
+            found |= {"module": f"keras.{space}" if space else None, "registered_name": None if space else kind}
+    if isinstance(nodes := found.get("inbound_nodes"), list):
+        found["inbound_nodes"] = [_call(node) if isinstance(node, list) else node for node in nodes]
+    if isinstance(inner := found.get("config"), dict) and kind != "InputLayer":
+        inner.pop("batch_input_shape", None)  # the shape of the input, which Keras 2 notes at the first layer, too
+    return found
+
+
+def _call(node: list[Any]) -> dict[str, Any]:
+    """Describe a call: Keras 2 lists the tensors, each as a layer, two numbers, and further arguments of the call."""
+    tensors: list[dict[str, Any]] = []
+    kwargs: dict[str, Any] = {}
+    for part in node:
+        if not isinstance(part, list) or len(part) not in (3, 4):
+            raise ValueError("a call of a layer is malformed")
+        tensors.append({"class_name": "__keras_tensor__", "config": {"keras_history": part[:3]}})
+        kwargs |= part[3] if len(part) > 3 and isinstance(part[3], dict) else {}
+    return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
+
+
+def _legacy_order(layer: Any) -> list[Any]:
     """Return the weights of a layer in the order of Keras 2: all trainable ones before the others."""
     every = layer.variables
     trained = {id(v) for part in layer._flatten_layers() for v in part._frozen_variables}
@@ -69,7 +148,3 @@ def _texts(value: Any) -> list[str]:
     if not all(isinstance(part, str) for part in found):
         raise ValueError("names of layers and weights are text")
     return found
-
-
-def read_legacy_model(stream: BinaryIO, compile: bool, safe_mode: bool) -> Any:
-    raise NotImplementedError

@@ -22,6 +22,7 @@ from tape_nn.extend import read_tensors
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import SIGNATURE, require_h5py
+from tape_tf.keras.keras_configs import NoCounterpart
 from tape_tf.keras.keras_files import WEIGHTS as KERAS_WEIGHTS
 from tape_tf.keras.keras_files import compile_arguments, describe, read_model, write_model
 from tape_tf.keras.layers.base import Layer
@@ -86,12 +87,14 @@ def save_model(
     if not model.built:
         raise ValueError("save: the model has no weights yet: call it, or build it, first")
     if save_format not in (None, "keras", "tape") or not zipped:
-        raise ValueError(f"save: save_format must be 'keras' or 'tape', and zipped True; got {save_format!r}, {zipped!r}")
+        raise ValueError(
+            f"save: save_format must be 'keras' or 'tape', and zipped True; got {save_format!r}, {zipped!r}"
+        )
     if save_format != "tape":
         try:
             require_h5py("save")
             content, left_out = describe(model)
-        except (ModuleNotFoundError, TypeError) as error:
+        except (ModuleNotFoundError, NoCounterpart) as error:
             if save_format is not None:
                 raise
             warnings.warn(
@@ -142,7 +145,9 @@ def _check_size(text: str) -> None:
         )
 
 
-@exported("keras.models.load_model keras.saving.load_model", differs="no code in files is run, with safe_mode=False neither")
+@exported(
+    "keras.models.load_model keras.saving.load_model", differs="no code in files is run, with safe_mode=False neither"
+)
 def load_model(
     filepath: PathLike, custom_objects: Mapping[str, Any] | None = None, compile: bool = True, safe_mode: bool = True
 ) -> Any:
@@ -164,15 +169,15 @@ def load_model(
     """
     path = Path(os.fspath(filepath))
     what = f"load_model: {str(path)!r}"
-    with path.open("rb") as stream, report_damage(what):
-        legacy = stream.read(len(SIGNATURE)) == SIGNATURE
-        if legacy:
+    with path.open("rb") as stream:
+        if stream.read(len(SIGNATURE)) == SIGNATURE:
             require_h5py("load_model")
-            with custom_object_scope(custom_objects or {}):
-                return read_legacy_model(stream, compile, safe_mode)
-        members = _read_members(stream)
+            with custom_object_scope(custom_objects or {}), report_damage(what):
+                return read_legacy_model(stream, compile, safe_mode, _WEIGHTS_FACTOR, _WEIGHTS_MARGIN)
+        with report_damage(what):
+            members = _read_members(stream)
     if _CONFIG not in members or not members.keys() & {_WEIGHTS, KERAS_WEIGHTS}:
-        raise ValueError(f"{what} is no file of a model: it has no {_CONFIG} or no weights")
+        raise ValueError(f"{what} was not written by this library, nor by Keras: it has no {_CONFIG}, or no weights")
     if KERAS_WEIGHTS in members:
         require_h5py("load_model")
         with custom_object_scope(custom_objects or {}), report_damage(what):

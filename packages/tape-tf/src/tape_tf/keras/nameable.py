@@ -113,6 +113,11 @@ def namespace_of(value: object) -> str | None:
     return next((space for space in _NAMESPACES if _namespace_table(space).get(name) is value), None)
 
 
+def find_namespace(name: str) -> str | None:
+    """Return the first namespace of `tf.keras` with a class of this name, for descriptions that do not say which."""
+    return next((space for space in _NAMESPACES if isinstance(_namespace_table(space).get(name), type)), None)
+
+
 def name_in_tf(function: object) -> str | None:
     """Return the name of a function of `tf`, if a description may contain it; else None."""
     return next((name for name in _TF_FUNCTIONS if published().get(name) is function), None)

@@ -23,7 +23,9 @@ KERAS_SUFFIX = ".weights.h5"
 """The ending of the names of Keras' files of weights."""
 
 
-@exported("keras.saving.save_weights", differs="under names with other endings than .weights.h5 in the safetensors format")
+@exported(
+    "keras.saving.save_weights", differs="under names with other endings than .weights.h5 in the safetensors format"
+)
 def save_weights(model: Any, filepath: PathLike, overwrite: bool = True, max_shard_size: None = None) -> None:
     """Write the weights of a model to a file.
 
