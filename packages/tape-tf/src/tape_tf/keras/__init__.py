@@ -12,6 +12,7 @@ from tape_tf.keras import (
     datasets,
     directories,  # noqa: F401
     downloads,  # noqa: F401
+    drawing,  # noqa: F401
     images,  # noqa: F401
     initializers,
     layers,
@@ -19,6 +20,7 @@ from tape_tf.keras import (
     metrics,
     model_files,  # noqa: F401
     models,
+    operations,  # noqa: F401
     optimizers,
     regularizers,
     restoring,  # noqa: F401

@@ -134,12 +134,7 @@ class Batches:
             if not first and not (self._iterator and isinstance(self._data, Iterator)):
                 self._iterator = iter(self._data)
             batches = islice(chain(first, self._iterator or ()), self._steps)
-        return (
-            map_structure(
-                HostStrings.around, unwrap(_batch_to_native(tuple(batch) if isinstance(batch, list) else batch))
-            )
-            for batch in batches
-        )
+        return (batch_to_native(tuple(batch) if isinstance(batch, list) else batch) for batch in batches)
 
 
 def _warn_short_epoch(done: int, steps: int, then: str) -> None:
@@ -204,7 +199,7 @@ class TextBatches(Batches):
         return super().epochs(model, shuffle)
 
     def as_one_batch(self) -> Any:
-        return unwrap(_batch_to_native(next(iter(self._examples.batch(len(self._examples))))))
+        return batch_to_native(next(iter(self._examples.batch(len(self._examples)))))
 
 
 def _as_tuples(part: PyTree) -> Any:
@@ -270,9 +265,9 @@ def _to_native(part: PyTree) -> Any:
     return autocast(part.native if isinstance(part, Value) else part, floatx())
 
 
-def _batch_to_native(batch: PyTree) -> Any:
+def batch_to_native(batch: PyTree) -> Any:
     """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
-    return map_structure(_leaf_to_native, batch)
+    return map_structure(HostStrings.around, unwrap(map_structure(_leaf_to_native, batch)))
 
 
 def _leaf_to_native(leaf: Any) -> Any:

@@ -126,8 +126,8 @@ class Loss:
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
         self.reduction = reduction
-        # Keras 3 has two names for this reduction.
-        chosen: Any = "sum_over_batch_size" if reduction == "mean" else reduction
+        # Keras has several names for this reduction.
+        chosen: Any = "sum_over_batch_size" if reduction in ("mean", "auto") else reduction
         self.dtype = getattr(dtype, "name", dtype) or floatx()
         # tape_nn applies the weights and the reduction to the losses that `call` returns.
         self.native = nn.losses.Loss(lambda y_true, y_pred: native(self.call(y_true, y_pred)), chosen)
@@ -160,6 +160,19 @@ class Loss:
     def get_config(self) -> dict[str, Any]:
         """The arguments that the loss was made with."""
         return {"name": self.name, "reduction": self.reduction}
+
+
+class Reduction:
+    """The names of Keras 2 for the argument `reduction` of losses."""
+
+    AUTO = SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
+    SUM = "sum"
+    NONE = "none"
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """Return all names."""
+        return (cls.SUM_OVER_BATCH_SIZE, cls.SUM, cls.NONE)
 
 
 class LossFunctionWrapper(Loss):
@@ -342,6 +355,7 @@ __all__ = [
     "MeanSquaredError",
     "MeanSquaredLogarithmicError",
     "Poisson",
+    "Reduction",
     "SparseCategoricalCrossentropy",
     "SquaredHinge",
     "binary_crossentropy",

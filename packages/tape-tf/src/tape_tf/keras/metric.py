@@ -97,6 +97,10 @@ class Metric:
             # Assigned, not made anew: compiled steps hold the Variable.
             variable.assign(wrap(tc.zeros_like(variable.native)))
 
+    def reset_states(self) -> None:
+        """Reset the metric; the name of Keras 2."""
+        self.reset_state()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Update the metric with a batch, and return the result."""
         self.update_state(*args, **kwargs)

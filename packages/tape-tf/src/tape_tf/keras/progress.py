@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tape_tf.keras.callbacks import Callback
+from tape_tf.names import exported
 from tape_tf.typing import Logs
 
 _BAR_WIDTH = 20  # characters
@@ -106,6 +107,69 @@ class Progress(Callback):
             shown = step * (self._target - self._done)
         unit = f"{step:.0f}s" if step >= 1 else f"{step * 1e3:.0f}ms" if step >= 1e-3 else f"{step * 1e6:.0f}us"
         return f" {shown:.0f}s{between}{unit}/step"
+
+
+@exported("keras.utils.Progbar")
+class Progbar:
+    """A bar of progress for a loop of one's own, in the format of `fit`.
+
+    >>> import tape_tf as tf
+    >>> bar = tf.keras.utils.Progbar(3, verbose=2)
+    >>> for step in range(3):
+    ...     bar.update(step + 1, values=[("loss", float(step))])  # doctest: +ELLIPSIS
+    3/3 - 0s - .../step - loss: 1.0000
+
+    Args:
+        target: the number of steps; None if it is not known.
+        width, interval: no effect.
+        verbose: 0 for silence, 1 for a bar, 2 for a line at the end.
+        stateful_metrics: names of values that are shown as they are; others are averaged over the steps.
+        unit_name: no effect.
+    """
+
+    def __init__(
+        self,
+        target: int | None,
+        width: int = _BAR_WIDTH,
+        verbose: int = 1,
+        interval: float = _REFRESH_SECONDS,
+        stateful_metrics: Iterable[str] | None = None,
+        unit_name: str = "step",
+    ) -> None:
+        self.target, self.verbose = target, verbose
+        self.stateful_metrics = set(stateful_metrics or ())
+        self._progress = Progress(verbose)
+        self._progress.params = {"steps": target}
+        self._progress._start()
+        self._sums: dict[str, tuple[float, float]] = {}  # of values times steps, and of steps
+        self._seen = 0
+
+    def update(
+        self, current: int, values: Iterable[tuple[str, Any]] | None = None, finalize: bool | None = None
+    ) -> None:
+        """Show that `current` steps are done.
+
+        Args:
+            values: names and numbers of the steps since the last update.
+            finalize: this is the last update; by default it is when `current` reaches the target.
+        """
+        steps = max(current - self._seen, 1)
+        for name, value in values or ():
+            total, count = self._sums.get(name, (0.0, 0.0))
+            kept = name in self.stateful_metrics
+            self._sums[name] = (float(value), 1.0) if kept else (total + float(value) * steps, count + steps)
+        self._seen = current
+        if not self.verbose:
+            return
+        logs = {name: total / count for name, (total, count) in self._sums.items()}
+        last = self.target is not None and current >= self.target if finalize is None else finalize
+        self._progress._update(current, logs)
+        if last:
+            self._progress._finish(logs)
+
+    def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
+        """Show that `n` more steps are done."""
+        self.update(self._seen + n, values)
 
 
 def _format_numbers(logs: Mapping[str, Any] | None) -> str:

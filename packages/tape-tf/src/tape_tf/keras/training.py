@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,15 @@ from tape_nn.extend import with_class_weights
 from tape_tf.conversion import wrap
 from tape_tf.distribute.strategies import get_strategy
 from tape_tf.keras import optimizers
+from tape_tf.keras.backup import BackupAndRestore
 from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
-from tape_tf.keras.data import Batches, HostStrings, make_batches, unpack_x_y_sample_weight
+from tape_tf.keras.data import Batches, HostStrings, batch_to_native, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import map_structure, tensor_leaves
+from tape_tf.names import published
 from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
 from tape_tf.typing import OptimizerLike, PyTree
@@ -46,6 +48,7 @@ class Trainer:
     _compiled_loss: CompiledLoss | None = None
     _compiled_metrics: CompiledMetrics | None = None
     _compiled_mean: Mean | None = None
+    _compile_arguments: dict[str, Any]
 
     def compile(
         self,
@@ -89,6 +92,14 @@ class Trainer:
         if metrics or weighted_metrics:
             compiled_metrics = CompiledMetrics(metrics, weighted_metrics, self.output_names)
             compiled_metrics.check()
+        self._compile_arguments = {
+            "optimizer": optimizer,
+            "loss": loss,
+            "loss_weights": loss_weights,
+            "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+            "run_eagerly": run_eagerly,
+        }
         self.optimizer, self.loss = made, loss
         self._compiled_loss, self._compiled_metrics = compiled_loss, compiled_metrics
         self._compiled_mean = Mean(name="loss")
@@ -97,6 +108,33 @@ class Trainer:
         self.run_eagerly = bool(run_eagerly)
         vars(self).pop(_STEP_FUNCTIONS, None)  # they were traced with the former optimizer, loss and metrics
         self.compiled = True
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """Describe the arguments of `compile`, for :meth:`compile_from_config`; None before `compile`."""
+        if not self.compiled:
+            return None
+        describe = published()["keras.saving.serialize_keras_object"]
+        return {name: describe(value) for name, value in self._compile_arguments.items()}
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Call `compile` with the arguments that :meth:`get_compile_config` described."""
+        restored = published()["keras.saving.deserialize_keras_object"]
+        self.compile(**{name: restored(value) for name, value in config.items()})
+
+    def make_train_function(self, force: bool = False) -> Callable[[Iterator[Any]], dict[str, Any]]:
+        """Return a function that trains on the next batch of an iterator, and returns the logs of the step."""
+        return lambda iterator: self._next_step("train_step", iterator)
+
+    def make_test_function(self, force: bool = False) -> Callable[[Iterator[Any]], dict[str, Any]]:
+        """Return a function that evaluates the next batch of an iterator, and returns the logs of the step."""
+        return lambda iterator: self._next_step("test_step", iterator)
+
+    def make_predict_function(self, force: bool = False) -> Callable[[Iterator[Any]], Any]:
+        """Return a function that predicts the next batch of an iterator."""
+        return lambda iterator: self._next_step("predict_step", iterator)
+
+    def _next_step(self, name: str, iterator: Iterator[Any]) -> Any:
+        return self._step(name, batch_to_native(next(iterator)))
 
     # -- loss and metrics
 
@@ -282,6 +320,9 @@ class Trainer:
             held_out = make_batches(
                 *unpack_x_y_sample_weight(parts), validation_batch_size or batch_size, validation_steps
             )
+        for callback in _as_list(callbacks):
+            if isinstance(callback, BackupAndRestore):  # a run that was interrupted decides where this one begins
+                initial_epoch = max(initial_epoch, callback.restore(self))
         history = History()
         verbose = _verbosity(verbose)
         params = {"verbose": verbose, "epochs": epochs, "steps": data.length}

@@ -23,6 +23,7 @@ _UNTRACKED: Final = frozenset((
     "native", "_added_weights", "_regularized", "_losses", "_frozen_variables", "_nodes", "_init_arguments",
     "_weight_options", "_declared_shape", "_graph", "_output_shape", "_inputs", "_outputs", "_first_call",
     "_compiled_loss", "_compiled_metrics", "_compiled_mean", "_state_variables",
+    "_compile_arguments",
 ))  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.naming import auto_name, by_name
 from tape_tf.keras.optimizers import schedules
-from tape_tf.names import absent
+from tape_tf.names import absent, export
 from tape_tf.tensor import Value
 from tape_tf.tracing import is_assigned, require_value, run_uncompiled
 from tape_tf.typing import IntLike, OptimizerLike
@@ -399,6 +399,10 @@ _BY_NAME: dict[str, type[Optimizer]] = {
     for kind in (SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion)
     for name in (kind.__name__, kind.__name__.lower())
 }
+
+
+for _kind in (SGD, RMSprop, Adagrad, Adadelta, Adam, Adamax, Nadam, Ftrl):
+    export(f"keras.optimizers.legacy.{_kind.__name__}", _kind, "the same as in tf.keras.optimizers")
 
 
 def get(identifier: OptimizerLike) -> Optimizer:
