@@ -78,7 +78,7 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "nondifferentiable_batch_function": "there is no batching of calls",
     "type_spec_from_value": "use tf.TensorSpec.from_tensor",
     "variable_creator_scope": "Variables are made by tf.Variable alone",
-    "image": "of tf.image there is little: use the functions of tf and tf.nn on arrays, or Pillow before",
+    "image": "use the functions of tf and tf.nn on arrays, or Pillow before",
 }
 
 _SEVERAL = {  # several names, separated by spaces, that share one clause

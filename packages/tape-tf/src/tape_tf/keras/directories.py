@@ -14,7 +14,7 @@ from tape_tf.keras.images import smart_resize
 from tape_tf.names import exported
 from tape_tf.ops.codecs import decode_image
 from tape_tf.ops.files import local_path, read_file
-from tape_tf.ops.pictures import resize, resize_with_pad
+from tape_tf.ops.resizing import resize, resize_with_pad
 from tape_tf.ops.shaping import transpose
 from tape_tf.ops.text import substr
 from tape_tf.typing import PathLike
@@ -160,7 +160,7 @@ def image_dataset_from_directory(
         shuffle, seed: shuffle the files; the seed makes the order of Keras.
         validation_split, subset: the share that is held out, and which part is wanted: "training", "validation" or
             "both", a list of two datasets.
-        interpolation: "bilinear" or "nearest".
+        interpolation: a method of `tf.image.resize`.
         crop_to_aspect_ratio, pad_to_aspect_ratio: cut off or fill up, so that nothing is distorted.
 
     Raises:

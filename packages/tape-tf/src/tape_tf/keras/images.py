@@ -12,7 +12,7 @@ from tape_tf.keras.backend import floatx
 from tape_tf.names import exported
 from tape_tf.ops.codecs import pillow
 from tape_tf.ops.files import local_path
-from tape_tf.ops.pictures import resize
+from tape_tf.ops.resizing import resize
 from tape_tf.typing import NumPyArray, PathLike, TensorLike
 
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "hamming", "box")

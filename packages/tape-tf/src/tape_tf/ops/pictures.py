@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tape_core as tc
 
 from tape_tf import dtypes
@@ -120,13 +119,6 @@ def grayscale_to_rgb(images: tc.Tensor) -> tc.Tensor:
     return tc.concat([images] * 3, axis=-1)
 
 
-@op("image.psnr", "a b", kernel="Psnr")
-def psnr(a: tc.Tensor, b: tc.Tensor, max_val: TensorLike) -> tc.Tensor:
-    """Return the peak signal-to-noise ratio of each pair of images in decibels."""
-    error = tc.mean(tc.square(a - b), axis=(-3, -2, -1))
-    return 10 * tc.log10(float(native(max_val)) ** 2 / error)
-
-
 @exported("image.convert_image_dtype")
 def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None) -> Any:
     """Convert intensities to another dtype: floats go from 0 to 1, integers from 0 to their maximum."""
@@ -182,55 +174,6 @@ def central_crop(image: tc.Tensor, central_fraction: float) -> tc.Tensor:
     return image[..., rows : height - rows, columns : width - columns, :]
 
 
-# -- other sizes
-
-
-def _resize_weights(before: int, after: int, antialias: bool) -> Any:
-    """Return the matrix (after, before) of linear interpolation between the centres of pixels."""
-    scale = before / after
-    spread = max(scale, 1.0) if antialias else 1.0  # antialiasing widens the triangle filter when it shrinks an image
-    # TensorFlow 2's convention: pixels are areas, and their centres are at halves (`half_pixel_centers=True`).
-    middles = (np.arange(after) + 0.5) * scale - 0.5
-    if not antialias:
-        middles = np.clip(middles, 0, before - 1)
-    weights = np.maximum(0.0, 1 - np.abs(middles[:, None] - np.arange(before)) / spread)
-    # At the edge a part of the triangle lies outside: the weights that are left add up to 1.
-    return (weights / weights.sum(axis=1, keepdims=True)).astype("float32")
-
-
-@op("image.resize", "images", static_args="size", differs="bilinear and nearest only")
-def resize(
-    images: tc.Tensor,
-    size: tuple[int, int],
-    method: str = "bilinear",
-    preserve_aspect_ratio: bool = False,
-    antialias: bool = False,
-) -> tc.Tensor:
-    """Resize images: float32 by `"bilinear"` interpolation, or the `"nearest"` pixels.
-
-    Raises:
-        ValueError: another method.
-    """
-    height, width = images.shape[-3:-1]
-    rows, columns = size
-    if preserve_aspect_ratio:
-        share = min(rows / height, columns / width)
-        rows, columns = round(height * share), round(width * share)
-    if method == "nearest":
-        places = [
-            # The pixel whose area holds the centre of the new one.
-            native(np.minimum(((np.arange(n) + 0.5) * (old / n)).astype("int64"), old - 1), like=images)
-            for old, n in ((height, rows), (width, columns))
-        ]
-        return tc.take(tc.take(images, places[0], axis=-3), places[1], axis=-2)
-    if method != "bilinear":
-        raise ValueError(f"image.resize: method must be 'bilinear' or 'nearest', got {method!r}")
-    # Interpolation is linear in each direction, so it is a matrix product along rows and one along columns.
-    x = tc.astype(images, tc.float32)
-    down, across = (native(_resize_weights(old, n, antialias), like=x) for old, n in ((height, rows), (width, columns)))
-    return tc.einsum("oh,...hwc,pw->...opc", down, x, across)
-
-
 # -- at random
 
 
@@ -278,34 +221,6 @@ def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None,
 
 
 # -- filters, and sizes of other proportions
-
-
-@exported("image.ResizeMethod")
-class ResizeMethod:
-    """The names of methods of :func:`resize`; of these there are BILINEAR and NEAREST_NEIGHBOR."""
-
-    BILINEAR = "bilinear"
-    NEAREST_NEIGHBOR = "nearest"
-    BICUBIC = "bicubic"
-    AREA = "area"
-    LANCZOS3 = "lanczos3"
-    LANCZOS5 = "lanczos5"
-    GAUSSIAN = "gaussian"
-    MITCHELLCUBIC = "mitchellcubic"
-
-
-@exported("image.resize_with_pad")
-def resize_with_pad(
-    image: TensorLike, target_height: int, target_width: int, method: str = "bilinear", antialias: bool = False
-) -> Any:
-    """Resize images without distortion, and pad them with zeros to a size."""
-    x = native(image)
-    height, width = x.shape[-3:-1]
-    ratio = max(height / target_height, width / target_width)
-    resized = resize(wrap(x), (int(height / ratio), int(width / ratio)), method, antialias=antialias)
-    # From the sizes before they are rounded, as TensorFlow does.
-    top, left = int((target_height - height / ratio) // 2), int((target_width - width / ratio) // 2)
-    return pad_to_bounding_box(resized, top, left, target_height, target_width)
 
 
 @exported("image.resize_with_crop_or_pad")

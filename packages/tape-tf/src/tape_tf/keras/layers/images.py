@@ -14,7 +14,7 @@ from tape_tf.keras.backend import resolve_data_format
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.affine import FILL_MODES, INTERPOLATIONS, rotation, transform, translation, zoom
 from tape_tf.keras.layers.base import Layer
-from tape_tf.ops.pictures import resize
+from tape_tf.ops.resizing import METHODS, resize
 from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
 
@@ -124,13 +124,11 @@ class Resizing(ImageLayer):
 
     Args:
         height, width: the new size.
-        interpolation: "bilinear" or "nearest".
+        interpolation: a method of `tf.image.resize`.
         crop_to_aspect_ratio: crop images of another form, in place of distorting them.
         pad_to_aspect_ratio: fill up images of another form with `fill_value`, in place of distorting them.
         antialias: average over the pixels that a smaller image leaves out.
     """
-
-    __tf_differs__ = "interpolation is bilinear or nearest"
 
     def __init__(
         self,
@@ -146,8 +144,8 @@ class Resizing(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format, **kwargs)
-        if interpolation not in ("bilinear", "nearest"):
-            raise ValueError(f"Resizing: interpolation must be 'bilinear' or 'nearest'; got {interpolation!r}")
+        if interpolation not in METHODS:
+            raise ValueError(f"Resizing: interpolation must be one of {', '.join(METHODS)}; got {interpolation!r}")
         if crop_to_aspect_ratio and pad_to_aspect_ratio:
             raise ValueError("Resizing: crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other")
         if fill_mode != "constant":
