@@ -55,9 +55,33 @@ assert not torch.allclose(train(own, compiled=False, parallel=False), expected)
 
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+mesh = init_device_mesh("cpu", (world,))
+
+def train_distributed(*, compiled, distributed):
+    def spread(tensor, placement):
+        return tc.asarray(distribute_tensor(tensor.clone(), mesh, [placement]) if distributed else tensor.clone())
+
+    variables = [tc.Variable(spread(data[:3, :2], Replicate())), tc.Variable(spread(data[0, :2], Replicate()))]
+    optimizer = nn.AdamW(0.05, global_clipnorm=0.1)
+
+    def step(x):
+        with tc.GradientTape() as tape:
+            loss = tc.mean(tc.tanh(x @ variables[0] + variables[1]) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        return loss
+
+    run, rows = tc.function(step) if compiled else step, spread(data, Shard(0))
+    arrays = [run(rows).array for _ in range(4)] + [v.array for v in variables]
+    return torch.cat([(a.full_tensor() if distributed else a).flatten() for a in arrays])
+
+expected = train_distributed(compiled=False, distributed=False)
+for compiled in (False, True):
+    torch.testing.assert_close(train_distributed(compiled=compiled, distributed=True), expected)
 
 sharded = torch.nn.Sequential(torch.nn.Linear(3, 1).double())
-fully_shard(sharded, mesh=init_device_mesh("cpu", (world,)))
+fully_shard(sharded, mesh=mesh)
 for parallel in (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1).double()), sharded):
     for run in (tape_torch.call, tc.function(lambda f, x: tape_torch.call(f, x))):
         try:

@@ -32,8 +32,9 @@ class Op:
     Attributes:
         text: an expression, or lines that assign to `{out}`. `{f}`, `{i}`, `{b}` and `{c}` are values of real, integer,
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
-            `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables.
-        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported".
+            `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
+            `{h}` host data: an array or a number of NumPy, of which `h0` is the array.
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's).
         weight: how often it is drawn.
     """
 
@@ -119,6 +120,21 @@ OPS: list[Op] = [
     Op("tc.vmap(lambda a: tc.sum(a * a) * {n})({f})"), Op("tc.checkpoint(lambda a: tc.sin(a) * tc.cos(a))({f})"),
     Op("tc.custom_gradient(lambda a: (tc.sin(a), lambda u: u * tc.cos(a)))({f})", weight=2), Op("tc.vjp(tc.sin, {f})[1]({f0})[0]"),
     Op("tc.stop_gradient({f}) * {f0}", ("smooth",)),
+    # -- host data
+    Op("{f} * {h}", ("torch",), 2), Op("{h} - {f}", ("torch",), 2), Op("{f} / ({h} * {h} + 0.5)", ("torch",)), Op("tc.add({h}, {f})", ("torch",)), Op("{h} ** 2 * {f}", ("torch",)),
+    Op("tc.maximum({f}, {h})", ("torch", "smooth")), Op("tc.where({f} > {h}, {f0}, {h})", ("torch", "smooth")), Op("tc.clip({f}, np.float32(-0.5), np.float64(0.5))", ("torch", "smooth")),
+    Op("tc.concat([{f}, h0], axis=-1)", ("torch",)), Op("tc.stack([h0, {f}])", ("torch",)), Op("tc.einsum('...i,...i->...', h0, {f})", ("torch",)), Op("h0 @ {F}.T", ("torch",)),
+    Op("tc.sum(tc.sin(h0)) * {f}", ("torch",)), Op("tc.asarray(h0.tolist()) + {f}", ("torch",)), Op("{f}[..., np.asarray([0, -1])]", ("torch",)), Op("tc.take({d}, np.asarray([0, 0]), axis=-1)", ("torch",)),
+    Op("{out} = {f} * 1.0\n{out}[...] = {h}", ("torch",)), Op("{out} = tc.sin({f})\n{out} += {h}", ("torch",)), Op("{v}.assign(h0 * 0.5)\n{out} = {v} * {h}", ("torch", "pure"), 2),
+    Op("{v}.assign_add({h})\n{out} = {v} * 0.5", ("torch", "pure")), Op("tc.cond(tc.sum({f}) > {h}.sum(), lambda: {f0} * h0, lambda: {f0} + h0)", ("torch", "smooth", "continuous")),
+    Op("tc.scan(lambda c, x: (tc.tanh(c * {h} + x), c * x), {f}, np.stack([h0, h0]))[{j}]", ("torch",)), Op("tc.scan(lambda c, x: (c * 0.5 + x, x), h0, tc.stack([{f}] * {k}))[0]", ("torch",)),
+    Op("tc.while_loop(lambda c: c[0] < np.int64({k}), lambda c: (c[0] + 1, tc.cos(c[1]) * {h}), (np.int64(0), {f}))[1]", ("torch", "smooth")),
+    Op("tc.vmap(lambda a: tc.tanh(a * {h}))({f})", ("torch",)), Op("tc.vmap(lambda a, b: a * b)({f}, h0)", ("torch",)), Op("tc.map(lambda r: r * tc.sum({f}), h0)", ("torch",)),
+    Op("tc.grad(lambda a: tc.sum(tc.sin(a) * {f}))(h0)", ("torch",)), Op("tc.grad(lambda a: tc.sum(tc.sin(a) * {h}))({f})", ("torch",)), Op("tc.jvp(lambda a: tc.tanh(a * {f}), (h0,), ({f0},))[1]", ("torch",)),
+    Op("tc.jvp(lambda a: tc.tanh(a * {h}), ({f},), (h0,))[1]", ("torch",)), Op("tc.vjp(lambda a: tc.sin(a * {h}), {f})[1](h0)[0]", ("torch",)),
+    Op("tc.checkpoint(lambda a: tc.sin(a) * {h})({f})", ("torch",)), Op("tc.checkpoint(lambda a, b: tc.sin(a) * b)({f}, h0)", ("torch",)),
+    Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {h}\n{out} = t.gradient(y, {f0}, output_gradients=h0)", ("torch",)),
+    Op("tc.custom_gradient(lambda a: (tc.sin(a) * np.float64(0.5), lambda u: u * tc.cos(a) * np.float64(0.5)))({f})", ("torch",)),
 ]  # fmt: skip
 """The grammar: to have another op drawn, add its line."""
 
@@ -177,6 +193,7 @@ class Program:
                 "def made():",
                 "    rng = np.random.default_rng(0)",
                 *made,
+                f"    h0 = np.asarray(rng.normal(size={self.inputs[0][0]}))",
                 f"    def program({given}):",
                 textwrap.indent(body, " " * 8),
                 f"        return [{', '.join(self.results)}]",
@@ -211,6 +228,7 @@ class _Run:
         self.values: dict[str, Any] = {f"x{k}": x for k, x in enumerate(self.names["inputs"](1))}
         _, variables = self.names["made"]()
         self.variables = {f"v{k}": v for k, v in enumerate(variables)}
+        self.host = np.asarray(np.random.default_rng(2).normal(size=program.inputs[0][0]))
 
     def choice(self, of: list[Any]) -> Any:
         return of[self.draw(st.integers(0, len(of) - 1))] if len(of) > 1 else of[0]
@@ -269,6 +287,8 @@ class _Run:
                 given = str(self.draw(st.integers(1, 3)))
             elif name == "j":
                 given = str(self.draw(st.integers(0, 1)))
+            elif name == "h":
+                given = self.choice(["h0", "h0", "np.float64(0.75)", "np.float32(-0.5)", "np.asarray([0.5])"])
             elif name == "e":
                 given = self.expression(found.get("f"), 3)
             elif name == "v":
@@ -286,7 +306,7 @@ class _Run:
                     given = found[name]
             if given is None:
                 return None
-            if name not in ("p", "e", "g"):
+            if name not in ("p", "e", "g", "h"):
                 found.setdefault(name, given)
             parts += [text[at : hole.start()], given]
             at = hole.end()
@@ -311,7 +331,7 @@ class _Run:
             text = f"{out} = {text}"
         held = {name: v.value for name, v in self.variables.items()}
         try:
-            names = {"tc": tc, "np": np, **self.variables, **self.values}
+            names = {"tc": tc, "np": np, "h0": self.host, **self.variables, **self.values}
             exec(text, names)
             found = names[out]
             if (
@@ -694,6 +714,28 @@ with tc.use_backend("torch"):
     finally:
         tc.asarray = tc_asarray
 ''', ("smooth", "continuous", "seeded"), True),
+    "host data": Check('''
+for name in ("numpy", "torch"):
+    with tc.use_backend(name):
+        program, variables = made()
+        given = inputs(1)
+        assert all(x.backend.name == name for x in given + variables)
+        real, loss = of_real(program, given)
+        sources, ways = [given[k] for k in real], [tc.cos(given[k] * 3.0) for k in real]
+        grad = tc.grad(loss, tuple(range(len(real))))
+        ways_of_calling = {"the compiled function": (tc.function(program), given), "vmap": (tc.vmap(program), [tc.stack([x, x]) for x in given])}
+        if total(program(*given)) is not None:
+            ways_of_calling |= {
+                "grad": (grad, sources), "the compiled gradient": (tc.function(grad), sources), "jvp": (lambda *xs: tc.jvp(loss, xs[:len(real)], xs[len(real):]), sources + ways),
+                "the compiled vmap of grad": (tc.function(tc.vmap(grad)), [tc.stack([x, y]) for x, y in zip(sources, ways)]),
+                "hvp": (lambda *xs: tc.hvp(loss, xs[:len(real)], xs[len(real):]), sources + ways),
+            }
+        for what, (f, tensors) in ways_of_calling.items():
+            expected = f(*tensors)
+            found = f(*[x.numpy() for x in tensors])
+            assert all(x.backend.name == name for x in found), f"{what} on {name}: not there"
+            same(arrays(found), arrays(expected), f"{what} on {name}")
+''', ("continuous", "pure", "seeded"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),

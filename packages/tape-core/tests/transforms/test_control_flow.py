@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import tape_core as tc
 from support import assert_same, leaves, values
@@ -318,3 +319,19 @@ def test_what_is_made_inside_one_record_is_not_known_to_tapes_around(laid_out: b
         last, _ = tc.scan(lambda c, _: (kept.append(c * y) or c * y, None), tc.asarray(1.0), length=2)
     assert tc.abs(tape.gradient(last, x) - 2 * tc.sin(x) * tc.cos(x)) < 1e-6
     assert (tape.gradient(kept[0], x) is None) is not laid_out
+
+
+def test_a_number_that_a_loop_begins_with_has_the_precision_of_the_arrays() -> None:
+    x = np.asarray([1.0, 2.0, 3.0])
+    for run in (lambda f: f, tc.function):
+        total = run(lambda x: tc.scan(lambda c, x: ({"sum": c["sum"] + x * x, "n": c["n"] + 1}, None), START, x)[0])(x)
+        assert (total["sum"].item(), total["sum"].dtype, total["n"].dtype) == (14.0, tc.float64, tc.int64)
+        total = run(lambda x: tc.scan(lambda c, x: ({"sum": c["sum"] + x * x, "n": c["n"] + 1}, None), START, x)[0])(
+            x.astype(np.float32)
+        )
+        assert total["sum"].dtype is tc.float32
+        y, t = run(lambda y: tc.while_loop(lambda s: s[1] < 3, lambda s: (s[0] * 2, s[1] + s[0][0]), (y, 0.0)))(x)
+        assert (y.tolist(), t.item(), t.dtype) == ([4.0, 8.0, 12.0], 3.0, tc.float64)
+
+
+START = {"sum": 0.0, "n": 0}

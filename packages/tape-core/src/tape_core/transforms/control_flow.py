@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
+from tape_core.base.dtypes import DType, complex128, float64
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import cuts, pytree
 from tape_core.engine.levels import BatchedArray
@@ -39,7 +40,7 @@ class Tree:
     structure: Any
     tensors: list[Tensor]
 
-    def __init__(self, tree: PyTree, what: str, like: Tree | None = None) -> None:
+    def __init__(self, tree: PyTree, what: str, like: Tree | None = None, around: Sequence[Tensor] = ()) -> None:
         # The usual cases, in which nothing needs to be flattened.
         if tree is None or type(tree) is Tensor:
             self.structure, self.size = None, 1
@@ -51,10 +52,15 @@ class Tree:
         # A Python number takes the dtype of the leaf that it replaces, such as a count that a loop carries.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
         # Without such a leaf it goes where the other Tensors are: a compiled loop needs all of them on one backend.
-        beside = next((leaf for leaf in leaves if type(leaf) is Tensor), None)
-        self.tensors = [
-            _tensor(leaves[k], known.get(k), beside, lambda k=k: f"{what}{pytree.path(self.structure, k)}")  # type: ignore[misc]
+        beside = next((leaf for leaf in (*leaves, *around) if type(leaf) is Tensor), None)
+        values = [
+            read(leaves[k], lambda k=k: f"{what}{pytree.path(self.structure, k)}", known.get(k, beside))  # type: ignore[misc]
             for k in self.places
+        ]
+        around = [*[value for value in values if type(value) is Tensor], *around]
+        self.tensors = [
+            value if type(value) is Tensor else _of_number(value, known.get(k), around)
+            for k, value in zip(self.places, values, strict=True)
         ]
 
     def of(self, tensors: Sequence[Tensor]) -> PyTree:
@@ -97,17 +103,26 @@ class _Star:
         return "*"
 
 
-def _tensor(leaf: ArrayLike, like: Tensor | None, beside: Tensor | None, where: Callable[[], str]) -> Tensor:
-    value = read(leaf, where, beside if like is None else like)
-    if type(value) not in SCALARS:
-        return value  # type: ignore[no-any-return]
+def _of_number(value: complex, like: Tensor | None, around: Sequence[Tensor]) -> Tensor:
+    """Return a Python number as a Tensor: of the dtype of the leaf that it replaces, if any, else beside the others."""
     # Only where nothing is lost: an int may stand for a leaf of floats, a float for none of integers.
     fits = like is not None and (like.dtype.inexact or type(value) is not float) and type(value) is not complex
     if fits and like is not None and (type(value) is bool) == (like.dtype.kind == "bool"):
         return asarray(value, dtype=like.dtype, backend=like.backend.root, device=like.device)
-    if beside is not None:
-        return asarray(value, backend=beside.backend.root, device=beside.device)
+    if around:
+        first = around[0]
+        return asarray(value, dtype=_dtype_beside(value, around), backend=first.backend.root, device=first.device)
     return asarray(value)
+
+
+def _dtype_beside(value: complex, around: Sequence[Tensor]) -> DType | None:
+    """Return the dtype of a Python number that a loop begins with; None for the default one.
+
+    A sum that begins with 0.0 is of the precision of what is added: the first step could not change it.
+    """
+    if type(value) in (float, complex) and any([tensor.dtype in (float64, complex128) for tensor in around]):
+        return float64 if type(value) is float else complex128
+    return None
 
 
 def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
@@ -189,7 +204,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTr
         cond_fun: a function of the value that returns a scalar: a Tensor of shape () or a Python bool.
         body_fun: a function of the value that returns the next one: a pytree of the same structure, with arrays of the
             same shapes and dtypes.
-        init_val: a pytree of arrays. Python numbers become Tensors.
+        init_val: a pytree of arrays. Python numbers become Tensors, of float64 where another leaf is.
 
     Raises:
         TypeError: `cond_fun` does not return a scalar; or the result of `body_fun` differs from its argument in
@@ -247,7 +262,8 @@ def scan(
     Args:
         f: a function of the carry and an element of `xs` that returns a pair: the next carry, of the same structure,
             shapes and dtypes, and a result for this element, any pytree of arrays or None.
-        init: the first carry: a pytree of arrays. Python numbers become Tensors.
+        init: the first carry: a pytree of arrays. Python numbers become Tensors, of float64 where an array of `init` or
+            `xs` is.
         xs: a pytree of arrays whose elements are along their first axis, or None.
         length: how many elements; it must be given where `xs` has no arrays.
         reverse: start with the last element. Results have the places of their elements.
@@ -264,8 +280,8 @@ def scan(
     """
     check_callable("scan", "f", f)
     f = _frozen(f)
-    carried = Tree(init, "scan: init")
     elements = Tree(xs, "scan: xs")
+    carried = Tree(init, "scan: init", around=elements.tensors)
     n = _length(elements, length)
     results: list[Tree] = []
 
