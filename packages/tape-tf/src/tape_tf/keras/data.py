@@ -134,7 +134,10 @@ class Batches:
             if not first and not (self._iterator and isinstance(self._data, Iterator)):
                 self._iterator = iter(self._data)
             batches = islice(chain(first, self._iterator or ()), self._steps)
-        return (batch_to_native(tuple(batch) if isinstance(batch, list) else batch) for batch in batches)
+        return (
+            map_structure(HostStrings.around, batch_to_native(tuple(batch) if isinstance(batch, list) else batch))
+            for batch in batches
+        )
 
 
 def _warn_short_epoch(done: int, steps: int, then: str) -> None:
@@ -267,7 +270,7 @@ def _to_native(part: PyTree) -> Any:
 
 def batch_to_native(batch: PyTree) -> Any:
     """Convert a batch to tape_core Tensors, floating ones in Keras' float type."""
-    return map_structure(HostStrings.around, unwrap(map_structure(_leaf_to_native, batch)))
+    return unwrap(map_structure(_leaf_to_native, batch))
 
 
 def _leaf_to_native(leaf: Any) -> Any:
