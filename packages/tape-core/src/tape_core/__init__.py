@@ -527,6 +527,7 @@ _publish(globals())
 _TOOLS.update(
     {
         "Journal": "tape_core.debugging.journal:Journal",
+        "answers_numpy": "tape_core.interop.numpy_protocol:answers",
         "batch": "tape_core.modes.vmap:batch",
         "batch_jacobian": "tape_core.modes.jacobians:batch_jacobian",
         "draw": "tape_core.debugging.drawing.drawing:draw",

@@ -18,7 +18,7 @@ from tape_core.backends.random_kernels import WORD
 from tape_core.base import dtypes
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.lookup import ops
-from tape_core.base.mistakes import integer, shape_of
+from tape_core.base.mistakes import explaining, integer, shape_of
 from tape_core.engine import counts
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.staging import current, value_check
@@ -597,6 +597,11 @@ class Distributions:
                 self._take((attempts - 1 - k) * blocks)
                 break
         return found
+
+
+for _name, _method in list(vars(Distributions).items()):
+    if not _name.startswith("_") and callable(_method):
+        setattr(Distributions, _name, explaining(_method))
 
 
 def _gamma_sample(a: Tensor, x: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
 """Fourier transforms, as in the `fft` extension of the Array API standard; differentiable."""
 
+import typing as _typing
+
+from tape_core.engine.hints import missing as _missing
 from tape_core.ops.fft import (
     fft,
     fftfreq,
@@ -33,3 +36,12 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+
+if not _typing.TYPE_CHECKING:  # type checkers must not see it
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *[name for name in globals() if name.startswith("__")]])

@@ -1,5 +1,8 @@
 """Linear algebra: the `linalg` extension of the Array API standard, and further functions; all differentiable."""
 
+import typing as _typing
+
+from tape_core.engine.hints import missing as _missing
 from tape_core.ops.linalg.decompositions import (
     EighResult,
     EigResult,
@@ -86,3 +89,12 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+if not _typing.TYPE_CHECKING:  # type checkers must not see it
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *[name for name in globals() if name.startswith("__")]])

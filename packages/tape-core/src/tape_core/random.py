@@ -21,6 +21,8 @@ from tape_core.base.forking import Lock
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
 from tape_core.distributions import Distributions
+from tape_core.engine.hints import absent_attribute
+from tape_core.engine.hints import missing as _missing
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.recording import report_draw
 from tape_core.engine.tensor import wrap
@@ -165,6 +167,9 @@ class Generator(Distributions):
         return made
 
     spawn = split  # NumPy's name
+
+    if not TYPE_CHECKING:
+        __getattr__ = absent_attribute("Generator", lambda: dir(Generator))
 
     def _plan(self, kernel: str, shape: tuple[int, ...], *parameters: Any) -> Draw:
         """Return the call of a method of the backend's `RandomKernels`, for all examples of vmaps around."""
@@ -337,3 +342,12 @@ def global_rng() -> Generator:
         with setting(STAGE, None):  # outside of a trace, or each call of a compiled function would make another
             _global = Generator()
     return _global
+
+
+if not TYPE_CHECKING:  # type checkers must not see it
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *[name for name in globals() if name.startswith("__")]])

@@ -4,6 +4,9 @@ SciPy, with `SCIPY_ARRAY_API=1`, asks the namespace of an array for an attribute
 place of its own: `scipy.special.expit` of a Tensor is the `expit` here. So a name here means what it means in SciPy.
 """
 
+import typing as _typing
+
+from tape_core.engine.hints import missing as _missing
 from tape_core.ops.nn.functions import log_softmax, logsumexp, softmax
 from tape_core.ops.special.bessel import i0, i0e, i1, i1e
 from tape_core.ops.special.by_scipy import (
@@ -138,3 +141,12 @@ __all__ = [
     "yn",
     "yv",
 ]
+
+
+if not _typing.TYPE_CHECKING:  # type checkers must not see it
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *[name for name in globals() if name.startswith("__")]])

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from tape_core.engine.hints import missing as _missing
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops.creation import eye
@@ -305,3 +307,12 @@ __all__ = [
     "t",
     "uniform",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers must not see it
+    __getattr__ = _missing(__name__, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *[name for name in globals() if name.startswith("__")]])

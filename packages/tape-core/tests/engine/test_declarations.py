@@ -105,8 +105,8 @@ def test_a_call_that_does_not_fit_shows_how_the_op_is_called() -> None:
     with pytest.raises(TypeError) as error:
         tc.sum(tc.ones(3), axes=0)  # type: ignore[call-arg]
     assert str(error.value) == (
-        "sum: got an unexpected keyword argument 'axes'; its signature is sum(x, /, *, axis=None, dtype=None, "
-        "keepdims=False)"
+        "sum: got an unexpected keyword argument 'axes'; it is called 'axis' here; its signature is sum(x, /, *, "
+        "axis=None, dtype=None, keepdims=False)"
     )
     assert repr(registry["sum"]) == "<op sum(x, /, *, axis=None, dtype=None, keepdims=False)>"
 

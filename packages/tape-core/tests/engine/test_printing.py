@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import tape_core as tc
@@ -45,8 +47,23 @@ def test_a_variable() -> None:
 def test_a_format_is_applied_to_the_value() -> None:
     assert f"{tc.asarray(3.14159):.2f}" == "3.14"
     assert f"{tc.Variable(7):04d}" == "0007"
-    with pytest.raises(ValueError, match=r"one element.*shape \(2,\)"):
+    with pytest.raises(TypeError, match=r"'.2f' is for one number; this tensor has shape \(2,\): format its elements"):
         f"{tc.asarray([1.0, 2.0]):.2f}"
+
+
+@pytest.mark.each_backend
+def test_the_display_of_a_notebook_takes_any_array() -> None:
+    for value in ([], 1.5, 1 + 2j, True, [[]], [1 + 1j] * 3000, [True] * 3000):
+        x = tc.asarray(value)
+        assert x._repr_html_() == f"<pre>{x!r}</pre>"
+    for dtype in ("float16", "float32", "float64"):
+        html = tc.zeros((2000, 2), dtype=dtype)._repr_html_()
+        assert len(html) < 1000
+        assert "minimum 0, mean 0, maximum 0" in html
+    with warnings.catch_warnings(action="error"):
+        html = tc.asarray([float("inf"), float("-inf")] * 1000)._repr_html_()
+    assert "minimum -inf, mean nan, maximum inf" in html
+    assert "&lt;b&gt;" in tc.Variable(1.0, name="<b>")._repr_html_()
 
 
 def test_dtypes_and_slices() -> None:

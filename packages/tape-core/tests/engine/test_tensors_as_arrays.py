@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -53,6 +54,20 @@ def test_builtins_take_tensors() -> None:
         y = sum([x, x]) + max(x) + min(x)  # type: ignore[operator]
     assert tape.gradient(y, x).tolist() == [4.0, 4.0]
     assert (float(max(x)), len(x), f"{min(x):.2f}", [v.item() for v in sorted(x)]) == (3.0, 2, "1.00", [1.0, 3.0])
+
+
+@pytest.mark.each_backend
+def test_what_python_asks_of_a_container_and_of_a_number() -> None:
+    for make in (tc.asarray, tc.Variable):
+        x = make([[1.0, 2.0], [3.0, 4.0]])
+        assert 3.0 in x
+        assert 5.0 not in x
+        assert 2.5 in make(2.5)
+        assert math.trunc(make(-2.5)) == -2
+        assert {x: 1}[x] == 1
+        for convert in (float, int):
+            with pytest.raises(TypeError, match="of a complex tensor would drop its imaginary part"):
+                convert(make(1 + 2j))
 
 
 @pytest.mark.parametrize("backend", [None, STRICT])

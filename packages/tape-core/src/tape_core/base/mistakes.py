@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEYWORDS = {
+    "a_max": ("max",), "a_min": ("min",), "axes": ("axis",), "ddof": ("correction", "ddof"),
+    "descending": ("largest",), "dim": ("axis",), "dim0": ("axis1",), "dim1": ("axis2",), "dims": ("axis",),
+    "keep_dims": ("keepdims",), "keepdim": ("keepdims",), "key": ("rng",), "kernel_size": ("window", "size"),
+    "loc": ("mean", "loc"), "minval": ("low",), "maxval": ("high",), "ndim": ("axis",), "p": ("rate", "ord"),
+    "scale": ("stddev",), "seed": ("rng",), "size": ("shape",), "std": ("stddev",), "target": ("labels",),
+    "unbiased": ("correction", "ddof"),
+}  # fmt: skip
+"""Keywords of NumPy, PyTorch and JAX, and what the same parameter may be called here."""
+_KEYWORDS_SAID = {
+    "grad": "gradients are what tape_core.GradientTape and tape_core.grad compute",
+    "order": "arrays have no order of memory here; leave it out",
+    "out": "functions write into no array here; use what they return",
+    "requires_grad": "a tape_core.Variable is watched when a GradientTape reads it, and tape.watch(x) watches a Tensor",
+    "where": "choose elements before, with tape_core.where",
+}
 
 
 def meant(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -30,6 +52,47 @@ def most_like(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | 
 def suggest(close: str | None) -> str:
     """Return what messages add about an unknown name where a known one is like it; nothing for None."""
     return "" if close is None else f"; did you mean {close!r}?"
+
+
+def call_mistake(error: TypeError, known: Iterable[str]) -> str:
+    """Return what a message adds about an unknown keyword: what it is called here, or the name that is most like it.
+
+    Args:
+        error: of the call: Python's own, or that of `inspect.Signature.bind`.
+        known: the names of the parameters.
+    """
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if found is None or "Did you mean" in str(error):
+        return ""
+    keyword, known = found[1], list(known)
+    called = next((name for name in _KEYWORDS.get(keyword, ()) if name in known), None)
+    if called is not None:
+        return f"; it is called {called!r} here"
+    said = _KEYWORDS_SAID.get(keyword)
+    return f"; {said}" if said else meant(keyword, known)
+
+
+def explaining(function: F) -> F:
+    """A decorator of functions that are called in another library's words: the error says what to write here.
+
+    It is for functions that are no ops, whose call path does the same without a wrapper.
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # Where the call itself is wrong, the function has no frame in the traceback.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            plain = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
+            spelled = f"{function.__name__}{inspect.Signature(plain)}"
+            hint = call_mistake(error, [p.name for p in plain if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)])
+            raise TypeError(f"{error}{hint}; its signature is {spelled}") from None
+
+    return call  # type: ignore[return-value]  # it has the signature of the function
 
 
 def check_callable(what: str, name: str, f: object) -> None:

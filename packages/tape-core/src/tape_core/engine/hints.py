@@ -1,36 +1,51 @@
-"""Errors for names that tape_core does not have: they say what the same thing is called here."""
+"""Errors for names that Tape does not have: they say what the same thing is called here."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, NamedTuple
 from warnings import warn
 
-# Names of NumPy, PyTorch, JAX and TensorFlow, and what is here.
-_HERE = {
-    "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos",
-    "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "array": "asarray", "as_tensor": "asarray", "bmm": "matmul", "cast": "astype", "cat": "concat",
-    "clamp": "clip", "concatenate": "concat", "constant": "asarray", "convert_to_tensor": "asarray",
-    "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul",
-    "expand": "broadcast_to", "fabs": "abs", "fliplr": "flip", "flipud": "flip", "fmax": "maximum", "fmin": "minimum",
-    "from_numpy": "asarray", "invert": "bitwise_invert", "jit": "function", "lgamma": "special.gammaln",
-    "linalg_norm": "linalg.vector_norm", "mm": "matmul", "mod": "remainder", "mul": "multiply",
-    "neg": "negative", "norm": "linalg.vector_norm", "permute": "permute_dims",
-    "power": "pow", "product": "prod", "ravel": "reshape", "reduce_max": "max",
-    "reduce_mean": "mean", "reduce_sum": "sum", "rsqrt": "1 / tc.sqrt(x)", "sub": "subtract",
-    "swapaxes": "permute_dims",
-    "true_divide": "divide", "unsqueeze": "expand_dims",
-    "vstack": "concat", "hstack": "concat", "inner": "vecdot", "trace": "linalg.trace", "det": "linalg.det",
-    "inv": "linalg.inv", "solve": "linalg.solve", "svd": "linalg.svd", "eigh": "linalg.eigh", "qr": "linalg.qr",
-    "cholesky": "linalg.cholesky", "cross": "linalg.cross", "diag": "linalg.diagonal", "diagonal": "linalg.diagonal",
-    "seed": "set_seed", "manual_seed": "set_seed", "float": "float32", "double": "float64", "half": "float16",
-    "int": "int64", "long": "int64",
-}  # fmt: skip
+from tape_core.base.lookup import tool
+from tape_core.base.mistakes import most_like
+from tape_core.engine import elsewhere
 
+
+class Hints(NamedTuple):
+    """What is said of absent names of one namespace.
+
+    Attributes:
+        called: by name an expression to write in its place.
+        said: by name a clause that says more.
+        prefix: stands before the namespace's own names: `tc.linalg.`
+        numpy: the attribute of the module `numpy` whose functions have these names, "" for itself; None if none has.
+    """
+
+    called: Mapping[str, str]
+    said: Mapping[str, str]
+    prefix: str
+    numpy: str | None = None
+
+
+_RANDOM: Final = {
+    name: said.replace("rng.", "tc.default_rng(seed).")
+    for name, said in elsewhere.GENERATOR.items()
+    if name not in elsewhere.RANDOM_SAID
+}  # JAX's and NumPy's functions are methods of generators here
+
+HINTS: Final = {
+    "tape_core": Hints(elsewhere.CORE, elsewhere.CORE_SAID, "tc.", ""),
+    "tape_core.linalg": Hints(elsewhere.LINALG, {}, "tc.linalg.", "linalg"),
+    "tape_core.fft": Hints(elsewhere.FFT, {}, "tc.fft.", "fft"),
+    "tape_core.special": Hints(elsewhere.SPECIAL, {}, "tc.special."),
+    "tape_core.stats": Hints({}, {}, "tc.stats."),
+    "tape_core.random": Hints(_RANDOM, elsewhere.RANDOM_SAID, "tc.random."),
+    "Generator": Hints(elsewhere.GENERATOR, elsewhere.GENERATOR_SAID, "rng."),
+    "Tensor": Hints(elsewhere.TENSOR, elsewhere.TENSOR_SAID, "x."),
+}
+"""The namespaces whose absent names have hints."""
 
 _MOVED = {
     ("tape_core", "dtypes"): ("tape_core.base.dtypes", "tape_core.support.dtypes"),
@@ -39,27 +54,93 @@ _MOVED = {
 """Modules that were attributes of a package by accident of being imported: where they are, and their public names."""
 
 
-class _Missing(AttributeError):
+class MissingError(AttributeError):
     """An AttributeError whose text is made when it is shown: libraries ask for thousands of absent names."""
 
-    def __init__(self, module: str, name: str, names: Callable[[], list[str]]) -> None:
-        super().__init__(module, name)
-        self._module, self._name, self._names = module, name, names
+    def __init__(self, space: str, owner: str, absent: str, names: Callable[[], Iterable[str]]) -> None:
+        super().__init__(space, absent)
+        self._space, self._owner, self._absent, self._names = space, owner, absent, names
 
     def __str__(self) -> str:
-        text = f"module {self._module!r} has no attribute {self._name!r}"
-        if (here := _HERE.get(self._name)) is not None:
-            text += f"; it is tc.{here} here" if here.isidentifier() or "(" not in here else f"; it is {here} here"
-        elif close := get_close_matches(self._name, self._names(), n=1, cutoff=0.75):
-            text += f"; did you mean tc.{close[0]}?"
-        # Not imported for a message: whoever means NumPy's function has imported it.
-        function = getattr(sys.modules.get("numpy"), self._name, None)
-        if callable(function) and not isinstance(function, type):
-            text += f" (numpy.{self._name} takes Tensors, too, where Tape has its counterpart)"
-        return text
+        return f"{self._owner} has no attribute {self._absent!r}{_hint(self._space, self._absent, self._names)}"
 
     def __reduce__(self) -> Any:
         return AttributeError, (str(self),)
+
+
+# Tracebacks show the error that users know.
+MissingError.__module__, MissingError.__qualname__ = "builtins", "AttributeError"
+
+
+def _hint(space: str, name: str, names: Callable[[], Iterable[str]]) -> str:
+    hints = HINTS[space]
+    if name.startswith("_"):
+        return ""
+    known = [one for one in names() if not one.startswith("_")]
+    text = ""
+    plain = name.rstrip("_") if space == "Tensor" else name  # `requires_grad_`, `backward_`
+    if (said := hints.said.get(plain)) is not None:
+        text = f"; {said}"
+    elif (here := _here(space, name, known)) is not None:
+        # A name stands for another; an expression shows how it is written.
+        text = f"; it is {here} here" if here.replace(".", "").isidentifier() else f"; write {here}"
+        text += "; tensors are not changed in place" * (space == "Tensor" and name.endswith("_"))
+    # Not imported for a message: whoever means NumPy's function has imported it.
+    if hints.numpy is not None and "numpy" in sys.modules:
+        full = f"{hints.numpy}.{name}" if hints.numpy else name
+        if tool("answers_numpy")(full):
+            return f"{text} (numpy.{full} takes Tensors{', too' if text else ''})"
+    if not text and (close := most_like(name, known, cutoff=0.75)) is not None:
+        return f"; did you mean {hints.prefix}{close}?"
+    return text
+
+
+def _here(space: str, name: str, known: list[str]) -> str | None:
+    """Return what to write in place of a name of a namespace, if that is known."""
+    if (called := HINTS[space].called.get(name)) is not None:
+        return called
+    if space == "Tensor":
+        return _as_function(name, known)
+    if space == "Generator":
+        return None
+    generator = sys.modules["tape_core"].Generator
+    if space in ("tape_core", "tape_core.random") and hasattr(generator, name) and not hasattr(object, name):
+        return f"tc.default_rng(seed).{name}(...)"
+    return _elsewhere(name)
+
+
+def _elsewhere(name: str) -> str | None:
+    """Return how a public name of another namespace is spelled: `tc.linalg.expm` for `tc.expm`."""
+    for module in ("tape_core", "tape_core.linalg", "tape_core.special", "tape_core.fft"):
+        if name in getattr(sys.modules[module], "__all__", ()):
+            return HINTS[module].prefix + name
+    return None
+
+
+def _as_function(name: str, names: Iterable[str] = ()) -> str | None:
+    """Return what to write in place of a method that Tensors do not have, `tc.sin(x)`; None if that is not known."""
+    if name.endswith("_"):
+        plain = name.rstrip("_")
+        instead = f"x.{plain}(...)" if plain in names else _as_function(plain)
+        return instead and f"x = {instead}"
+    spelled = _elsewhere(name) or elsewhere.CORE.get(name)
+    if spelled is None or not spelled.startswith("tc.") or "(" in spelled:
+        return spelled
+    found: Any = sys.modules["tape_core"]
+    for part in spelled.split(".")[1:]:
+        found = getattr(found, part)
+    return f"{spelled}(x)" if callable(found) and not isinstance(found, type) else None
+
+
+def absent_attribute(space: str, names: Callable[[], Iterable[str]]) -> Callable[[Any, str], Any]:
+    """Return the `__getattr__` of a class: it raises an AttributeError that says what is here in place of a name."""
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if hasattr(type(self), name):  # a property that has raised an AttributeError of its own: that one is told
+            return object.__getattribute__(self, name)
+        raise MissingError(space, f"{type(self).__name__!r} object", name, names)
+
+    return __getattr__
 
 
 def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]:
@@ -67,9 +148,9 @@ def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]
 
     def __getattr__(name: str) -> Any:
         if (module, name) in _MOVED:
-            found, public = _MOVED[module, name]
-            warn(f"{module}.{name} is {public} now", DeprecationWarning, stacklevel=2)
+            found, public_name = _MOVED[module, name]
+            warn(f"{module}.{name} is {public_name} now", DeprecationWarning, stacklevel=2)
             return import_module(found)
-        raise _Missing(module, name, names)
+        raise MissingError(module, f"module {module!r}", name, names)
 
     return __getattr__

@@ -33,7 +33,7 @@ from tape_core.backends.selection import select
 from tape_core.base import lookup
 from tape_core.base.dtypes import RANKS, default_beside, default_for
 from tape_core.base.lookup import ops
-from tape_core.base.mistakes import meant
+from tape_core.base.mistakes import call_mistake, meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
@@ -195,6 +195,7 @@ class Op(Options):
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
+        kernel = self._refusing(kernel)
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         residual_kernel = (
@@ -202,6 +203,23 @@ class Op(Options):
         )
         found = self.bound(backend, kernel, Plans(self, rules, residual_kernel, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
+
+    def _refusing(self, kernel: Kernel) -> Kernel:
+        """Return a kernel that takes no arguments but the op's, of which the rules know: `ddof` of NumPy's `std`."""
+        if not self.has_parameters:
+            return kernel
+        own = self.signature.parameters.values()
+        most = len([p for p in own if p.kind is not p.KEYWORD_ONLY])
+        keywords = frozenset([p.name for p in own if p.kind is not p.POSITIONAL_ONLY])
+        if not _takes_more(kernel, len(self.inputs), most, keywords):
+            return kernel
+
+        def refusing(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > most or not kwargs.keys() <= keywords:
+                raise TypeError(f"{self.name}: an argument that the op does not have")  # `fail` says which
+            return kernel(*args, **kwargs)
+
+        return refusing
 
     def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
@@ -308,10 +326,16 @@ class Op(Options):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}: {error}; its signature is {self.spelled}") from None
+            raise self._call_error(error) from None
         bound.apply_defaults()
         inputs = tuple(bound.arguments[name] for name in self.inputs)
         return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
+
+    def _call_error(self, error: TypeError) -> TypeError:
+        hint = call_mistake(error, self.signature.parameters)
+        if "too many positional" in str(error) and "axis" in self.parameters.defaults:
+            hint += "; give the axis by keyword, axis=..."
+        return TypeError(f"{self.name}: {error}{hint}; its signature is {self.spelled}")
 
     def fail(
         self, error: Exception, values: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -327,7 +351,7 @@ class Op(Options):
         try:
             self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
-            raise TypeError(f"{self.name}: {mismatch}; its signature is {self.spelled}") from None
+            raise self._call_error(mismatch) from None
         tensors = [v for v in values if isinstance(v, Tensor)]
         if self.advice is not None:
             error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
@@ -439,6 +463,19 @@ def _rank(kind: type) -> int:
 
 def _height(backend: Backend) -> int:
     return backend.height
+
+
+def _takes_more(kernel: Kernel, n: int, most: int, keywords: frozenset[str]) -> bool:
+    """Return whether a kernel of `n` inputs takes more than so many arguments by place, or others by keyword."""
+    try:
+        own = list(inspect.signature(kernel).parameters.values())
+    except (TypeError, ValueError):
+        return True
+    if any([p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in own]):
+        return True
+    placed = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+    named = {p.name for p in own[n:] if p.kind is not p.POSITIONAL_ONLY}
+    return len(placed) > most or not named <= keywords
 
 
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:

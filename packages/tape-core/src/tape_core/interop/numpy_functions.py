@@ -360,10 +360,7 @@ def geomspace(
 
 
 def round(a: ArrayLike, /, decimals: int = 0) -> Any:
-    if decimals == 0:
-        return tc.round(a)
-    scale = 10.0**decimals
-    return tc.astype(tc.round(a * scale) / scale, a.dtype)
+    return a.round(decimals)
 
 
 around = round
@@ -509,11 +506,7 @@ def polyval(p: ArrayLike, x: ArrayLike, /) -> Any:
 
 def dot(a: ArrayLike, b: ArrayLike, /) -> Any:
     a, b = _as_tensors(a, b)
-    if a.ndim == 0 or b.ndim == 0:
-        return a * b
-    if b.ndim <= 2:
-        return tc.matmul(a, b)
-    return tc.tensordot(a, b, axes=([-1], [-2]))
+    return a.dot(b)
 
 
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:

@@ -181,6 +181,18 @@ def ufunc(self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs:
     return _general_ufunc(self, ufunc, method, inputs, kwargs)
 
 
+def answers(name: str) -> bool:
+    """Return whether a function of NumPy, `"linalg.lstsq"` for one of a submodule, takes Tensors."""
+    try:
+        function = attrgetter(name)(np)
+    except AttributeError:
+        return False
+    if isinstance(function, np.ufunc):
+        return UFUNCS.get(name, name) in COMPOSED or UFUNCS.get(name, name) in registry
+    known = name in FUNCTIONS or name.replace(".", "_") in COMPOSED or name in VALUES or name in CONSTANTS
+    return known and callable(function)
+
+
 def _counterpart(ufunc: np.ufunc) -> Function:
     name = ufunc.__name__
     if ufunc not in (getattr(np, name, None), getattr(sys.modules.get("scipy.special"), name, None)):

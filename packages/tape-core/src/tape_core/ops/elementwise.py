@@ -7,9 +7,11 @@ those of neural networks in `nn/`.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterator
 
+from tape_core.base.lookup import ops
 from tape_core.engine.op import NONDIFF, elementwise, refuses, vjp
 from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.engine.tensor import SCALARS, Tensor
@@ -317,6 +319,27 @@ def trunc(x: ArrayLike, /) -> Tensor:
 @elementwise(x=NONDIFF, samples=unary(0.1, 0.4), reason=REASON_STEP)
 def round(x: ArrayLike, /) -> Tensor:
     """Round to the nearest integer; halves go to the even one."""
+
+
+def round_to(x: Tensor, digits: int) -> Tensor:
+    """Round to so many digits after the point, before it where the number is negative; halves go to the even one."""
+    kind = x.dtype.kind
+    if digits == 0 or kind == "bool" or (digits > 0 and not x.dtype.inexact):
+        return round(x)
+    unit = 10 ** builtins.abs(digits)
+    if x.dtype.inexact:
+        # By whole powers of ten: 0.1 is not exact.
+        scale = float(unit)
+        return divide(round(multiply(x, scale)), scale) if digits > 0 else multiply(round(divide(x, scale)), scale)
+    largest = 1 << (8 * x.dtype.itemsize - (kind == "signed integer"))
+    if unit > 2 * largest:
+        return multiply(x, 0)
+    if unit >= largest:
+        raise OverflowError(f"round: a multiple of {unit} does not fit {x.dtype}; convert it with tape_core.astype")
+    below = floor_divide(x, unit)
+    rest = subtract(x, multiply(below, unit))
+    odd = (rest == unit // 2) & (remainder(below, 2) == 1)
+    return multiply(add(below, ops.astype((rest > unit // 2) | odd, x.dtype)), unit)
 
 
 # -- choosing

@@ -15,7 +15,7 @@ from typing import Any
 from tape_core.engine.call_paths import accepts, binary_call
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
-from tape_core.ops import logic
+from tape_core.ops import logic, searching
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
 from tape_core.staging import TracingError, current
@@ -139,10 +139,12 @@ def _rebind(tensor: Tensor, result: Tensor, what: str) -> Tensor:
 
 def _round(self: Tensor, digits: int | None = None) -> Tensor:
     """Implement `round(x, digits)` as NumPy does: without digits, too, floats stay floats."""
-    scale = 10.0 ** (digits or 0)
-    if scale == 1.0 or not self.dtype.inexact:
-        return ew.round(self)
-    return ew.divide(ew.round(ew.multiply(self, scale)), scale)
+    return ew.round_to(self, digits or 0)
+
+
+def _contains(self: Tensor, value: object) -> bool:
+    """Implement `value in x` as NumPy does: whether any element is equal to it."""
+    return bool(searching.any(logic.equal(self, value)))
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -183,7 +185,9 @@ _attach("__abs__", lambda self: ew.abs(self))
 _attach("__invert__", lambda self: logic.bitwise_invert(self))
 _attach("__divmod__", lambda self, other: (self // other, self % other))
 _attach("__rdivmod__", lambda self, other: (other // self, other % self))
+_attach("__contains__", _contains)
 _attach("__round__", _round)
+_attach("__trunc__", lambda self: int(self))
 _attach("__getitem__", lambda self, key: getitem_with_key(self, key))
 _attach("__setitem__", _setitem)
 
@@ -195,5 +199,5 @@ def _matrix_T(self: Tensor) -> Tensor:
     return matrix_transpose(self)
 
 
-Tensor.T = property(_matrix_T)  # type: ignore[assignment]
-Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment]
+Tensor.T = property(_matrix_T)  # type: ignore[assignment, method-assign]
+Tensor.mT = property(lambda self: matrix_transpose(self), doc="Each matrix transposed.")  # type: ignore[assignment, method-assign]
