@@ -1,4 +1,4 @@
-"""Ten mistakes, one in each line that ends with `# mistake`: a type checker finds these and no others."""
+"""Mistakes, one in each line that ends with `# mistake`: a type checker finds these and no others."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def energy(x: Tensor) -> Tensor:
     return tc.sum(x * x)
 
 
+def model_loss(weights: dict[str, Tensor], x: Tensor) -> Tensor:
+    return tc.sum(weights["w"] * x)
+
+
+def body(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    return total + row, row
+
+
 def mistakes(x: Tensor, model: nn.Dense) -> None:
     with tc.GradientTape() as tape:
         tape.watch(x)
@@ -36,3 +44,18 @@ def mistakes(x: Tensor, model: nn.Dense) -> None:
     energy(tape.gradient(y, [x]))  # mistake
     energy(tape.gradient(y, x, unconnected_gradients="none"))  # mistake
     tc.value_and_grad(energy)(x)[0].assign(0.0)  # mistake
+    tc.grad(energy)(x).keys()  # mistake
+    tc.grad(model_loss)(x, x)  # mistake
+    tc.grad(model_loss)({"w": x}, x).reshape(-1)  # mistake
+    tc.value_and_grad(model_loss, 1)({"w": x}, x)[1].keys()  # mistake
+    tc.jacrev(energy)(x).assign(0.0)  # mistake
+    tc.vjp(energy, x)[1](1.0)[1]  # mistake
+    tc.scan(body, x, x, revers=True)  # mistake
+    tc.scan(energy, x, x)  # mistake
+    tc.while_loop(tc.any, body, x)  # mistake
+    tc.default_rng("seed")  # mistake
+    tc.default_rng(0).normal(size=3)  # mistake
+    tc.default_rng(0).uniform((2,)).detach()  # mistake
+    x.std(dim=0)  # mistake
+    x.reshape("rows")  # mistake
+    nn.Adam(learning_rate="fast")  # mistake

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import assert_type
+from typing import TypeAlias, assert_type
 
 import tape_core as tc
 import tape_nn as nn
@@ -63,6 +64,19 @@ def energy(x: Tensor, scale: float = 1.0) -> Tensor:
     return tc.sum(x**4) * scale
 
 
+Weights: TypeAlias = dict[str, Tensor]
+
+
+def model_loss(weights: Weights, x: Tensor) -> Tensor:
+    """Return the loss of a linear model."""
+    return tc.sum((weights["w"] * x + weights["b"]) ** 2)
+
+
+def wave(x: Tensor) -> Tensor:
+    """Return a number of a number."""
+    return tc.sin(x) * x
+
+
 def with_aux(x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a number, and what else is to be seen."""
     return energy(x), {"largest": tc.max(x)}
@@ -95,23 +109,39 @@ def derivatives() -> None:
     x = tc.asarray([1.0, 2.0])
     rows: Tensor = tc.vmap(tc.grad(energy))(tc.ones((3, 2)))
     assert rows.shape == (3, 2)
-    value, gradient = tc.value_and_grad(energy)(x, scale=2.0)
+    value, checked = tc.value_and_grad(energy)(x, scale=2.0)
     assert_type(value, Tensor)
-    checked: Tensor = gradient
+    assert_type(checked, Tensor)
+    assert_type(tc.grad(energy)(x), Tensor)
+    twice: Tensor = tc.grad(tc.grad(wave))(x[0])
+    assert twice.shape == ()
+    weights: Weights = {"w": x, "b": x[0]}
+    assert_type(tc.grad(model_loss)(weights, x), Weights)
+    assert_type(tc.grad(model_loss, 1)(weights, x), Tensor)
+    assert_type(tc.grad(model_loss, (0, 1))(weights, x), tuple[Weights, Tensor])
+    assert_type(tc.value_and_grad(model_loss)(weights, x), tuple[Tensor, Weights])
+    assert_type(tc.value_and_grad(model_loss, argnums=1)(weights, x), tuple[Tensor, Tensor])
+    assert_type(tc.jacrev(model_loss)(weights, x), Weights)
+    energy_of_lambda: Callable[[Tensor], Tensor] = tc.grad(lambda x: tc.sum(x * 2.0))
+    assert energy_of_lambda(x).shape == (2,)
     (loss, aux), _ = tc.value_and_grad(with_aux, has_aux=True)(x)
     assert_type(loss, Tensor)
     assert_type(aux, dict[str, Tensor])
     _, seen = tc.grad(with_aux, has_aux=True)(x)
     assert_type(seen, dict[str, Tensor])
-    hessian: Tensor = tc.hessian(energy)(x)
-    jacobian: Tensor = tc.jacrev(energy)(x)
-    columns: Tensor = tc.jacfwd(energy)(x)
+    hessian, jacobian, columns = tc.hessian(energy)(x), tc.jacrev(energy)(x), tc.jacfwd(energy)(x)
+    assert_type(hessian, Tensor)
+    assert_type(jacobian, Tensor)
+    assert_type(columns, Tensor)
     y, slope = tc.jvp(energy, (x,), (tc.ones_like(x),))
     assert_type(y, Tensor)
     assert_type(slope, Tensor)
     z, pull = tc.vjp(energy, x)
     assert_type(z, Tensor)
     (back,) = pull(1.0)
+    assert_type(back, Tensor)
+    _, pull_both = tc.vjp(model_loss, weights, x)
+    assert_type(pull_both(1.0), tuple[Weights, Tensor])
     assert_type(clipped(x), Tensor)
     assert_type(block(x[None, :], tc.ones((2, 2))), Tensor)
     assert_type(fused(x, times=2), Tensor)
@@ -151,10 +181,69 @@ def loops(x: Tensor) -> Tensor:
     def body(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
         return total + row, total * row
 
-    last: Tensor
-    last, _ = tc.scan(body, tc.zeros_like(x[0]), x)
-    chosen: Tensor = tc.cond(tc.sum(last) > 0, tc.sin, tc.cos, last)
+    def steps(carry: tuple[Tensor, Tensor], _: None) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        return (carry[1], carry[0] + carry[1]), carry[0]
+
+    def is_small(c: Tensor) -> Tensor:
+        return tc.max(c) < 9
+
+    def twice(c: Tensor) -> Tensor:
+        return c * 2
+
+    last, products = tc.scan(body, tc.zeros_like(x[0]), x)
+    assert_type(last, Tensor)
+    assert_type(products, Tensor)
+    assert_type(tc.scan(body, 0.0, x[:, 0])[0], Tensor)
+    pair, numbers = tc.scan(steps, (x[0], x[1]), length=4)
+    assert_type(pair, tuple[Tensor, Tensor])
+    assert_type(numbers, Tensor)
+    halved: Tensor = tc.while_loop(lambda c: tc.max(c) > 1, lambda c: c / 2, tc.abs(x))
+    assert float(tc.max(halved)) <= 1
+    assert_type(tc.while_loop(is_small, twice, 1.0), Tensor)
+    assert_type(tc.while_loop(is_small, twice, x), Tensor)
+    assert_type(tc.map(energy, x), Tensor)
+    chosen = tc.cond(tc.sum(last) > 0, tc.sin, tc.cos, last)
+    assert_type(chosen, Tensor)
     return chosen
+
+
+def random_numbers() -> None:
+    """Draw in several ways."""
+    rng = tc.default_rng(0)
+    assert_type(rng, tc.Generator)
+    first, second = rng.split()
+    assert_type(first, tc.Generator)
+    assert_type(first.uniform((2, 3), low=-1.0), Tensor)
+    assert_type(second.integers(0, 10, 5), Tensor)
+    assert_type(rng.permutation(4), Tensor)
+    assert_type(rng.choice(10, (3,), replace=False), Tensor)
+    assert_type(rng.categorical(tc.zeros((2, 3))), Tensor)
+    state = rng.get_state()
+    rng.set_state(state)
+
+
+def methods(x: Tensor) -> None:
+    """Call the methods of arrays."""
+    assert_type(x.T.mT.real.imag, Tensor)
+    assert_type(x.std(axis=0, ddof=1).argsort().swapaxes(0, -1), Tensor)
+    assert_type(x.round(2).reshape(-1).dot(x.flatten()), Tensor)
+    assert_type(x.transpose(1, 0).reshape((2, -1)), Tensor)
+    assert_type(x.nonzero(), tuple[Tensor, ...])
+    assert_type(x.nbytes, int)
+    assert_type(2.0 in x, bool)
+
+
+def optimizers(model: Mlp, x: Tensor) -> None:
+    """Train with schedules and by `fit`."""
+    schedule = nn.schedules.CosineDecay(0.1, 10)
+    optimizer = nn.AdamW(learning_rate=schedule, weight_decay=1e-2)
+    rate: float = optimizer.learning_rate
+    assert rate > 0
+    optimizer.apply_gradients([(tc.zeros_like(v), v) for v in model.trainable_variables])
+    data = (x, tc.sum(x, axis=1, keepdims=True))
+    loss = nn.losses.MeanSquaredError()
+    history = nn.fit(model, data, loss=loss, optimizer=nn.SGD(0.01, weight_decay=1e-3), progress=False)
+    assert history
 
 
 def save_and_load(model: Mlp, x: Tensor) -> bool:
@@ -185,6 +274,9 @@ def main() -> None:
     assert trainer.step.traces > 0
     derivatives()
     tapes()
+    random_numbers()
+    methods(x)
+    optimizers(model, x)
     assert loops(x).shape == (3,)
     assert save_and_load(model, x)
 

@@ -10,6 +10,8 @@
 `t.native` is the tape_core Tensor that a tensor wraps; `tf.convert_to_tensor(t)` is the way back.
 """
 
+import typing as _typing
+
 from tape_core import __version__
 
 from tape_tf import (
@@ -43,6 +45,10 @@ from tape_tf.names import publish as _publish
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import IndexedSlices, Tensor
 from tape_tf.variable import Variable
+
+if _typing.TYPE_CHECKING:  # when it runs, `_publish` sets these; as functions that are known they keep types
+    from tape_tf.ops.function import function as function
+    from tape_tf.tape import GradientTape as GradientTape
 
 newaxis = None
 

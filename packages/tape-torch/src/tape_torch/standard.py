@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tape_core.support import warn_user
 from tape_core.typing import Axis, Scalar
 from torch import Tensor
 
@@ -411,7 +411,7 @@ def _full(
 def _astype(x: Tensor, dtype: torch.dtype, *, copy: bool = True) -> Tensor:
     if x.is_complex() and not dtype.is_complex and dtype is not torch.bool:
         # Warn each time, as NumPy does; PyTorch warns once per process.
-        warnings.warn(f"{x.dtype} becomes {dtype}: the imaginary part is discarded", stacklevel=2)
+        warn_user(f"{x.dtype} becomes {dtype}: the imaginary part is discarded")
         x = x.real
     return x.to(dtype, copy=copy)
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
-from warnings import warn
 
 from tape_core.backends.errors import AxisError
 from tape_core.backends.kernels import Kernels
@@ -14,6 +13,7 @@ from tape_core.backends.random_kernels import RandomKernels
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import OPS
+from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
@@ -94,7 +94,7 @@ class Backend:
         super().__init_subclass__(**options)
         for old, new in _FORMER.items():
             if old in vars(cls):
-                warn(f"{cls.__qualname__}.{old} is not used any more: {new}", DeprecationWarning, stacklevel=2)
+                warn_user(f"{cls.__qualname__}.{old} is not used any more: {new}", DeprecationWarning)
 
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"

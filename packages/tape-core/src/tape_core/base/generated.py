@@ -20,6 +20,7 @@ def generated(
     `file` is its name in tracebacks; its lines are known as long as the function exists. A syntax tree requires
     `lines`.
     """
+    names.setdefault("__name__", __name__)  # by which Tape's own frames are told from the user's
     exec(compile(source, file, "exec"), names)
     if lines is None:
         assert isinstance(source, str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from types import FrameType
@@ -77,3 +78,53 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and is_ours(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+# -- warnings of array libraries
+
+# NumPy warns of floating-point errors at the line of Python that called it, which is one of Tape's.
+_NUMERICAL = re.compile(
+    r"(divide by zero|overflow|underflow|invalid value) encountered|Mean of empty slice|Degrees of freedom <= 0|"
+    r"Casting complex values to real"
+)
+_LIBRARIES = frozenset({"numpy", "scipy", "warnings", "_py_warnings"})  # what may stand between Tape and the warning
+
+
+class _AtTheUsersLine:
+    """A filter of warnings that passes NumPy's on to the user's line, from where they go through all filters again.
+
+    `warnings` asks the filter's pattern whether it matches the text: that is when this runs. So a warning costs a walk
+    up the stack, and what computes without one nothing, where a context around each op would cost in every call.
+    """
+
+    def match(self, text: str) -> bool:
+        """Return whether the warning was passed on, so that it is shown no more where it arose."""
+        if _NUMERICAL.match(text) is None:
+            return False
+        own = sys._getframe()
+        frame = own.f_back
+        while frame is not None and _package(frame) in _LIBRARIES:
+            frame = frame.f_back
+        # What this method passes on is asked about again.
+        if frame is None or frame.f_code is own.f_code or not is_ours(frame):
+            return False
+        while frame.f_back is not None and is_ours(frame):
+            frame = frame.f_back
+        category: type[Warning] = RuntimeWarning
+        if text.startswith("Casting"):
+            category = sys.modules["numpy"].exceptions.ComplexWarning
+        warnings.warn_explicit(
+            text,
+            category,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            module=frame.f_globals.get("__name__"),
+            registry=frame.f_globals.setdefault("__warningregistry__", {}),
+        )
+        return True
+
+
+def attribute_warnings() -> None:
+    """Have NumPy's warnings of what Tape computes point at the user's line; filters that users add come before."""
+    # The text is looked at first, and decides alone: no module, and any line.
+    warnings.filters.insert(0, ("ignore", _AtTheUsersLine(), Warning, None, 0))  # type: ignore[attr-defined]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Final, NamedTuple
-from warnings import warn
+from typing import Any, ClassVar, Final, NamedTuple
 
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import most_like
+from tape_core.base.user_code import warn_user
 from tape_core.engine import elsewhere
 
 
@@ -58,7 +58,7 @@ class MissingError(AttributeError):
     """An AttributeError whose text is made when it is shown: libraries ask for thousands of absent names."""
 
     def __init__(self, space: str, owner: str, absent: str, names: Callable[[], Iterable[str]]) -> None:
-        super().__init__(space, absent)
+        super().__init__(space, absent, obj=None)  # so that Python adds no suggestion of its own
         self._space, self._owner, self._absent, self._names = space, owner, absent, names
 
     def __str__(self) -> str:
@@ -132,6 +132,54 @@ def _as_function(name: str, names: Iterable[str] = ()) -> str | None:
     return f"{spelled}(x)" if callable(found) and not isinstance(found, type) else None
 
 
+class Absent:
+    """A descriptor in the place of a method or attribute that Tensors do not have: to ask for it raises, with a hint.
+
+    `__getattr__` would do for all names, but a class that has it is slower in every access to an attribute.
+    """
+
+    __slots__ = ("name",)
+
+    names: ClassVar[set[str]] = set()
+    """All names that there are descriptors for; `dir` leaves them out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names.add(name)
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise self._error(owner)
+
+    def _error(self, owner: type) -> MissingError:
+        return MissingError("Tensor", f"{owner.__name__!r} object", self.name, lambda: dir(owner))
+
+
+class AbsentAndSet(Absent):
+    """An `Absent` for what users of other libraries assign: `x.requires_grad = True`."""
+
+    __slots__ = ()
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        try:
+            return instance.__dict__[self.name]  # of a class that is derived from Tensor, with an attribute of its own
+        except (AttributeError, KeyError):
+            raise self._error(owner) from None
+
+    def __set__(self, instance: object, value: object) -> None:
+        try:
+            instance.__dict__[self.name] = value
+        except AttributeError:
+            raise self._error(type(instance)) from None
+
+
+def attach_absent(kind: type, functions: Iterable[str]) -> None:
+    """Give the class Tensor a descriptor for each name known to be absent: methods elsewhere, functions here."""
+    known = {*elsewhere.TENSOR, *elsewhere.TENSOR_SAID, *elsewhere.CORE, *functions}
+    for name in known.union([f"{name}_" for name in known]):
+        if not hasattr(kind, name):
+            setattr(kind, name, (AbsentAndSet if name in ("data", "grad", "requires_grad") else Absent)(name))
+
+
 def absent_attribute(space: str, names: Callable[[], Iterable[str]]) -> Callable[[Any, str], Any]:
     """Return the `__getattr__` of a class: it raises an AttributeError that says what is here in place of a name."""
 
@@ -149,7 +197,7 @@ def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]
     def __getattr__(name: str) -> Any:
         if (module, name) in _MOVED:
             found, public_name = _MOVED[module, name]
-            warn(f"{module}.{name} is {public_name} now", DeprecationWarning, stacklevel=2)
+            warn_user(f"{module}.{name} is {public_name} now", DeprecationWarning)
             return import_module(found)
         raise MissingError(module, f"module {module!r}", name, names)
 

@@ -208,18 +208,38 @@ class Op(Options):
         """Return a kernel that takes no arguments but the op's, of which the rules know: `ddof` of NumPy's `std`."""
         if not self.has_parameters:
             return kernel
-        own = self.signature.parameters.values()
-        most = len([p for p in own if p.kind is not p.KEYWORD_ONLY])
-        keywords = frozenset([p.name for p in own if p.kind is not p.POSITIONAL_ONLY])
-        if not _takes_more(kernel, len(self.inputs), most, keywords):
+        try:
+            theirs = {p.name: p for p in inspect.signature(kernel).parameters.values()}
+        except (TypeError, ValueError):
             return kernel
+        placed = [p.name for p in self.signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        named = [p.name for p in self.signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        kinds = {p.kind for p in theirs.values()}
+        if inspect.Parameter.VAR_KEYWORD in kinds or inspect.Parameter.VAR_POSITIONAL in kinds:
+            return self._checking(kernel, len(placed), frozenset(named).union(placed))
+        by_place = [p for p in theirs.values() if p.kind is not p.KEYWORD_ONLY]
+        others = {*list(theirs)[len(self.inputs) :]} - {*placed, *named}
+        if (len(by_place) <= len(placed) and not others) or not {*named} <= {*theirs}:
+            return kernel
+        # Written out with the op's signature: to compare the arguments in each call takes longer.
+        plain = [
+            p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else _Default(p.name))
+            for p in self.signature.parameters.values()
+        ]
+        given = [*placed, *[f"{name}={name}" for name in named]]
+        names = {"kernel": kernel, **{f"default_{p.name}": p.default for p in self.signature.parameters.values()}}
+        refusing: Kernel = eval(f"lambda {str(inspect.Signature(plain))[1:-1]}: kernel({', '.join(given)})", names)
+        return refusing
 
-        def refusing(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > most or not kwargs.keys() <= keywords:
+    def _checking(self, kernel: Kernel, most: int, names: frozenset[str]) -> Kernel:
+        """Return a kernel that looks at its arguments in each call: one that takes any, as those of traces and vmap."""
+
+        def checking(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > most or not kwargs.keys() <= names:
                 raise TypeError(f"{self.name}: an argument that the op does not have")  # `fail` says which
             return kernel(*args, **kwargs)
 
-        return refusing
+        return checking
 
     def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
@@ -465,17 +485,14 @@ def _height(backend: Backend) -> int:
     return backend.height
 
 
-def _takes_more(kernel: Kernel, n: int, most: int, keywords: frozenset[str]) -> bool:
-    """Return whether a kernel of `n` inputs takes more than so many arguments by place, or others by keyword."""
-    try:
-        own = list(inspect.signature(kernel).parameters.values())
-    except (TypeError, ValueError):
-        return True
-    if any([p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in own]):
-        return True
-    placed = [p for p in own if p.kind is not p.KEYWORD_ONLY]
-    named = {p.name for p in own[n:] if p.kind is not p.POSITIONAL_ONLY}
-    return len(placed) > most or not named <= keywords
+class _Default:
+    """A default that is shown as a name, in a signature that becomes source."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"default_{self.name}"
 
 
 def _as_tuple(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:

@@ -16,10 +16,11 @@ from tape_core.base.lookup import ops
 from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
+from tape_core.engine.hints import Absent
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
 from tape_core.staging import current
-from tape_core.typing import ArrayLike, Raw, Slots
+from tape_core.typing import ArrayLike, Raw, RawDType, Slots
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -54,15 +55,31 @@ def _number(convert: type[Number], array: Raw) -> Number:
         ) from error
 
 
+# Those of libraries that were met, by identity: some cannot be compared with those of another library.
+_real_dtypes: dict[int, RawDType] = {}
+
+
 def _real_number(tensor: Tensor, convert: type[Number]) -> Number:
-    if tensor.dtype.kind == "complex floating":
-        raise TypeError(
-            f"{convert.__name__}() of a complex tensor would drop its imaginary part; take its real or imag, or abs(x)"
-        )
-    return _number(convert, tensor._array)
+    array = tensor._array
+    dtype = array.dtype
+    if id(dtype) not in _real_dtypes:
+        if tensor.dtype.kind == "complex floating":
+            raise TypeError(
+                f"{convert.__name__}() of a complex tensor would drop its imaginary part; take its real or imag, or "
+                f"abs(x)"
+            )
+        _real_dtypes[id(dtype)] = dtype
+    return _number(convert, array)
 
 
-class Tensor(Attached):
+class TensorType(type):
+    """The class of the class Tensor: it hides from `dir` the names that are there for the hints in their errors."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in Absent.names]
+
+
+class Tensor(Attached, metaclass=TensorType):
     """A handle on one array of a backend.
 
     Made by :func:`tape_core.asarray` and by every op; not by calling the class. It has the operators, the
@@ -260,6 +277,9 @@ class Tensor(Attached):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device, self.dtype)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in Absent.names]
 
     # -- printing
 

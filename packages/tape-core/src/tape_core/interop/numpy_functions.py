@@ -147,9 +147,7 @@ def transpose(a: ArrayLike, /, axes: Any = None) -> Any:
 
 
 def swapaxes(a: ArrayLike, /, axis1: int, axis2: int) -> Any:
-    order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    return tc.permute_dims(a, tuple(order))
+    return a.swapaxes(axis1, axis2)
 
 
 def squeeze(a: ArrayLike, /, axis: Axis = None) -> Any:

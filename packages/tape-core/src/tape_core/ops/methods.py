@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from tape_core.base.mistakes import explaining
-from tape_core.engine.hints import absent_attribute
 from tape_core.engine.tensor import Tensor, read_array
+from tape_core.modes.batching import normal_axis
 from tape_core.ops import data_types, elementwise, manipulation, searching, sorting, statistical
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.index import indexing
@@ -166,7 +166,10 @@ def _searchsorted(self: Tensor, v: ArrayLike, side: Literal["left", "right"] = "
 
 def _swapaxes(self: Tensor, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes. See :func:`tape_core.permute_dims`."""
-    return manipulation.moveaxis(self, (axis1, axis2), (axis2, axis1))
+    order = list(range(self.ndim))
+    i, j = [normal_axis(axis, self.ndim) for axis in (axis1, axis2)]
+    order[i], order[j] = j, i
+    return manipulation.permute_dims(self, tuple(order))
 
 
 def _take(self: Tensor, indices: ArrayLike, axis: int | None = None) -> Tensor:
@@ -250,5 +253,3 @@ Tensor.real = property(_real)  # type: ignore[assignment, method-assign]
 Tensor.imag = property(_imag)  # type: ignore[assignment, method-assign]
 Tensor.itemsize = property(_itemsize)  # type: ignore[assignment, method-assign]
 Tensor.nbytes = property(_nbytes)  # type: ignore[assignment, method-assign]
-# Type checkers must not see it: to them a class with `__getattr__` has every attribute.
-Tensor.__getattr__ = absent_attribute("Tensor", lambda: dir(Tensor))  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.dtypes import DType, complex128, float64
@@ -21,6 +21,11 @@ from tape_core.transforms.snapshots import snapshot
 from tape_core.typing import ArrayLike, PyTree
 
 Function = Callable[..., Any]
+R = TypeVar("R")
+# A bound of Any is no bound, but lets lambdas compute with an argument of which nothing is known yet.
+C = TypeVar("C", bound=Any)
+X = TypeVar("X", bound=Any)
+Y = TypeVar("Y")
 
 
 class Tree:
@@ -125,7 +130,7 @@ def _dtype_beside(value: complex, around: Sequence[Tensor]) -> DType | None:
     return None
 
 
-def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
+def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
     """Return `true_fn(*operands)` if `pred` is true, else `false_fn(*operands)`.
 
     It is the `if` of compiled functions, where Python cannot decide by a value: there both functions are traced, and
@@ -179,11 +184,19 @@ def cond(pred: ArrayLike, true_fn: Function, false_fn: Function, *operands: Any)
     # Each example decides for itself, so both run for all of them.
     if _differs_by_example(predicate):
         yes, no = (branch(given.tensors) for branch in branches)
-        return found[0].of([where(predicate, a, b) for a, b in zip(yes, no, strict=True)])
-    outs = loops.cond(_label("cond", true_fn), predicate, branches, given.tensors)
-    return found[0].of(outs)
+        outs = [where(predicate, a, b) for a, b in zip(yes, no, strict=True)]
+    else:
+        outs = loops.cond(_label("cond", true_fn), predicate, branches, given.tensors)
+    result: R = found[0].of(outs)
+    return result
 
 
+@overload
+def while_loop(
+    cond_fun: Callable[[Tensor], ArrayLike], body_fun: Callable[[Tensor], Tensor], init_val: complex
+) -> Tensor: ...
+@overload
+def while_loop(cond_fun: Callable[[X], ArrayLike], body_fun: Callable[[X], X], init_val: X) -> X: ...
 def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTree:
     """Apply `body_fun` to `init_val`, and again to its result, while `cond_fun` of the value is true.
 
@@ -245,6 +258,18 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTr
     return init.of(loops.while_loop(_label("while_loop", body_fun), test, step, init.tensors))
 
 
+@overload
+def scan(
+    f: Callable[[Tensor, X], tuple[Tensor, Y]], init: complex, xs: X, length: int | None = None, reverse: bool = False
+) -> tuple[Tensor, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, X], tuple[C, Y]], init: C, xs: X, length: int | None = None, reverse: bool = False
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, None], tuple[C, Y]], init: C, xs: None = None, length: int | None = None, reverse: bool = False
+) -> tuple[C, Y]: ...
 def scan(
     f: Function, init: PyTree, xs: PyTree = None, length: int | None = None, reverse: bool = False
 ) -> tuple[Any, Any]:
@@ -305,7 +330,7 @@ def scan(
     return carried.of(last), results[0].of(ys)
 
 
-def map(f: Function, xs: PyTree) -> PyTree:
+def map(f: Callable[[X], R], xs: X) -> R:
     """Apply `f` to each element of `xs`, one after the other, and stack the results.
 
     >>> import tape_core as tc

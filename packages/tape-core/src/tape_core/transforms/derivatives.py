@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import index
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
@@ -31,18 +31,53 @@ Argnums = int | Sequence[int]
 Function = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
+X = TypeVar("X", bound=Any)
+Y = TypeVar("Y", bound=Any)
+T = TypeVar("T", bound=Tensor)
 Aux = TypeVar("Aux")
 
 
-# The parameters are those of the function; the gradient is Any. It has the type of an argument, but to say so by
-# `Concatenate[X, P]` makes type checkers refuse lambdas: they look into the body before they know X.
+# The gradient has the type of the argument, and is Any where a type checker cannot know which. A bound of Any is none,
+# but lets lambdas compute with an argument of which nothing is known yet.
 @overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[False] = False, allow_unconnected: bool = False
+    f: Callable[Concatenate[X, P], Any],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Y, P], Any],
+    argnums: Literal[1],
+    *,
+    has_aux: Literal[False] = False,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, Y, P], Y]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Y, P], Any],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, Y, P], tuple[X, Y]]: ...
+@overload
+def grad(
+    f: Callable[P, Any], argnums: Argnums, *, has_aux: Literal[False] = False, allow_unconnected: bool = False
 ) -> Callable[P, Any]: ...
 @overload
+def grad(  # type: ignore[overload-overlap]  # the first that fits counts
+    f: Callable[Concatenate[X, P], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, P], tuple[X, Aux]]: ...
+@overload
 def grad(
-    f: Callable[P, tuple[Any, Aux]], argnums: Argnums = 0, *, has_aux: Literal[True], allow_unconnected: bool = False
+    f: Callable[P, tuple[Any, Aux]], argnums: Argnums, *, has_aux: Literal[True], allow_unconnected: bool = False
 ) -> Callable[P, tuple[Any, Aux]]: ...
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False) -> Function:
     """Return a function that computes the gradient of `f`, whose result is one number.
@@ -79,9 +114,33 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unco
     return gradient
 
 
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # the first that fits counts
+    f: Callable[Concatenate[X, P], R],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: bool = False,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, P], tuple[R, X]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # the first that fits counts
+    f: Callable[Concatenate[X, Y, P], R], argnums: Literal[1], *, has_aux: bool = False, allow_unconnected: bool = False
+) -> Callable[Concatenate[X, Y, P], tuple[R, Y]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # the first that fits counts
+    f: Callable[Concatenate[X, Y, P], R],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: bool = False,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, Y, P], tuple[R, tuple[X, Y]]]: ...
+@overload
 def value_and_grad(
-    f: Callable[P, R], argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
-) -> Callable[P, tuple[R, Any]]:
+    f: Callable[P, R], argnums: Argnums, *, has_aux: bool = False, allow_unconnected: bool = False
+) -> Callable[P, tuple[R, Any]]: ...
+def value_and_grad(
+    f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
+) -> Function:
     """Return a function that computes the value of `f` and its gradient: `(value, gradient)`; see :func:`grad`.
 
     With `has_aux` it is `((value, aux), gradient)`.
@@ -133,6 +192,14 @@ def with_gradient(
     return both
 
 
+@overload
+def vjp(
+    f: Callable[[X], R], primal: X, /, *, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[PyTree], tuple[X]]]: ...
+@overload
+def vjp(
+    f: Callable[[X, Y], R], primal: X, other: Y, /, *, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[PyTree], tuple[X, Y]]]: ...
 @overload
 def vjp(
     f: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
@@ -252,6 +319,16 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     return value, push
 
 
+@overload
+def jacrev(
+    f: Callable[Concatenate[X, P], Tensor],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
 def jacrev(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -259,7 +336,15 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Callable[P, Any]:
+) -> Callable[P, Any]: ...
+def jacrev(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """Return a function that computes the Jacobian of `f`, row by row: best where the result has fewer elements.
 
     >>> import tape_core as tc
@@ -299,6 +384,16 @@ def jacrev(
     return _jacobian("jacrev", f, argnums, has_aux, rows)
 
 
+@overload
+def jacfwd(
+    f: Callable[Concatenate[X, P], Tensor],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
 def jacfwd(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -306,7 +401,15 @@ def jacfwd(
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Callable[P, Any]:
+) -> Callable[P, Any]: ...
+def jacfwd(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """Return a function that computes the Jacobian column by column: best where the argument has fewer elements.
 
     Arguments and result are those of :func:`jacrev`.
@@ -393,6 +496,16 @@ def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, compute: 
     return jacobian
 
 
+@overload
+def hessian(
+    f: Callable[Concatenate[T, P], Any],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
 def hessian(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -400,7 +513,15 @@ def hessian(
     has_aux: bool = False,
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
-) -> Callable[P, Any]:
+) -> Callable[P, Any]: ...
+def hessian(
+    f: Function,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    allow_unconnected: bool = False,
+) -> Function:
     """Return a function that computes the Hessian of `f`, forward over reverse.
 
     >>> import tape_core as tc

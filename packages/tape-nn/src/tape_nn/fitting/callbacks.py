@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tape_core.support import integer, real
+from tape_core.support import integer, real, warn_user
 
 from tape_nn.naming import describe_settings
 from tape_nn.types import StateDict
@@ -104,10 +103,9 @@ class _Monitor(Callback):
     def improved(self, run: Run) -> bool | None:
         """Return whether the number beats the best so far by more than `min_delta`; None if `run.logs` lacks it."""
         if self.monitor not in run.logs:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__} watches {self.monitor!r}, which is not there; there are "
-                f"{', '.join(map(repr, run.logs)) or 'none'}",
-                stacklevel=2,
+                f"{', '.join(map(repr, run.logs)) or 'none'}"
             )
             return None
         value = run.logs[self.monitor]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tape_core as tc
+from tape_core.support import warn_user
 from tape_nn.extend import Arrays
 
 from tape_tf.conversion import unwrap
@@ -141,7 +141,7 @@ class Batches:
 
 
 def _warn_short_epoch(done: int, steps: int, then: str) -> None:
-    warnings.warn(f"Your input ran out of data after {done} of {steps} batches; {then}", stacklevel=3)
+    warn_user(f"Your input ran out of data after {done} of {steps} batches; {then}")
 
 
 class ArrayBatches(Batches):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tape_nn as nn
 from tape_compile.extend import Methods, WeakMethod
+from tape_core.support import warn_user
 from tape_nn.extend import with_class_weights
 
 from tape_tf.conversion import wrap
@@ -238,7 +239,7 @@ class Trainer:
         if variables:
             self.optimizer.apply(tape.gradient(scaled, variables), variables)
         else:
-            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+            warn_user("The model does not have any trainable weights.")
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
     def test_step(self, data: PyTree) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import ref
 
 import numpy as np
@@ -30,6 +30,11 @@ from tape_tf.tensor import IndexedSlices, Tensor, Value
 from tape_tf.tracing import require_value, without_trace
 from tape_tf.typing import PyTree, TensorLike
 from tape_tf.variable import Variable
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)  # noqa: PLC0105 - not `R_co`: it is an ordinary one elsewhere
+S = TypeVar("S")
 
 INSIDE: ContextVar[bool] = ContextVar("tape_tf.inside_function", default=False)
 """True while the code of a tf.function runs."""
@@ -350,6 +355,42 @@ def as_result(value: Any) -> Any:
     return value
 
 
+class Traced(Protocol[P, R]):
+    """What :func:`function` returns, as type checkers see it: it is called as the function is."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __getattr__(self, name: str, /) -> Any: ...
+    def __get__(self: Traced[Concatenate[Any, Q], S], instance: object, owner: Any) -> Callable[Q, S]: ...
+
+
+@overload
+def function(
+    func: Callable[P, R],
+    input_signature: Sequence[PyTree] | None = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: object = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: object = None,
+    experimental_compile: object = None,
+    experimental_follow_type_hints: object = None,
+) -> Traced[P, R]: ...
+@overload
+def function(
+    func: None = None,
+    input_signature: Sequence[PyTree] | None = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: object = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: object = None,
+    experimental_compile: object = None,
+    experimental_follow_type_hints: object = None,
+) -> Callable[[Callable[P, R]], Traced[P, R]]: ...
 @exported("function", differs="where Python decides by a tensor's value, the function runs as it is written")
 def function(
     func: Callable[..., Any] | None = None,
