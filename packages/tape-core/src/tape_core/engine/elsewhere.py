@@ -172,10 +172,6 @@ GENERATOR: Final = {
     "weibull": "rng.exponential(shape) ** (1 / a)", "manual_seed": "tc.default_rng(seed)", "bit_generator":
     "rng.get_state()", "fold_in": "rng.split()",
 }  # fmt: skip
-GENERATOR_SAID: Final = {
-    "binomial": "the sum of n draws of rng.bernoulli(p, (n, *shape)) along the first axis is binomial",
-}
-
 RANDOM_SAID: Final = {
     "PRNGKey": "there are no keys: a Generator has a state, rng = tc.default_rng(seed), and goes on with each draw",
     "key": "there are no keys: a Generator has a state, rng = tc.default_rng(seed), and goes on with each draw",

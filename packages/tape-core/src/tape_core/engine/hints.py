@@ -42,7 +42,7 @@ HINTS: Final = {
     "tape_core.special": Hints(elsewhere.SPECIAL, {}, "tc.special."),
     "tape_core.stats": Hints({}, {}, "tc.stats."),
     "tape_core.random": Hints(_RANDOM, elsewhere.RANDOM_SAID, "tc.random."),
-    "Generator": Hints(elsewhere.GENERATOR, elsewhere.GENERATOR_SAID, "rng."),
+    "Generator": Hints(elsewhere.GENERATOR, {}, "rng."),
     "Tensor": Hints(elsewhere.TENSOR, elsewhere.TENSOR_SAID, "x."),
 }
 """The namespaces whose absent names have hints."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 import tape_core as tc
-from tape_core.support import setting
+from tape_core.support import setting, warn_user
 from tape_core.typing import Shape
 from tape_nn.extend import BUILDING
 
@@ -337,11 +336,10 @@ class Layer(Holder):
             if found is not None:
                 set_masks(outputs, found)
         elif has_mask(masks) and not self._masks_inside:
-            warnings.warn(
+            warn_user(
                 f"Layer {self.name!r} (of type {type(self).__name__}) was passed an input with a mask, which the "
                 "layers after it do not see, since it does not support masks: set its supports_masking to True if the "
-                "mask of its output is that of its input, or define compute_mask",
-                stacklevel=3,
+                "mask of its output is that of its input, or define compute_mask"
             )
 
     def _convert_argument(self, value: PyTree, first: bool) -> Any:
