@@ -7,7 +7,6 @@ A `.keras` file is a zip archive of `config.json`, which names classes and their
 from __future__ import annotations
 
 import json
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from tape_core.support import warn_user
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Entry, read_entries, require_h5py, write_entries
@@ -92,7 +92,7 @@ def assign(entries: Mapping[str, Entry], model: Any, skip_mismatch: bool = False
         )
         if not skip_mismatch:
             raise ValueError(f"the file does not fit the model: {text}")
-        warnings.warn(f"load_weights: left out, since it does not fit: {text}", stacklevel=3)
+        warn_user(f"load_weights: left out, since it does not fit: {text}")
     for slot, array in ready:
         slot.write(array)
     if _OPTIMIZER in entries and getattr(model, "compiled", False):
@@ -177,10 +177,9 @@ def load_optimizer(model: Any, arrays: list[np.ndarray[Any, Any]]) -> None:
         remaining.pop()
     shapes = [tuple(variables[str(number)].shape) for number, _ in order]
     if remaining and [array.shape for array in remaining] != shapes:
-        warnings.warn(
+        warn_user(
             f"the state of optimizer {optimizer.name!r} in the file has other arrays than this optimizer: it is left "
-            "out, and training starts with a new state",
-            stacklevel=4,
+            "out, and training starts with a new state"
         )
         return
     if not state:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 import zipfile
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import tape_nn as nn
+from tape_core.support import warn_user
 from tape_nn.extend import read_tensors
 
 from tape_tf.keras import limits
@@ -97,13 +97,12 @@ def save_model(
         except (ModuleNotFoundError, NoCounterpart) as error:
             if save_format is not None:
                 raise
-            warnings.warn(
-                f"save: {str(path)!r} is written in the format of this library, and Keras does not read it: {error}",
-                stacklevel=3,
+            warn_user(
+                f"save: {str(path)!r} is written in the format of this library, and Keras does not read it: {error}"
             )
         else:
             if left_out is not None:
-                warnings.warn(f"save: how the model was compiled is not saved: {left_out}", stacklevel=3)
+                warn_user(f"save: how the model was compiled is not saved: {left_out}")
             _check_size(json.dumps(content))
             with replacing("save", path) as draft, draft.open("w+b") as stream:
                 write_model(stream, content, model)
@@ -123,7 +122,7 @@ def _save_own_format(path: Path, model: Model) -> None:
             # A loss that is a lambda of the user's is no reason to lose the model: it is saved without `compile`.
             content["compile"] = serialize_keras_object(compile_arguments(model))
         except TypeError as error:
-            warnings.warn(f"save: how the model was compiled is not saved: {error}", stacklevel=3)
+            warn_user(f"save: how the model was compiled is not saved: {error}")
         else:
             state = model.optimizer.native.state_dict(dict(weights.named_variables()))
     text = json.dumps(content, indent=1)
