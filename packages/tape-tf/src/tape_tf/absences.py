@@ -35,7 +35,6 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "graph_util": _GRAPH,
     "get_static_value": "use tensor.numpy()",
     "control_dependencies": _GRAPH + "; statements run in their order",
-    "init_scope": _GRAPH,
     "group": _GRAPH,
     "no_op": _GRAPH,
     "make_ndarray": "use tensor.numpy()",
@@ -44,7 +43,8 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "io": "of tf.io there is what tutorials use of local files: read others with Python or NumPy, and use "
     "tf.data.Dataset.from_tensor_slices",
     "queue": "use Python's queue",
-    "lookup": "use a dict, or tf.gather on a table",
+    "lookup": "of tf.lookup there are StaticHashTable, KeyValueTensorInitializer and experimental.MutableHashTable: "
+    "use one of them, a dict, or tf.gather on a table",
     "train.SequenceExample": "use tf.train.Example, with lists of one length for each feature",
     "train.FeatureList": "use tf.train.Example, with lists of one length for each feature",
     "train.FeatureLists": "use tf.train.Example, with lists of one length for each feature",
@@ -67,8 +67,9 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "quantize_and_dequantize_v4": _QUANTIZED,
     "test": "use pytest, and tape_core.testing for gradients",
     "audio": "read sounds with SciPy (scipy.io.wavfile) or soundfile, and use tf.data.Dataset.from_tensor_slices",
-    "experimental": "tape_core has tensors with NumPy's operators and functions: tensor.native",
-    "experimental.numpy": "tape_core has tensors with NumPy's operators and functions: tensor.native",
+    "types": "of tf.types there is experimental.TraceType, and what it needs",
+    "autograph": "code runs as it is written: nothing is converted",
+    "experimental": "of tf.experimental there is numpy",
     "load_op_library": "declare an op with tape_core.extend",
     "load_library": "declare an op with tape_core.extend",
     "parallel_stack": "use tf.stack",
@@ -96,8 +97,8 @@ _SEVERAL = {  # several names, separated by spaces, that share one clause
     "torch.set_float32_matmul_precision",
     "AggregationMethod": "there is one replica: nothing is aggregated",
     "CriticalSection": "use threading.Lock",
-    "IndexedSlicesSpec NoneTensorSpec OptionalSpec TensorArraySpec TypeSpec types": "of specs there is tf.TensorSpec",
-    "autograph check_pinned guarantee_const import_graph_def no_gradient resource variant security tools "
+    "IndexedSlicesSpec NoneTensorSpec OptionalSpec TensorArraySpec TypeSpec": "of specs there is tf.TensorSpec",
+    "check_pinned guarantee_const import_graph_def no_gradient resource variant security tools "
     "config.optimizer": _GRAPH,
     "qint8 qint16 qint32 quint8 quint16 dtypes.qint8 dtypes.qint16 dtypes.qint32 dtypes.quint8 dtypes.quint16 "
     "dtypes.QUANTIZED_DTYPES": _QUANTIZED,

@@ -23,11 +23,13 @@ from tape_tf.ops import (
     resizing,
     sampling,
     scattering,
+    scopes,
     segments,
     shaping,
     similarity,
     special,
     spectral,
+    tables,
     text,
 )
 
@@ -54,10 +56,12 @@ __all__ = [
     "resizing",
     "sampling",
     "scattering",
+    "scopes",
     "segments",
     "shaping",
     "similarity",
     "special",
     "spectral",
+    "tables",
     "text",
 ]

@@ -9,10 +9,12 @@ import tape_core as tc
 from tape_core.staging import value_check
 
 from tape_tf import dtypes
-from tape_tf.conversion import match_dtypes, native, static, wrap
+from tape_tf.conversion import convert_to_tensor, match_dtypes, native, static, wrap
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.names import exported
+from tape_tf.ops.elementwise import FUNCTIONS
 from tape_tf.shapes import as_shape
+from tape_tf.string_tensor import is_text
 from tape_tf.tensor import Value
 from tape_tf.typing import DTypeLike, IntLike, TensorLike
 
@@ -47,6 +49,11 @@ def _publish_pair(short: str, function: Callable[..., Any], symbol: str) -> None
     def check(
         x: TensorLike, y: TensorLike, message: str | None = None, summarize: int | None = None, name: str | None = None
     ) -> None:
+        if short in ("equal", "none_equal") and (is_text(x) or is_text(y)):
+            one, other = convert_to_tensor(x), convert_to_tensor(y)
+            holds = native(FUNCTIONS["equal" if short == "equal" else "not_equal"](one, other))
+            _require(holds, message, lambda: f"Condition x {symbol} y did not hold.\nx: {one}\ny: {other}")
+            return
         a, b = match_dtypes([x, y], f"Assert{short.capitalize()}")
         _require(function(a, b), message, lambda a, b: f"Condition x {symbol} y did not hold.\nx: {a:}\ny: {b:}", a, b)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from typing import Any, TypeAlias
 
 import tape_core as tc
@@ -19,7 +20,9 @@ from tape_tf.conversion import convert_to_tensor, native, static, unwrap, wrap
 from tape_tf.names import exported
 from tape_tf.ops.arrays import TensorArray
 from tape_tf.ops.function import as_result
+from tape_tf.ops.shaping import stack
 from tape_tf.shapes import TensorSpec
+from tape_tf.string_tensor import as_strings, is_text
 from tape_tf.tensor import IndexedSlices, Value, wrap_tensor
 from tape_tf.tracing import NOT_TRACED, as_instruction, is_assigned, is_traced, run_uncompiled
 from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
@@ -159,6 +162,8 @@ def while_loop(
 def _loop_inputs(elems: PyTree) -> Any:
     """Return `elems` as tape_core Tensors if a loop over them should be one instruction of the trace; else None."""
     leaves, structure = pytree.flatten_whole(elems)
+    if any(map(is_text, leaves)):
+        return None
     given = [native(leaf) for leaf in leaves if not isinstance(leaf, TensorArray | IndexedSlices)]
     if len(given) != len(leaves) or not any(map(is_traced, given)) or any(x.ndim == 0 for x in given):
         return None
@@ -167,7 +172,9 @@ def _loop_inputs(elems: PyTree) -> Any:
 
 
 def _tensor(value: TensorLike | TensorArray) -> Any:
-    return value if isinstance(value, IndexedSlices | TensorArray) else wrap_tensor(native(value))
+    if isinstance(value, IndexedSlices | TensorArray):
+        return value
+    return as_strings(value) if is_text(value) else wrap_tensor(native(value))
 
 
 def _rows(elems: PyTree) -> Iterator[Any]:
@@ -185,7 +192,7 @@ def _rows(elems: PyTree) -> Iterator[Any]:
 def _stack_results(results: list[Any]) -> Any:
     if not results:
         raise ValueError("elems must not be empty")
-    return nest.map_structure(lambda *parts: wrap(tc.stack([native(part) for part in parts])), *results)
+    return nest.map_structure(lambda *parts: stack(list(parts)), *results)
 
 
 @exported("map_fn")
@@ -301,8 +308,29 @@ def scan(
 
 
 @exported("py_function")
-def py_function(func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTree, name: str | None = None) -> Any:
-    """Call `func(*inp)` with tensors, and convert its results to the dtypes `Tout`; gradients flow through it."""
+def py_function(
+    func: Callable[..., Any] | None = None,
+    inp: Sequence[TensorLike] | None = None,
+    Tout: PyTree = None,
+    name: str | None = None,
+) -> Any:
+    """Call `func(*inp)` with tensors, and convert its results to the dtypes `Tout`; gradients flow through it.
+
+    Without `func` it is a decorator: the function that it returns takes the parts of `inp` as arguments.
+
+    >>> import tape_tf as tf
+    >>> @tf.py_function(Tout=tf.float32)
+    ... def half(x):
+    ...     return x / 2
+    >>> half(tf.constant(3.0)).numpy()
+    np.float32(1.5)
+    """
+    if func is None:
+        return lambda function: _as_decorated(py_function, function, Tout)
+    inp = inp or ()
+    if _has_text(inp, Tout):
+        run_uncompiled("strings of py_function")
+        return wrap(_call_python(func, list(inp), Tout))
     # A host callback runs outside of the trace: tapes do not see its operations, and Variables still have their old
     # values. Where one of the two matters, the function that is traced cannot be compiled.
     if ACTIVE.get() or is_assigned():
@@ -313,9 +341,22 @@ def py_function(func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTre
 
 @exported("numpy_function")
 def numpy_function(
-    func: Callable[..., Any], inp: Sequence[TensorLike], Tout: PyTree, stateful: bool = True, name: str | None = None
+    func: Callable[..., Any] | None = None,
+    inp: Sequence[TensorLike] | None = None,
+    Tout: PyTree = None,
+    stateful: bool = True,
+    name: str | None = None,
 ) -> Any:
-    """Call `func(*inp)` with NumPy arrays, and convert its results to the dtypes `Tout`; no gradient flows back."""
+    """Call `func(*inp)` with NumPy arrays, and convert its results to the dtypes `Tout`; no gradient flows back.
+
+    Without `func` it is a decorator, as :func:`py_function` is.
+    """
+    if func is None:
+        return lambda function: _as_decorated(numpy_function, function, Tout)
+    inp = inp or ()
+    if _has_text(inp, Tout):
+        run_uncompiled("strings of numpy_function")
+        return wrap(_call_python(lambda *inp: func(*[x.numpy() for x in inp]), list(inp), Tout))
     if is_assigned():
         run_uncompiled("what numpy_function computes with")
     return wrap(_call_python_each_time(lambda *inp: func(*[x.numpy() for x in inp]), [native(x) for x in inp], Tout))
@@ -328,9 +369,29 @@ def _call_python(func: Callable[..., Any], inp: list[Any], Tout: PyTree) -> Any:
         return None
     if isinstance(Tout, list | tuple):
         results = found if isinstance(found, list | tuple) else [found]
-        return [native(value, dtype) for value, dtype in zip(results, Tout, strict=True)]
-    spec = Tout.dtype if isinstance(Tout, TensorSpec) else Tout
-    return native(found, spec)
+        return [_result(value, dtype) for value, dtype in zip(results, Tout, strict=True)]
+    return _result(found, Tout)
+
+
+def _result(value: TensorLike, spec: TensorSpec | DTypeLike) -> Any:
+    dtype = dtypes.as_dtype(spec.dtype if isinstance(spec, TensorSpec) else spec)
+    return convert_to_tensor(value, dtype) if dtype is dtypes.string else native(value, dtype)
+
+
+def _has_text(inp: Sequence[TensorLike], Tout: PyTree) -> bool:
+    """Return whether strings go into a Python function, or come out of it."""
+    wanted = Tout if isinstance(Tout, list | tuple) else [Tout]
+    return any(map(is_text, inp)) or any(
+        spec is not None and (spec.dtype if isinstance(spec, TensorSpec) else spec) == dtypes.string for spec in wanted
+    )
+
+
+def _as_decorated(how: Callable[..., Any], function: Callable[..., Any], Tout: PyTree) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return how(function, args, Tout)
+
+    return call
 
 
 _call_python_each_time = opaque(_call_python)

@@ -134,7 +134,8 @@ class Function:
         """Call the Python function with tape_core's values: in a trace, or uncompiled when a tape around needs it."""
         if current() is not None:
             self._traces += 1
-        found = self._call_python(wrap(args), wrap(kwargs))
+        args, kwargs = nest.map_structure(_untyped, (wrap(args), wrap(kwargs)))
+        found = self._call_python(args, kwargs)
         leaves, structure = pytree.flatten_whole(found)
         for leaf in leaves:
             # A TensorArray that is returned holds tensors that the trace does not know as results.
@@ -338,12 +339,31 @@ def _native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
         elif isinstance(leaf, TensorArray):
             return None  # a mutable list of tensors, which a trace could not tell apart by its identity
         elif not isinstance(leaf, tc.Tensor | tc.IndexedSlices):
+            if hasattr(type(leaf), "__tf_tracing_type__"):
+                leaves[k] = leaf = _Typed(leaf, leaf.__tf_tracing_type__(None))
             try:
                 hash(leaf)
             except TypeError:
                 return None
     found: tuple[Any, Any] = pytree.unflatten(structure, leaves)
     return found
+
+
+class _Typed:
+    """An argument of a class with `__tf_tracing_type__`, equal to others of an equal type: they share a trace."""
+
+    def __init__(self, value: Any, kind: Any) -> None:
+        self.value, self.kind = value, kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Typed) and bool(self.kind == other.kind)
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+
+def _untyped(value: Any) -> Any:
+    return value.value if isinstance(value, _Typed) else value
 
 
 def as_result(value: Any) -> Any:
