@@ -31,6 +31,9 @@ OPTIMIZERS = (
     "SGD(0.1)", "SGD(0.1, momentum=0.9, nesterov=True)", "Adam(0.01)", "Adam(0.01, amsgrad=True)", "AdamW(0.01)",
     "Adamax(0.01)", "Nadam(0.01)", "RMSprop(0.01, momentum=0.5, centered=True)", "Adagrad(0.1)", "Adadelta(0.5)",
     "Ftrl(0.1)", "Lion(0.01)", "Adam(0.01, clipnorm=0.5)", "LossScaler(nn.Adam(0.01), growth_interval=2)",
+    "GradientAccumulation(nn.Adam(0.01), 2)", "GradientAccumulation(nn.LossScaler(nn.SGD(0.1, 0.9)), 3)",
+    "LossScaler(nn.GradientAccumulation(nn.AdamW(0.01), 2))",
+    "Adam(0.01, groups=[nn.ParameterGroup(lambda v: v.ndim == 1, learning_rate=0.1, weight_decay=0.1)])",
 )  # fmt: skip
 SHAPES = ((), (3,), (5000,), (64, 80), (150_000,))
 FAULTS = ("MemoryError", "KeyboardInterrupt", "handler", "thread", "fork", "fork in a thread", "first call")
@@ -181,7 +184,9 @@ def check(program: Program) -> int:
 
 def _started(step: Step) -> list[bytes]:
     for optimizer in step.optimizers.values():
-        inner = getattr(optimizer, "optimizer", optimizer)
+        inner = optimizer
+        while hasattr(inner, "optimizer"):
+            inner = inner.optimizer
         inner.build(step.variables)
     return step.state()
 

@@ -65,6 +65,8 @@ class Effects:
         self.speculating += 1
         try:
             return method(*args, **kwargs)
+        except MemoryError:  # it may have come between an input and its holder: nothing of the trace is of use
+            raise
         except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
             self.roll_back(before)
         finally:

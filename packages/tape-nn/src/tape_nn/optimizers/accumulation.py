@@ -15,7 +15,7 @@ from tape_core.typing import ArrayLike, PyTree, Raw
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables
-from tape_nn.optimizers.pairs import check_gradient, check_pair, names_of, paired
+from tape_nn.optimizers.pairs import check_gradient, check_pair, names_of, paired, pairs_of_variables
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.types import Gradient, OptimizerLike
 
@@ -118,7 +118,6 @@ class GradientAccumulation:
         sums = [holder for found in self._sums.values() for holder in found.holders()]
         return [*own, *sums, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
-    @stateful(_holders)
     def apply_gradients(
         self,
         grads_and_vars: Iterable[tuple[Gradient, Variable]] | Module,
@@ -137,8 +136,24 @@ class GradientAccumulation:
         """
         pairs = list(paired(grads_and_vars, variables))
         number = None if examples is None else check_positive("examples", examples)
+        self._prepare(pairs)
+        self._apply(pairs, number)
+
+    def _apply(self, pairs: _Pairs, examples: float | None) -> None:
         with self._slot_creation_lock(pairs):
-            self._compute_update(pairs, number).make()
+            self._compute_update(pairs, examples).make()
+
+    _apply.__name__ = "apply_gradients"  # in programs and messages
+    _apply = stateful(_holders)(_apply)
+
+    def _prepare(self, pairs: _Pairs) -> None:
+        """Make the sums that are missing: before a trace, which must know of all state from the beginning."""
+        for gradient, variable in pairs_of_variables(pairs):
+            if gradient is not None and id(variable) not in self._sums and variable.dtype.inexact:
+                with outside():  # sums are made once, when a function is traced, and not in each call of it
+                    self._sums[id(variable)] = _Sum(variable, self._is_lazy())
+        if hasattr(self.optimizer, "_prepare"):
+            self.optimizer._prepare(pairs)
 
     @stateful(_holders)
     def flush(self) -> None:
@@ -179,9 +194,7 @@ class GradientAccumulation:
             if id(variable) in gradients:
                 raise ValueError(f"{names_of([variable])} is there twice; add its gradients up")
             gradients[id(variable)] = check_gradient(gradient, variable)
-            if id(variable) not in self._sums:
-                with outside():  # sums are made once, when a function is traced, and not in each call of it
-                    self._sums[id(variable)] = _Sum(variable, self._is_lazy())
+        self._prepare(pairs)
         if not gradients:
             raise ValueError(
                 f"No gradients provided for any variable. All are None: {names_of([v for _, v in pairs])}. Was the "
@@ -223,7 +236,7 @@ class GradientAccumulation:
         if hasattr(self.optimizer, "_compute_update"):
             commit: Commit = self.optimizer._compute_update(means)
         else:
-            # One of somebody else has no commit to join; a LossScaler makes its own.
+            # One of somebody else has no commit to join.
             self.optimizer.apply_gradients(means)
             commit = Commit()
         for found in self._sums.values():

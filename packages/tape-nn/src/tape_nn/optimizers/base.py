@@ -39,7 +39,15 @@ from tape_nn.hints import missing_attribute
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
-from tape_nn.optimizers.pairs import check_gradient, check_pair, merge_rows, names_of, paired, values_of
+from tape_nn.optimizers.pairs import (
+    check_gradient,
+    check_pair,
+    merge_rows,
+    names_of,
+    paired,
+    pairs_of_variables,
+    values_of,
+)
 from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
 from tape_nn.optimizers.slots import Slots, SlotState
 from tape_nn.types import Gradient
@@ -174,6 +182,16 @@ class Optimizer:
                 with SLOT_CREATION.held():
                     if id(variable) not in self._states:  # another thread may have made them meanwhile
                         self._states[id(variable)] = self._new_state(variable)
+
+    def _prepare(self, pairs: list[tuple[Gradient, Variable]]) -> None:
+        """Make slots that are missing, where a trace is running: an opaque call must know of all state before."""
+        if current() is None:
+            return
+        variables = [variable for _, variable in pairs_of_variables(pairs) if variable.dtype.inexact]
+        if self.groups:
+            self._assign_groups(variables)
+            variables = [v for v in variables if not any([group.frozen for group in self._groups_of(v)])]
+        self.build(variables)
 
     def _holders(self) -> Iterable[Any]:
         """All state that updates change besides the Variables that are updated; see `stateful`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tape_core as tc
@@ -134,7 +134,6 @@ class LossScaler:
         # A method of its own with `stateful`, so that a compiled function reads the scale in each call.
         return tc.asarray(self._scale, dtype=loss.dtype, backend=loss.backend, device=loss.device)
 
-    @stateful(_holders)
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> None:
         """Update Variables once, or not at all if a gradient is not finite.
 
@@ -146,6 +145,28 @@ class LossScaler:
                 Nothing is changed.
             TypeError, ValueError: as for :meth:`Optimizer.apply_gradients`.
         """
+        pairs = list(grads_and_vars)
+        self._prepare(pairs)
+        self._apply(pairs)
+
+    def _apply(self, pairs: list[Any]) -> None:
+        with self._slot_creation_lock(pairs):
+            self._compute_update(pairs).make()
+
+    _apply.__name__ = "apply_gradients"  # in programs and messages
+    _apply = stateful(_holders)(_apply)
+
+    def _prepare(self, pairs: list[Any]) -> None:
+        """Have the inner optimizer make state that is missing, before a trace."""
+        if hasattr(self.optimizer, "_prepare"):
+            self.optimizer._prepare(pairs)
+
+    def _slot_creation_lock(self, pairs: list[Any]) -> AbstractContextManager[object]:
+        lock = getattr(self.optimizer, "_slot_creation_lock", None)
+        return nullcontext() if lock is None else lock(pairs)
+
+    def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Commit:
+        """Compute the update and the new scale, without making them. An inner optimizer of somebody else is called."""
         pairs = [(_as_tensor(pair[0]), *pair[1:]) for pair in grads_and_vars]
         if _all_finite([pair[0] for pair in pairs if pair[0] is not None]):
             # The scale is a power of two by default, so that this division is exact.
@@ -153,15 +174,13 @@ class LossScaler:
             # With an optimizer of this package the update and the scale are one commit: an interrupt leaves both or
             # neither. One of somebody else has no commit to join.
             ours = hasattr(self.optimizer, "_compute_update")
-            with self.optimizer._slot_creation_lock(unscaled) if ours else nullcontext():
-                commit = self.optimizer._compute_update(unscaled) if ours else Commit()
-                if not ours:
-                    self.optimizer.apply_gradients(unscaled)
-                in_a_row, scale = self._in_a_row + 1, self._scale
-                if in_a_row == self.growth_interval:
-                    in_a_row, scale = 0, min(scale * self.growth_factor, LARGEST_SCALE)
-                self._commit(commit, scale, in_a_row, self._skipped)
-            return
+            commit: Commit = self.optimizer._compute_update(unscaled) if ours else Commit()
+            if not ours:
+                self.optimizer.apply_gradients(unscaled)
+            in_a_row, scale = self._in_a_row + 1, self._scale
+            if in_a_row == self.growth_interval:
+                in_a_row, scale = 0, min(scale * self.growth_factor, LARGEST_SCALE)
+            return self._with_numbers(commit, scale, in_a_row, self._skipped)
         scale = self._scale
         if self.growth_interval is not None:
             smaller = self._scale * self.backoff_factor
@@ -172,13 +191,13 @@ class LossScaler:
                     "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
                 )
             scale = smaller
-        self._commit(Commit(), scale, 0, self._skipped + 1)
+        return self._with_numbers(Commit(), scale, 0, self._skipped + 1)
 
-    def _commit(self, commit: Commit, scale: float, in_a_row: int, skipped: int) -> None:
-        """Make an update, and assign these numbers with it."""
+    def _with_numbers(self, commit: Commit, scale: float, in_a_row: int, skipped: int) -> Commit:
+        """Add the assignment of these numbers to a commit."""
         for name, value in (("_scale", scale), ("_in_a_row", in_a_row), ("_skipped", skipped)):
             commit.value(getattr(LossScaler, name).of(self), value)
-        commit.make()
+        return commit
 
     def state_dict(self, variables: Module | Mapping[str, Variable]) -> dict[str, Tensor]:
         """Return the state of the inner optimizer, with the scale; see :meth:`Optimizer.state_dict`."""
@@ -201,7 +220,7 @@ class LossScaler:
         inner = {name: value for name, value in state.items() if name not in own}
         scale, in_a_row, skipped = float(state[own[0]]), int(state[own[1]]), int(state[own[2]])
         self.optimizer.load_state_dict(inner, variables)
-        self._commit(Commit(), scale, in_a_row, skipped)
+        self._with_numbers(Commit(), scale, in_a_row, skipped).make()
 
 
 def _as_tensor(gradient: Gradient) -> Tensor | IndexedSlices | None:

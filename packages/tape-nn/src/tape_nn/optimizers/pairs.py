@@ -30,6 +30,12 @@ def paired(gradients: PyTree, variables: PyTree) -> Iterable[tuple[Gradient, Var
     return zip(found, leaves, strict=True)
 
 
+def pairs_of_variables(pairs: Iterable[object]) -> list[tuple[Gradient, Variable]]:
+    """Return the pairs that are such; :func:`check_pair` reports the others."""
+    found = [pair for pair in pairs if isinstance(pair, tuple | list) and len(pair) == 2]
+    return [(gradient, variable) for gradient, variable in found if isinstance(variable, Variable)]
+
+
 def check_pair(pair: object) -> tuple[Gradient, Variable]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(
