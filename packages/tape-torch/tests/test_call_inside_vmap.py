@@ -143,6 +143,47 @@ def test_a_complex_function() -> None:
     close(found, expected)
 
 
+def with_noise(row: torch.Tensor) -> torch.Tensor:
+    return row * torch.rand(row.shape, dtype=row.dtype) + torch.randn(())
+
+
+def with_noise_one_by_one(row: torch.Tensor) -> torch.Tensor:
+    """Return what torch.func.vmap cannot compute: Python decides by a value."""
+    return with_noise(row) if row.sum() > -1e9 else row
+
+
+@pytest.mark.parametrize("f", [with_noise, with_noise_one_by_one])
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_random_numbers_are_of_each_example_or_of_all(f: Any, randomness: Any) -> None:
+    x = tc.asarray(torch.ones(5, 3, dtype=torch.float64))
+
+    def drawn(x: Any) -> Any:
+        return tc.vmap(lambda row: tape_torch.call(f, row), randomness=randomness)(x)
+
+    torch.manual_seed(3)
+    first = drawn(x).numpy()
+    assert (len(np.unique(first, axis=0)) == 1) == (randomness == "same")
+    assert not np.allclose(drawn(x).numpy(), first)  # each call draws anew
+    torch.manual_seed(3)
+    np.testing.assert_array_equal(drawn(x).numpy(), first)
+    # A derivative is that of the numbers which were drawn: of x * u it is u, and of a sum over examples their sum.
+    for inside in (True, False):
+        torch.manual_seed(3)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = drawn(x)
+            value = tc.sum(y)
+        u = tape.gradient(value, x).numpy()
+        shift = (y.numpy() - u)[:, :1]
+        np.testing.assert_allclose(y.numpy() - u, np.broadcast_to(shift, u.shape), atol=1e-12)
+        assert (len(np.unique(u, axis=0)) == 1) == (randomness == "same")
+        if inside:
+            gradient = tc.grad(lambda row: tc.sum(tape_torch.call(f, row)))
+            rows = tc.vmap(gradient, randomness=randomness)(x).numpy()
+            assert (len(np.unique(rows, axis=0)) == 1) == (randomness == "same")
+            assert ((rows >= 0) & (rows < 1)).all()
+
+
 def test_random_numbers_and_running_statistics_inside_vmap_are_refused() -> None:
     x = tc.asarray(X)
     with pytest.raises(BatchError, match=r"call\(dropout\) draws random numbers inside vmap"):

@@ -365,10 +365,12 @@ class BatchedTask(Task):
                 if self.size == 0:
                     raise
                 before = random_state(arrays)
-                rows = [
-                    example(*[a if axis is None else a[k] for a, axis in zip(arrays, self.axes, strict=True)])
-                    for k in range(self.size)
-                ]
+                rows = []
+                for k in range(self.size):
+                    if self.randomness == "same" and self.seed is not None:
+                        torch.manual_seed(self.seed)
+                    one = [a if axis is None else a[k] for a, axis in zip(arrays, self.axes, strict=True)]
+                    rows.append(example(*one))
                 if self.randomness == "error" and random_state(arrays) != before:
                     raise self._drawing() from error
                 found = [self._stacked(column) for column in zip(*rows, strict=True)]
