@@ -33,6 +33,7 @@ PACKAGES = ["tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", 
 DECLARED = {
     "tape_core": [
         "backends",
+        "debugging",
         "extend",
         "fft",
         "linalg",

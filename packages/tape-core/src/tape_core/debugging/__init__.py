@@ -4,10 +4,10 @@ The methods of :class:`~tape_core.GradientTape` return and raise these: :meth:`~
 :meth:`~tape_core.GradientTape.draw`, :meth:`~tape_core.GradientTape.summary` and `GradientTape(check_numerics=True)`.
 """
 
-from tape_core.debugging.drawing.drawing import Drawing
+from tape_core.debugging.drawing.drawing import Box, Drawing
 from tape_core.debugging.explain import Explanation, Step
 from tape_core.debugging.notes import Place
 from tape_core.debugging.numerics import NumericsError
 from tape_core.debugging.summary import Row, Summary
 
-__all__ = ["Drawing", "Explanation", "NumericsError", "Place", "Row", "Step", "Summary"]
+__all__ = ["Box", "Drawing", "Explanation", "NumericsError", "Place", "Row", "Step", "Summary"]

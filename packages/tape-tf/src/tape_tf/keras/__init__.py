@@ -22,6 +22,7 @@ from tape_tf.keras import (
     models,
     operations,  # noqa: F401
     optimizers,
+    plotting,  # noqa: F401
     regularizers,
     restoring,  # noqa: F401
     saving,

@@ -37,7 +37,6 @@ _OTHERS = {
     "keras.utils.audio_dataset_from_directory": _PREPARED,
     "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
     "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",
-    "keras.utils.plot_model": "use model.summary()",
     "keras.mixed_precision": _FLOATX,
     "keras.dtype_policies": _FLOATX,
     "keras.DTypePolicy": _FLOATX,

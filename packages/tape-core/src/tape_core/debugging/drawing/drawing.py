@@ -29,7 +29,14 @@ _LIMIT_S = 60  # for Graphviz
 
 @dataclass
 class Box:
-    """A node of the picture: one of the graph, a function of the user's, or what is left out."""
+    """A node of the picture: one of the graph, a function of the user's, or what is left out.
+
+    Attributes:
+        kind: "op", "variable", "watched", "group" or "more", which have colours of their own.
+        title, lines: the text in it.
+        hint: the text beside the pointer.
+        inputs: the numbers of the boxes that lead to this one, which are lower than its own.
+    """
 
     kind: str
     title: str
@@ -40,6 +47,10 @@ class Box:
 
 class Drawing:
     """The result of :meth:`GradientTape.draw`; notebooks show it.
+
+    Args:
+        boxes: the nodes.
+        engine: "graphviz", "plain" or None, as for `draw`.
 
     Attributes:
         dot: the graph in Graphviz's language.
