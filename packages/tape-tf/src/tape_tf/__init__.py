@@ -33,6 +33,7 @@ from tape_tf import (
     ops,
     random,
     signal,
+    summary,
     tape,
     train,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "ops",
     "random",
     "signal",
+    "summary",
     "tape",
     "train",
 ]

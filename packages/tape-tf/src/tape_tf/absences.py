@@ -54,7 +54,6 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "distribute.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "distribute.experimental.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "tpu": _DEVICES,
-    "summary": "log with Python's logging or a library of your choice",
     "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
     "lite": _COMPILER,
     "mlir": _COMPILER,
@@ -83,6 +82,7 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
 }
 
 _SEVERAL = {  # several names, separated by spaces, that share one clause
+    "summary.audio summary.graph": "scalars, histograms, images and texts are written",
     "DeviceSpec dtensor debugging.get_log_device_placement debugging.set_log_device_placement": _DEVICES,
     "config.experimental_connect_to_cluster config.experimental_connect_to_host "
     "config.experimental.ClusterDeviceFilters": _PROCESSES,

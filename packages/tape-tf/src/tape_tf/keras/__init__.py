@@ -28,6 +28,7 @@ from tape_tf.keras import (
     saving,
     sequences,  # noqa: F401
     serialization,  # noqa: F401
+    tensorboard,  # noqa: F401
     utils,
     weight_files,  # noqa: F401
 )

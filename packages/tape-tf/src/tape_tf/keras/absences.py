@@ -50,7 +50,6 @@ _OTHERS = {
     "keras.estimator": "use Model.fit",
     "keras.wrappers": "use scikit-learn's own models beside these",
     "keras.experimental": "use tf.keras.Model, or tape_nn",
-    "keras.callbacks.TensorBoard": "use History or CSVLogger",
     "keras.callbacks.RemoteMonitor": "send logs from a Callback of your own",
     "keras.callbacks.SwapEMAWeights": "use tape_nn.ExponentialMovingAverage, or use_ema of an optimizer",
     "keras.callbacks.ProgbarLogger": "use verbose=1 of fit",
