@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from struct import calcsize
 from types import ModuleType
 from typing import Any
@@ -53,11 +54,12 @@ def as_torch_tensor(
     own = isinstance(obj, torch.Tensor)
     place = device if device is not None else tensor.device if own else default_device
     if place.type == "cuda" and tensor.device.type == "cpu":
-        # The copy to the GPU is asynchronous if it comes from pinned memory. Only arrays of our own are pinned: another
-        # tensor's owner might write to it while it is being copied.
+        # The copy to the GPU goes on beside computations if it comes from pinned memory. Only arrays of our own are
+        # pinned: another tensor's owner might write to it while it is being copied.
         if not own and tensor.numel() >= PIN_MIN_ELEMENTS:
             tensor = tensor.pin_memory()
-        found = tensor.to(place, dtype or tensor.dtype, non_blocking=tensor.is_pinned())
+        wanted = dtype or tensor.dtype
+        found = _upload(tensor, place, wanted) if tensor.is_pinned() else tensor.to(place, wanted)
     else:
         found = tensor.to(place, dtype or tensor.dtype)
     if found is tensor and copy and shared:
@@ -65,6 +67,28 @@ def as_torch_tensor(
     if copy is False and (found is not tensor or not shared):
         raise ValueError("copy=False, but a copy is needed for another dtype or device, or of what is no array")
     return found
+
+
+def _upload(tensor: torch.Tensor, place: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Copy a tensor in pinned memory to a CUDA device, while the device computes what it was given before."""
+    # A graph that is captured must have the copy in its own stream.
+    if torch.cuda.is_current_stream_capturing():
+        return tensor.to(place, dtype, non_blocking=True)
+    current = torch.cuda.current_stream(place)
+    uploads = _uploads(current.device.index)
+    with torch.cuda.stream(uploads):
+        found = tensor.to(place, dtype, non_blocking=True)
+    # What is computed from now on waits for the copy. The memory belongs to the stream of uploads, which must not have
+    # it back before the other one is done with it.
+    current.wait_stream(uploads)
+    found.record_stream(current)
+    return found
+
+
+@cache
+def _uploads(device: int) -> torch.cuda.Stream:
+    """Return the stream in which arrays are copied to a device: in that of the computation they would wait for it."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _tensor_of(obj: Any, dtype: torch.dtype | None) -> tuple[torch.Tensor, bool]:
