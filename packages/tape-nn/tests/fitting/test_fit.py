@@ -354,3 +354,53 @@ def test_evaluate_and_predict_need_batches() -> None:
     for call in (lambda: nn.evaluate(Seen(), [], loss=MSE), lambda: nn.predict(Seen(), [])):
         with pytest.raises(ValueError, match="no batches"):
             call()
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 5])
+@pytest.mark.parametrize("iterable", [False, True])
+def test_an_average_is_followed_and_evaluated(accumulate: int, iterable: bool) -> None:
+    x = np.random.default_rng(0).normal(size=(14, 3)).astype("float32")
+    y = x[:, :1] * 2.0
+    seen: list[Any] = []
+
+    class Look:
+        def on_epoch_end(self, run: Any) -> None:
+            now = tc.mean((run.model(tc.asarray(x)) - y) ** 2).item()
+            seen.append((run.model.kernel.numpy(), run.logs["val_loss"], now))
+
+    def a_model() -> Any:
+        model = nn.Dense(1, kernel_initializer="ones")
+        model.build((None, 3))
+        return model
+
+    model = a_model()
+    average = nn.ExponentialMovingAverage(model, 0.5)
+    rows = [slice(k, k + 4) for k in range(0, 14, 4)]
+    data = [(tc.asarray(x[r]), tc.asarray(y[r])) for r in rows] if iterable else (x, y)
+    nn.fit(
+        model, iter_of(data) if iterable else data, loss=nn.losses.MeanSquaredError(), optimizer=nn.SGD(0.1), epochs=2,
+        batch_size=None if iterable else 4, shuffle=False, accumulate=accumulate, average=average, validation=(x, y),
+        callbacks=[Look()], progress=False,
+    )  # fmt: skip
+    # The same by hand, with the large batches.
+    weights, mean, expected = a_model(), None, []
+    optimizer = nn.SGD(0.1)
+    for _ in range(2):
+        for k in range(0, 14, 4 * accumulate):
+            with tc.GradientTape() as tape:
+                loss = tc.mean((weights(x[k : k + 4 * accumulate]) - y[k : k + 4 * accumulate]) ** 2)
+            optimizer.apply_gradients(tape.gradient(loss, weights), weights)
+            kernel = weights.kernel.numpy()
+            mean = kernel if mean is None else mean + 0.5 * (kernel - mean)
+        expected.append(mean)
+    for (found, value, now), wanted in zip(seen, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        assert value == pytest.approx(now, rel=1e-5)
+    np.testing.assert_allclose(model.kernel.numpy(), weights.kernel.numpy(), rtol=1e-5)
+    with pytest.raises(TypeError, match=r"average must be an nn\.ExponentialMovingAverage"):
+        nn.fit(model, (x, y), loss=nn.losses.MeanSquaredError(), optimizer=optimizer, average=0.9)  # type: ignore[arg-type]
+
+
+def iter_of(data: Any) -> Any:
+    """Batches of which nobody knows the number."""
+    return lambda epoch: iter(data)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import tape_core as tc
 from tape_core.random import global_rng
 from tape_core.support import contextmanager, integer, pytree, sequence
 
+from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
 from tape_nn.fitting.data import Batch, Data, Source, source_of, unpack, with_class_weights
@@ -43,6 +45,7 @@ def fit(
     test_step: Step | None = None,
     compile: bool | str = False,
     accumulate: int = 1,
+    average: ExponentialMovingAverage | None = None,
 ) -> History:
     """Train a model: go through the data `epochs` times, with an update for each batch.
 
@@ -97,6 +100,9 @@ def fit(
         accumulate: the number of batches for one update of the weights, which is that of one large batch of all their
             examples: the optimizers are wrapped in :class:`GradientAccumulation`. The last batches of an epoch make an
             update of their own. `run.step` and `checkpoint_every` go on counting batches.
+        average: a moving average of the weights, which follows each update. The validation, and callbacks at the end of
+            an epoch, such as :class:`SaveBest`, find the averages in the model; training goes on from the weights. It
+            is part of the checkpoint.
 
     Returns:
         The history: a dictionary of lists by the name of a result, with a number for each epoch.
@@ -110,6 +116,10 @@ def fit(
     # Last among the callbacks, so that it shows what the others have put into the results.
     shown = [Progress()] if progress else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
+    if average is not None and not isinstance(average, ExponentialMovingAverage):
+        raise TypeError(f"fit: average must be an nn.ExponentialMovingAverage of the model; got {average!r}")
+    if average is not None and not any([each is average for each in given]):
+        given = (average, *given)
     run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs)
     if integer("fit", "accumulate", accumulate, 1) > 1:
         run.accumulate(accumulate)
@@ -149,11 +159,12 @@ def fit(
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
                     file.write(run)
             run.end_epoch()
-            if held_out is not None:
-                # The metrics are reset for this; those of the training are in `run.logs` since `end_epoch`.
-                found = _evaluate(judge, held_out, run.epoch, judge_step)
-                run.logs.update({f"val_{name}": value for name, value in found.items()})
-            run.call("on_epoch_end")
+            with nullcontext() if average is None else average.averaged():
+                if held_out is not None:
+                    # The metrics are reset for this; those of the training are in `run.logs` since `end_epoch`.
+                    found = _evaluate(judge, held_out, run.epoch, judge_step)
+                    run.logs.update({f"val_{name}": value for name, value in found.items()})
+                run.call("on_epoch_end")
             run.history.append(run.logs)
             # Now the state is that of the next epoch's beginning, from which a checkpoint continues.
             run.epoch += 1
@@ -252,10 +263,10 @@ def _steps(run: Run, source: Source, step: Step, class_weight: Mapping[int, floa
             run.flush()  # before the callbacks, which look at the weights of this step
         run.call("on_batch_end")
         if run.stopped:
-            run.flush()
+            run.flush_at_end()
             return
         yield
-    run.flush()
+    run.flush_at_end()
     if run.batch == 0:
         raise ValueError(f"fit: data has no batches in epoch {run.epoch}")
 

@@ -10,6 +10,7 @@ import tape_core as tc
 from tape_core.staging import host_number
 from tape_core.typing import PyTree
 
+from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.fitting.callbacks import HOOKS, Callback
 from tape_nn.fitting.data import Batch, examples_in, unpack
 from tape_nn.losses import Loss
@@ -173,6 +174,14 @@ class Run:
         """Update the weights with gradients that wait for further batches."""
         for accumulation in self.accumulations:
             accumulation.flush()
+
+    def flush_at_end(self) -> None:
+        """Do as `flush`, after the last step's callbacks: averages of the weights must see that update, too."""
+        if self.is_accumulating:
+            self.flush()
+            for callback in self.callbacks:
+                if isinstance(callback, ExponentialMovingAverage):
+                    callback.update()
 
     def update_metrics(self, y: PyTree, predictions: PyTree) -> None:
         """Add a batch to all metrics."""
