@@ -47,6 +47,13 @@ def test_strings_are_looked_up(options, expected):
     )
 
 
+def test_shapes_of_one_hot_vectors():
+    layer = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
+    for words, shape in (("b", (1, 3)), (["b"], (1, 3)), (["a", "b"], (2, 3)), ([["a"], ["b"]], (2, 3))):
+        assert layer(tf.constant(words)).shape == shape
+    assert layer(tf.constant([["a", "b"]])).shape == (1, 2, 3)
+
+
 def test_numbers_become_strings_again():
     forth = layers.StringLookup(vocabulary=["a", "b"])
     back = layers.StringLookup(vocabulary=forth.get_vocabulary(), invert=True)

@@ -340,7 +340,7 @@ class IndexLookup(Layer):
         else:
             values = np.asarray(numbers.numpy())
             values = values.reshape(1) if values.ndim == 0 else values
-            if self.output_mode == "one_hot" and (values.shape[-1] != 1 or not numbers.shape):
+            if self.output_mode == "one_hot" and (values.ndim == 1 or values.shape[-1] != 1):
                 values = values[..., None]
             rows, shape = list(values.reshape(-1, values.shape[-1])), values.shape[:-1]
         out = np.zeros((len(rows), depth), np.int64)

@@ -1,0 +1,305 @@
+"""What sections of TensorFlow's tutorials do with files, text and images, in programs of our own.
+
+Each test is one tutorial in small: it reads data of its kind, trains on them, and uses the result.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+import tape_tf as tf
+
+layers = tf.keras.layers
+pytestmark = pytest.mark.each_backend
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    tf.keras.utils.set_random_seed(0)
+
+
+def pictures(folder, count=12, side=12):
+    """Write bright and dark pictures, a folder for each."""
+    image = pytest.importorskip("PIL.Image")
+    draw = np.random.default_rng(0)
+    for name, low, high in (("bright", 180, 255), ("dark", 0, 70)):
+        (folder / name).mkdir(parents=True)
+        for k in range(count):
+            pixels = draw.integers(low, high, (side, side + 2, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(folder / name / f"{k}.png")
+    return folder
+
+
+def reviews(folder, count=12):
+    """Write friendly and unfriendly texts, a folder for each."""
+    draw = np.random.default_rng(0)
+    for name, words in (("pos", ["great", "lovely", "fine"]), ("neg", ["awful", "dull", "poor"])):
+        (folder / name).mkdir(parents=True)
+        for k in range(count):
+            text = " ".join([*draw.choice(words, 3), *draw.choice(["the", "film", "was"], 3)])
+            (folder / name / f"{k}.txt").write_text(f"{text}!<br />")
+    return folder
+
+
+def test_texts_in_folders_are_classified(tmp_path):
+    options = {"batch_size": 4, "validation_split": 0.25, "seed": 1, "verbose": False}
+    train, held_out = tf.keras.utils.text_dataset_from_directory(reviews(tmp_path), subset="both", **options)
+    assert train.class_names == ["neg", "pos"]
+
+    def clean(text):
+        return tf.strings.regex_replace(tf.strings.lower(text), "<br />|[!.]", " ")
+
+    vectorize = layers.TextVectorization(max_tokens=50, standardize=clean, output_sequence_length=8)
+    vectorize.adapt(train.map(lambda text, label: text))
+    assert "great" in vectorize.get_vocabulary()
+    numbers = train.map(lambda text, label: (vectorize(text), label)).cache().prefetch(tf.data.AUTOTUNE)
+    model = tf.keras.Sequential(
+        [layers.Embedding(50, 8), layers.Dropout(0.1), layers.GlobalAveragePooling1D(), layers.Dense(1)]
+    )
+    loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.Adam(0.1), loss, metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+    model.fit(numbers, epochs=8, verbose=0)
+    whole = tf.keras.Sequential([vectorize, model, layers.Activation("sigmoid")])
+    whole.compile(loss="binary_crossentropy", metrics=["accuracy"])
+    assert whole.evaluate(held_out, verbose=0)[1] == 1.0
+    found = whole.predict(tf.constant(["A great film!", "So dull."]), verbose=0)
+    assert found[0] > 0.5 > found[1]
+
+
+def test_lines_of_files_are_labelled(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{name} line {k}\n\n" for k in range(8)))
+    parts = []
+    for number, name in enumerate(("a", "b")):
+        lines = tf.data.TextLineDataset(str(tmp_path / f"{name}.txt")).filter(lambda line: tf.strings.length(line) > 0)
+        parts.append(lines.map(lambda line, number=number: (line, tf.cast(number, tf.int64))))
+    data = parts[0].concatenate(parts[1]).shuffle(16, reshuffle_each_iteration=False)
+    vectorize = layers.TextVectorization(output_mode="multi_hot")
+    vectorize.adapt(data.map(lambda line, label: line).batch(16))
+    model = tf.keras.Sequential([vectorize, layers.Dense(2)])
+    model.compile(
+        tf.keras.optimizers.Adam(0.02),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    model.fit(data.batch(4), epochs=30, verbose=0)
+    assert model.evaluate(data.batch(4), verbose=0)[1] == 1.0
+
+
+def test_pictures_in_folders_are_classified(tmp_path):
+    options = {"validation_split": 0.25, "seed": 2, "image_size": (8, 8), "batch_size": 6, "verbose": False}
+    folder = pictures(tmp_path)
+    train = tf.keras.utils.image_dataset_from_directory(folder, subset="training", **options)
+    held_out = tf.keras.utils.image_dataset_from_directory(folder, subset="validation", **options)
+    change = tf.keras.Sequential([layers.RandomFlip("horizontal"), layers.RandomRotation(0.1)])
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((8, 8, 3)),
+            change,
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(len(train.class_names)),
+        ]
+    )
+    model.compile(
+        tf.keras.optimizers.Adam(0.02),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    model.fit(train.cache().shuffle(10).prefetch(tf.data.AUTOTUNE), validation_data=held_out, epochs=8, verbose=0)
+    assert model.evaluate(held_out, verbose=0)[1] == 1.0
+    image = tf.keras.utils.load_img(folder / "dark" / "0.png", target_size=(8, 8))
+    scores = tf.nn.softmax(model.predict(tf.expand_dims(tf.keras.utils.img_to_array(image), 0), verbose=0)[0])
+    assert train.class_names[int(tf.argmax(scores))] == "dark"
+
+
+def test_a_pipeline_of_paths(tmp_path):
+    files = tf.data.Dataset.list_files(str(pictures(tmp_path) / "*" / "*.png"), seed=3)
+    names = np.array(["bright", "dark"])
+
+    @tf.function
+    def load(path):
+        label = tf.strings.split(path, "/")[-2] == names
+        image = tf.image.convert_image_dtype(tf.io.decode_png(tf.io.read_file(path), channels=3), tf.float32)
+        return tf.image.resize(image, [4, 4], method=tf.image.ResizeMethod.NEAREST_NEIGHBOR), tf.argmax(label)
+
+    for image, label in files.map(load, num_parallel_calls=tf.data.AUTOTUNE).take(5):
+        assert image.shape == (4, 4, 3)
+        assert (float(tf.reduce_mean(image)) < 0.5) == bool(label)
+
+
+def test_an_archive_is_fetched_and_read(tmp_path):
+    pictures(tmp_path / "set", count=2)
+    with tarfile.open(tmp_path / "set.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "set", "set")
+    folder = tf.keras.utils.get_file("set.tgz", (tmp_path / "set.tgz").as_uri(), extract=True, cache_dir=tmp_path)
+    data = tf.keras.utils.image_dataset_from_directory(folder + "/set", image_size=(4, 4), verbose=False)
+    assert next(iter(data))[0].shape == (4, 4, 4, 3)
+
+
+def test_digits_from_a_local_file(tmp_path):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 3, 90)
+    images = (draw.uniform(0, 60, (90, 28, 28)) + labels[:, None, None] * 90).astype(np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=images[:75], y_train=labels[:75], x_test=images[75:], y_test=labels[75:])
+    (x_train, y_train), (x_test, y_test) = tf.keras.datasets.mnist.load_data(tmp_path / "mnist.npz")
+    model = tf.keras.models.Sequential(
+        [layers.Flatten(input_shape=(28, 28)), layers.Dense(16, activation="relu"), layers.Dense(10)]
+    )
+    model.compile(
+        tf.keras.optimizers.Adam(0.02),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    model.fit(x_train / 255.0, y_train, epochs=30, verbose=0)
+    assert model.evaluate(x_test / 255.0, y_test, verbose=0)[1] > 0.8
+
+
+def test_reviews_as_numbers_are_padded(tmp_path):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 40)
+    rows = np.empty(40, object)
+    rows[:] = [[int(4 + label * 3 + k) for k in draw.integers(0, 3, draw.integers(2, 6))] for label in labels]
+    np.savez(tmp_path / "imdb.npz", x_train=rows, y_train=labels, x_test=rows, y_test=labels)
+    (x, y), _ = tf.keras.datasets.imdb.load_data(tmp_path / "imdb.npz", num_words=20)
+    x = tf.keras.utils.pad_sequences(x, maxlen=6)
+    model = tf.keras.Sequential(
+        [layers.Embedding(20, 4, mask_zero=True), layers.Bidirectional(layers.LSTM(4)), layers.Dense(1)]
+    )
+    model.compile(tf.keras.optimizers.Adam(0.05), tf.keras.losses.BinaryCrossentropy(from_logits=True))
+    history = model.fit(x, y, epochs=6, batch_size=10, verbose=0)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+
+
+def test_pictures_in_records(tmp_path):
+    pytest.importorskip("PIL.Image")
+    path = str(tmp_path / "pictures.tfrecord")
+    draw = np.random.default_rng(0)
+    with tf.io.TFRecordWriter(path, "GZIP") as writer:
+        for k in range(8):
+            image = tf.io.encode_png(draw.integers(0, 100, (5, 5, 1), dtype=np.uint8) + np.uint8(150 * (k % 2)))
+            feature = {
+                "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.numpy()])),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[k % 2])),
+                "weights": tf.train.Feature(float_list=tf.train.FloatList(value=[1.0, 0.5 * k])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            writer.write(example.SerializeToString())
+    description = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64, default_value=0),
+        "weights": tf.io.FixedLenFeature([2], tf.float32),
+    }
+
+    def parse(record):
+        found = tf.io.parse_single_example(record, description)
+        image = tf.cast(tf.io.decode_png(found["image"], channels=1), tf.float32) / 255
+        return image, found["label"]
+
+    data = tf.data.TFRecordDataset([path], compression_type="GZIP").map(parse).repeat(10).batch(8)
+    model = tf.keras.Sequential([layers.Flatten(), layers.Dense(1, activation="sigmoid")])
+    model.compile(tf.keras.optimizers.Adam(0.1), "binary_crossentropy", metrics=["accuracy"])
+    model.fit(data, epochs=5, verbose=0)
+    assert model.evaluate(data, verbose=0)[1] == 1.0
+
+
+def test_a_table_of_numbers_and_words(tmp_path):
+    rows = [f"{k % 2},{20 + k},{'red' if k % 2 else 'blue'}" for k in range(20)]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["target,age,colour", *rows]) + "\n")
+    data = tf.data.experimental.make_csv_dataset(
+        str(path), batch_size=5, label_name="target", num_epochs=1, shuffle_seed=1
+    )
+    inputs = {"age": tf.keras.Input((), name="age"), "colour": tf.keras.Input((), name="colour", dtype=tf.string)}
+    normalize = layers.Normalization(axis=None)
+    normalize.adapt(data.map(lambda row, label: tf.cast(row["age"], tf.float32)))
+    lookup = layers.StringLookup(output_mode="one_hot")
+    lookup.adapt(data.map(lambda row, label: row["colour"]))
+    assert sorted(lookup.get_vocabulary()) == ["[UNK]", "blue", "red"]
+    age = layers.Reshape((1,))(normalize(inputs["age"]))
+    colour = layers.Lambda(lambda x: tf.cast(x, tf.float32))(lookup(inputs["colour"]))
+    outputs = layers.Dense(1, activation="sigmoid")(layers.Concatenate()([age, colour]))
+    model = tf.keras.Model(inputs, outputs)
+    model.compile(tf.keras.optimizers.Adam(0.2), "binary_crossentropy", metrics=["accuracy"])
+    model.fit(data, epochs=20, verbose=0)
+    assert model.evaluate(data, verbose=0)[1] == 1.0
+    found = model.predict({"age": tf.constant([30.0]), "colour": tf.constant(["red"])}, verbose=0)
+    assert found[0, 0] > 0.5
+
+
+def test_a_text_is_continued_character_by_character():
+    text = "hello hello hello hello hello "
+    vocabulary = sorted(set(text))
+    to_ids = layers.StringLookup(vocabulary=vocabulary, mask_token=None)
+    to_text = layers.StringLookup(vocabulary=to_ids.get_vocabulary(), invert=True, mask_token=None)
+    ids = to_ids(tf.strings.unicode_split(text, "UTF-8"))
+    sequences = tf.data.Dataset.from_tensor_slices(ids).batch(7, drop_remainder=True)
+    data = sequences.map(lambda row: (row[:-1], row[1:])).shuffle(10).batch(2, drop_remainder=True).repeat(30)
+    size = len(to_ids.get_vocabulary())
+    model = tf.keras.Sequential([layers.Embedding(size, 8), layers.GRU(16, return_sequences=True), layers.Dense(size)])
+    model.compile(tf.keras.optimizers.Adam(0.02), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(data, epochs=2, verbose=0)
+    states = tf.constant(["hel"])
+    for _ in range(6):
+        numbers = to_ids(tf.strings.unicode_split(states, "UTF-8").to_tensor())
+        last = tf.argmax(model(numbers)[:, -1], axis=-1)
+        states = tf.strings.join([states, to_text(last)])
+    assert states[0].numpy() == b"hello hel"
+
+
+def test_a_picture_is_changed_by_gradients(tmp_path):
+    pytest.importorskip("PIL.Image")
+    target = np.zeros((16, 16, 3), np.uint8)
+    target[4:12, 4:12] = 255
+    tf.io.write_file(str(tmp_path / "target.png"), tf.io.encode_png(target))
+    wanted = tf.image.decode_image(tf.io.read_file(str(tmp_path / "target.png")), channels=3, dtype=tf.float32)
+    wanted = tf.image.resize(wanted, (8, 8))[tf.newaxis]
+    image = tf.Variable(tf.random.uniform(wanted.shape))
+    optimizer = tf.keras.optimizers.Adam(0.05)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.abs(tf.image.sobel_edges(image) - tf.image.sobel_edges(wanted)))
+            loss += tf.reduce_mean(tf.square(image - wanted)) + 1e-4 * tf.image.total_variation(image)[0]
+        optimizer.apply_gradients([(tape.gradient(loss, image), image)])
+        image.assign(tf.clip_by_value(image, 0.0, 1.0))
+        return loss
+
+    losses = [float(step()) for _ in range(60)]
+    assert losses[-1] < 0.2 * losses[0]
+    picture = tf.keras.utils.array_to_img(image[0])
+    assert picture.size == (8, 8)
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    assert tf.io.decode_png(out.getvalue()).shape == (8, 8, 3)
+
+
+def test_words_of_different_counts_are_averaged():
+    words = tf.strings.split(["a b c", "b", "c a"])
+    lookup = layers.StringLookup(vocabulary=["a", "b", "c"])
+    numbers = lookup(words)
+    assert numbers.to_list() == [[1, 2, 3], [2], [3, 1]]
+    table = tf.Variable(tf.random.normal((4, 2)))
+    with tf.GradientTape() as tape:
+        rows = tf.ragged.map_flat_values(tf.gather, table, numbers)
+        padded = rows.to_tensor()
+        means = tf.reduce_sum(padded, axis=1) / tf.cast(rows.row_lengths(), tf.float32)[:, None]
+        loss = tf.reduce_sum(means)
+    gradient = tf.convert_to_tensor(tape.gradient(loss, table)).numpy()
+    np.testing.assert_allclose(gradient[:, 0], [0, 1 / 3 + 1 / 2, 1 / 3 + 1, 1 / 3 + 1 / 2], rtol=1e-6)
+
+
+def test_pictures_are_changed_by_other_libraries():
+    image = tf.reshape(tf.range(12.0), (3, 4, 1))
+
+    def turn(x):
+        return np.rot90(x, axes=(0, 1)).copy()
+
+    data = tf.data.Dataset.from_tensors(image).map(lambda x: tf.numpy_function(turn, [x], tf.float32))
+    np.testing.assert_array_equal(next(iter(data)).numpy()[..., 0], np.rot90(image.numpy()[..., 0]))
