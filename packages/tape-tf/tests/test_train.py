@@ -145,6 +145,88 @@ def test_a_folder_without_checkpoints_is_said_to_be_one(tmp_path: Path) -> None:
         tf.train.list_variables(tmp_path)
 
 
+def test_an_iterator_goes_on_where_it_was(tmp_path: Path) -> None:
+    def make(reshuffle: bool = True) -> Any:
+        data = tf.data.Dataset.range(20).shuffle(20, seed=3, reshuffle_each_iteration=reshuffle)
+        return tf.train.Checkpoint(step=tf.Variable(0), iterator=iter(data.map(lambda x: 10 * x).batch(2)))
+
+    first = make()
+    for _ in range(3):
+        next(first.iterator)
+    path = first.save(tmp_path / "ckpt")
+    expected = [next(first.iterator).numpy().tolist() for _ in range(7)]
+    second = make()
+    next(second.iterator)
+    second.restore(path).assert_consumed()
+    assert [batch.numpy().tolist() for batch in second.iterator] == expected
+    third = make(reshuffle=False)
+    list(third.iterator)
+    third.restore(path)  # back, in one process
+    assert third.iterator.get_next().numpy().tolist() == expected[0]
+    short = tf.train.Checkpoint(step=tf.Variable(0), iterator=iter(tf.data.Dataset.range(2)))
+    with pytest.raises(ValueError, match="has 2 elements, fewer than the 3 to skip"):
+        short.restore(path)
+
+
+def test_checkpoints_in_checkpoints(tmp_path: Path) -> None:
+    def make(value: float) -> tuple[Any, Any, Any]:
+        layer, v = tf.keras.layers.Dense(1, use_bias=False), tf.Variable(value)
+        inner = tf.train.Checkpoint(layer, v=v)
+        layer.build((None, 1))
+        layer.set_weights([[[value]]])
+        return inner, v, tf.train.Checkpoint(inner=inner, also=v)
+
+    first, second = make(2.0), make(0.0)
+    path = first[2].save(tmp_path / "ckpt")
+    names = [name for name, _ in tf.train.list_variables(path)]
+    assert {"inner/kernel", "inner/v", "inner/save_counter"} <= set(names)
+    second[2].restore(path).assert_consumed()
+    assert float(second[1]) == 2.0
+    assert second[0]._objects[""].kernel.numpy().tolist() == [[2.0]]
+
+
+def test_a_reader_of_a_checkpoint(tmp_path: Path) -> None:
+    v = tf.Variable([1.0, 2.0])
+    tf.train.Checkpoint(v=v, n=tf.Variable(3)).save(tmp_path / "ckpt")
+    for reader in (tf.train.load_checkpoint(tmp_path), tf.train.load_checkpoint(tmp_path / "ckpt-1")):
+        assert reader.get_variable_to_shape_map() == {"n": [], "save_counter": [], "v": [2]}
+        assert reader.get_variable_to_dtype_map()["v"] == tf.float32
+        assert reader.has_tensor("v")
+        assert reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE").tolist() == [1.0, 2.0]
+        with pytest.raises(ValueError, match="there is no 'w' in the checkpoint; there are n, save_counter, v"):
+            reader.get_tensor("w")
+
+
+def test_what_a_manager_saves_and_keeps(tmp_path: Path) -> None:
+    step, called = tf.Variable(0), []
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(step=step), tmp_path, 1, step_counter=step, checkpoint_interval=3,
+        keep_checkpoint_every_n_hours=0.0, init_fn=lambda: called.append(1),
+    )  # fmt: skip
+    assert manager.restore_or_initialize() is None
+    assert called == [1]
+    saved = []
+    for _ in range(7):
+        saved.append(manager.save())
+        step.assign_add(1)
+    assert [path is not None for path in saved] == [True, False, False, True, False, False, True]
+    assert [Path(path).name for path in manager.checkpoints] == ["ckpt-1", "ckpt-2", "ckpt-3"], "kept for the hours"
+    assert manager.save(check_interval=False) is not None
+    with pytest.raises(ValueError, match="step_counter"):
+        tf.train.CheckpointManager(tf.train.Checkpoint(), tmp_path, 1, checkpoint_interval=2)
+
+
+def test_new_checkpoints_are_iterated_over(tmp_path: Path) -> None:
+    checkpoint, seen = tf.train.Checkpoint(v=tf.Variable(1.0)), []
+    assert list(tf.train.checkpoints_iterator(tmp_path / "missing", timeout=0.01)) == []
+    checkpoint.save(tmp_path / "ckpt")
+    for path in tf.train.checkpoints_iterator(tmp_path, timeout=0.01, timeout_fn=lambda: True):
+        seen.append(Path(path).name)
+        if len(seen) < 3:
+            checkpoint.save(tmp_path / "ckpt")
+    assert seen == ["ckpt-1", "ckpt-2", "ckpt-3"]
+
+
 def test_what_cannot_be_saved() -> None:
     with pytest.raises(TypeError, match=r"iterator=.*cannot be saved"):
         tf.train.Checkpoint(iterator=iter([1]))

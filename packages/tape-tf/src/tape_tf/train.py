@@ -7,7 +7,8 @@ A checkpoint is one file in the safetensors format; each Variable is named by th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ import tape_core as tc
 import tape_nn as nn
 
 from tape_tf.conversion import unwrap, wrap
+from tape_tf.data.dataset import DataIterator
+from tape_tf.dtypes import as_dtype
 from tape_tf.module import Module
 from tape_tf.names import absent, exported
 from tape_tf.typing import IntLike, PathLike
 from tape_tf.variable import Variable
 
 SUFFIX = ".safetensors"
-_ACCEPTED = "a tf.Module, a layer, a model, an optimizer, a Variable, or lists and dictionaries of them"
+_SECONDS_PER_HOUR = 3600
+_POLL_SECONDS = 1.0  # from one look for a new checkpoint to the next
+_ACCEPTED = (
+    "a tf.Module, a layer, a model, an optimizer, a Variable, the iterator of a dataset, another Checkpoint, or lists "
+    "and dictionaries of them"
+)
+_POSITION = "position"  # what a file has of an iterator: the number of elements that it has given
+_TF_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # the end of names in TensorFlow's own checkpoints
 
 
 def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -35,8 +45,10 @@ def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield name, wrap(held)
         return
     parts: Any = ()
-    if _is_optimizer(held):
+    if _is_optimizer(held) or isinstance(held, DataIterator):
         yield name, held
+    elif isinstance(held, Checkpoint):
+        parts = [*held._objects.items(), ("save_counter", held.save_counter)]
     elif isinstance(held, Module | nn.Module):
         yield name, held
         # Public attributes come first, so that a layer that is also in a private list gets its public name.
@@ -47,14 +59,15 @@ def _walk(name: str, held: object, seen: set[int]) -> Iterator[tuple[str, Any]]:
     elif isinstance(held, list | tuple):
         parts = enumerate(held)
     for attribute, part in parts:
-        yield from _walk(f"{name}/{attribute}" if name else str(attribute), part, seen)
+        # The root of a checkpoint has no name of its own.
+        yield from _walk("/".join([place for place in (name, str(attribute)) if place]), part, seen)
 
 
 def _is_optimizer(held: object) -> bool:
     return isinstance(getattr(held, "native", held), nn.Optimizer)
 
 
-@exported("train.Checkpoint", differs="one file in the safetensors format; Python values and iterators are not saved")
+@exported("train.Checkpoint", differs="one file in the safetensors format; of an iterator its position")
 class Checkpoint:
     """Saves and restores the Variables of objects, given by name.
 
@@ -72,7 +85,9 @@ class Checkpoint:
 
     Args:
         root: an object whose attributes are saved under their own names.
-        **kwargs: modules, layers, models, optimizers, Variables, or lists and dictionaries of them, by name.
+        **kwargs: modules, layers, models, optimizers, Variables, iterators of `tf.data`, other Checkpoints, or lists
+            and dictionaries of them, by name. Of an iterator its position is saved: a restored one skips the elements
+            given before. After `shuffle` they are the same ones if its `seed`, or `tf.random.set_seed`, is.
 
     Raises:
         TypeError: an object cannot be saved.
@@ -83,7 +98,9 @@ class Checkpoint:
         if root is not None:
             self._objects[""] = root  # its attributes get no prefix
         for name, held in self._objects.items():
-            known = isinstance(held, Module | nn.Module | Variable | tc.Variable | list | tuple | dict)
+            known = isinstance(
+                held, Module | nn.Module | Variable | tc.Variable | list | tuple | dict | DataIterator | Checkpoint
+            )
             if not known and not _is_optimizer(held):
                 raise TypeError(f"Checkpoint: {name or 'root'}={held!r} cannot be saved; it takes {_ACCEPTED}")
             if name:
@@ -102,6 +119,8 @@ class Checkpoint:
             if _is_optimizer(held):
                 own = getattr(held, "native", held).state_dict(variables)
                 state |= {f"{name}/{key}": value for key, value in own.items()}
+            elif isinstance(held, DataIterator):
+                state[f"{name}/{_POSITION}"] = tc.asarray(held.position, dtype=tc.int64)
         return state
 
     def write(self, file_prefix: PathLike, options: object = None) -> str:
@@ -168,6 +187,10 @@ class Restoration:
                 raise ValueError(
                     f"restore: {name!r} has shape {value.shape} in the file; the Variable has {variables[name].shape}"
                 )
+        # Before the Variables: a dataset may turn out to be too short.
+        for name, held in found:
+            if isinstance(held, DataIterator) and (number := self.waiting.pop(f"{name}/{_POSITION}", None)) is not None:
+                held.move_to(int(number))
         for name, value in ready.items():
             # Cast to the dtype of the Variable: a checkpoint of float32 fits a model of float16.
             variables[name].native.assign(tc.asarray(value, dtype=variables[name].native.dtype))
@@ -234,6 +257,11 @@ class Status:
             raise AssertionError("Nothing in the checkpoint belongs to the objects to restore")
         return self
 
+    def initialize_or_restore(self, session: None = None) -> None:
+        """Do nothing: what exists has its values by now."""
+
+    run_restore_ops = initialize_or_restore
+
     def expect_partial(self) -> Status:
         """Do nothing: in TensorFlow, it silences warnings about values that are not used."""
         return self
@@ -277,6 +305,91 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     return found[name].numpy()
 
 
+@exported("train.CheckpointReader")
+class CheckpointReader:
+    """The values of a checkpoint, by name; made by `tf.train.load_checkpoint`."""
+
+    def __init__(self, tensors: dict[str, tc.Tensor]) -> None:
+        self._tensors = tensors
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Return the shapes of all values."""
+        return {name: list(value.shape) for name, value in self._tensors.items()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, Any]:
+        """Return the dtypes of all values."""
+        return {name: as_dtype(value.dtype.name) for name, value in self._tensors.items()}
+
+    def has_tensor(self, name: str) -> bool:
+        """Return whether the checkpoint has a value of this name."""
+        return name.removesuffix(_TF_SUFFIX) in self._tensors
+
+    def get_tensor(self, name: str) -> Any:
+        """Return a value as a NumPy array; TensorFlow's suffix of names is accepted.
+
+        Raises:
+            ValueError: there is no value of this name.
+        """
+        if not self.has_tensor(name):
+            raise ValueError(f"get_tensor: there is no {name!r} in the checkpoint; {_listed(self._tensors)}")
+        return self._tensors[name.removesuffix(_TF_SUFFIX)].numpy()
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"there are {', '.join(sorted(names))}"
+
+
+@exported("train.load_checkpoint")
+def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
+    """Read the values of a checkpoint, or of the newest in a folder.
+
+    >>> import os, tempfile
+    >>> import tape_tf as tf
+    >>> path = tf.train.Checkpoint(v=tf.Variable([1.0, 2.0])).write(os.path.join(tempfile.mkdtemp(), "checkpoint"))
+    >>> reader = tf.train.load_checkpoint(path)
+    >>> reader.get_variable_to_shape_map(), reader.get_tensor("v")
+    ({'save_counter': [], 'v': [2]}, array([1., 2.], dtype=float32))
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the folder has no checkpoint.
+    """
+    return CheckpointReader(dict(sorted(_read(ckpt_dir_or_file).items())))
+
+
+@exported("train.checkpoints_iterator")
+def checkpoints_iterator(
+    checkpoint_dir: PathLike,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+) -> Iterator[str]:
+    """Yield the names of new checkpoints in a folder as they appear, the newest one each time.
+
+    Args:
+        min_interval_secs: the least time from one to the next.
+        timeout: how long to wait for a new one, in seconds; None for ever.
+        timeout_fn: is called then; waiting goes on unless it returns True. Without one the iteration ends.
+    """
+    last: str | None = None
+    while True:
+        began = time.monotonic()
+        while (found := _newest_of(checkpoint_dir)) in (None, last):
+            if timeout is not None and time.monotonic() - began >= timeout:
+                if timeout_fn is None or timeout_fn():
+                    return
+                began = time.monotonic()
+            time.sleep(_POLL_SECONDS if timeout is None else min(_POLL_SECONDS, timeout))
+        assert found is not None
+        last, began = found, time.monotonic()
+        yield found
+        time.sleep(max(0.0, min_interval_secs - (time.monotonic() - began)))
+
+
+def _newest_of(folder: PathLike) -> str | None:
+    return latest_checkpoint(folder) if os.path.isdir(folder) else None
+
+
 def _read(path: PathLike) -> dict[str, tc.Tensor]:
     if os.path.isdir(path):
         if (latest := latest_checkpoint(path)) is None:
@@ -293,7 +406,12 @@ class CheckpointManager:
         checkpoint: the Checkpoint to save.
         directory: the folder; it is made if needed.
         max_to_keep: the number of checkpoints to keep; None for all.
+        keep_checkpoint_every_n_hours: keep one beyond that number whenever so much time has passed since the last one
+            that was kept so.
         checkpoint_name: the name of the files before their number.
+        step_counter, checkpoint_interval: a Variable, and how far it must have gone since the last checkpoint; else
+            `save` does nothing.
+        init_fn: is called by `restore_or_initialize` if there is no checkpoint.
     """
 
     def __init__(
@@ -303,11 +421,21 @@ class CheckpointManager:
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
         checkpoint_name: str = "ckpt",
+        step_counter: Variable | None = None,
+        checkpoint_interval: int | None = None,
+        init_fn: Callable[[], Any] | None = None,
     ) -> None:
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError(f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}.")
+        if checkpoint_interval is not None and step_counter is None:
+            raise ValueError("`step_counter` should be passed if `checkpoint_interval` is not None.")
         self.checkpoint, self.directory = checkpoint, os.fspath(directory)
-        self._keep, self._name = max_to_keep, checkpoint_name
+        self.checkpoint_interval = checkpoint_interval
+        self._keep, self._name, self._hours = max_to_keep, checkpoint_name, keep_checkpoint_every_n_hours
+        self._counter, self._init = step_counter, init_fn
+        self._last_step: int | None = None
+        # The time since which a checkpoint may be kept for good, and those that are.
+        self._since, self._preserved = time.time(), set[str]()
 
     @property
     def checkpoints(self) -> list[str]:
@@ -323,8 +451,20 @@ class CheckpointManager:
         """The name of the newest one; None if there is none."""
         return self.checkpoints[-1] if self.checkpoints else None
 
-    def save(self, checkpoint_number: IntLike | None = None) -> str:
-        """Save, remove the oldest beyond `max_to_keep`, and return the name for `restore`."""
+    def save(
+        self, checkpoint_number: IntLike | None = None, check_interval: bool = True, options: object = None
+    ) -> str | None:
+        """Save, remove the oldest beyond `max_to_keep`, and return the name for `restore`.
+
+        Args:
+            check_interval: heed `checkpoint_interval`: if it has not passed, nothing is saved, and None returned.
+        """
+        if self._counter is not None:
+            step = int(self._counter)
+            due = self._last_step is None or step - self._last_step >= (self.checkpoint_interval or 0)
+            if check_interval and not due:
+                return None
+            self._last_step = step
         prefix = os.path.join(self.directory, self._name)
         if checkpoint_number is None:
             path = self.checkpoint.save(prefix)
@@ -332,14 +472,24 @@ class CheckpointManager:
             os.makedirs(self.directory, exist_ok=True)
             path = self.checkpoint.write(f"{prefix}-{int(checkpoint_number)}")
         # After the write: a crash in between leaves one checkpoint too many, and never one too few.
-        for old in self.checkpoints[: -self._keep] if self._keep else []:
-            os.remove(_file(old))
+        kept = [name for name in self.checkpoints if name not in self._preserved]
+        for old in kept[: -self._keep] if self._keep else []:
+            written = os.path.getmtime(_file(old))
+            if self._hours is not None and written - self._since >= self._hours * _SECONDS_PER_HOUR:
+                self._since = written
+                self._preserved.add(old)
+            else:
+                os.remove(_file(old))
         return path
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the newest one, and return its name; None if there is none."""
+        """Restore the newest one, and return its name; if there is none, call `init_fn`, and return None."""
         if (latest := self.latest_checkpoint) is not None:
             self.checkpoint.restore(latest)
+            if self._counter is not None:
+                self._last_step = int(self._counter)
+        elif self._init is not None:
+            self._init()
         return latest
 
 

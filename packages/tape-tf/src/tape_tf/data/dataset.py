@@ -43,6 +43,7 @@ class DataIterator:
     def __init__(self, dataset: Dataset) -> None:
         self._arrays = dataset._make()
         self._dataset = dataset
+        self.position = 0  # the number of elements given so far, which a checkpoint keeps
 
     @property
     def element_spec(self) -> Any:
@@ -55,7 +56,26 @@ class DataIterator:
     def __next__(self) -> Any:
         # A compiled function cannot contain a call that gives something else each time: it falls back to eager.
         require_value("the next element of a dataset")
-        return map_structure(to_tensor, next(self._arrays))
+        element = map_structure(to_tensor, next(self._arrays))
+        self.position += 1
+        return element
+
+    def move_to(self, position: int) -> None:
+        """Go to the place after so many elements: forwards, or from the beginning.
+
+        From the beginning, `shuffle` gives another order, unless it has `reshuffle_each_iteration=False`.
+
+        Raises:
+            ValueError: the dataset has fewer elements.
+        """
+        forwards = position >= self.position
+        arrays = self._arrays if forwards else self._dataset._make()
+        for number in range(self.position if forwards else 0, position):
+            try:
+                next(arrays)
+            except StopIteration:
+                raise ValueError(f"the dataset has {number} elements, fewer than the {position} to skip") from None
+        self._arrays, self.position = arrays, position
 
     def get_next(self) -> Any:
         """Return the next element.
