@@ -10,11 +10,13 @@
 `t.native` is the tape_core Tensor that a tensor wraps; `tf.convert_to_tensor(t)` is the way back.
 """
 
+import sys as _sys
 import typing as _typing
 
 from tape_core import __version__
 
 from tape_tf import (
+    absences_v1,  # noqa: F401 - imported for its effect: it adds hints for the names of TensorFlow 1
     autodiff,
     bitwise,
     config,
@@ -102,6 +104,7 @@ for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
     _export(f"{_name}_initializer", getattr(keras.initializers, _name))
 for _name in ("initializers", "losses", "metrics", "optimizers"):
     _export(_name, getattr(keras, _name))
+_export("compat.v2", _sys.modules[__name__])
 keras.backend_functions.publish()
 _publish()
 __getattr__ = _absent("")

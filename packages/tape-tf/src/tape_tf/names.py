@@ -17,6 +17,7 @@ from tape_tf.absences import ABSENT
 Status = Literal["supported", "different", "absent"]
 
 _published: dict[str, Any] = {}  # "math.sin" -> the function
+_spaces: set[str] = set()  # modules in which nothing is published, but whose missing names have hints
 _differences: dict[str, str] = {}  # "math.sin" -> how it differs from TensorFlow's, for the page of names
 
 T = TypeVar("T")
@@ -43,6 +44,11 @@ def export(names: str, value: T, differs: str = "") -> T:
     return value
 
 
+def export_space(name: str) -> None:
+    """Publish a module in which everything is absent, such as `"estimator"`: each name says what there is instead."""
+    _spaces.add(name)
+
+
 def exported(names: str, differs: str = "") -> Callable[[T], T]:
     """Decorator form of :func:`export`."""
     return lambda value: export(names, value, differs)
@@ -58,6 +64,8 @@ def publish() -> None:
     for name, value in _published.items():
         space, _, last = name.rpartition(".")
         setattr(_module(space), last, value)
+    for space in _spaces:
+        _module(space)
 
 
 def _module(space: str) -> ModuleType:
@@ -98,6 +106,10 @@ def status(name: str) -> tuple[Status, str]:
 
 def instead(name: str) -> str:
     """Return what to use instead of an absent name; an empty string if nothing is known."""
+    of_tensorflow_1 = name.removeprefix("compat.v1.")
+    is_there = of_tensorflow_1 in _published or f"tape_tf.{of_tensorflow_1}" in sys.modules
+    if of_tensorflow_1 != name and name not in ABSENT and is_there:
+        return f"of TensorFlow 2 there is tf.{of_tensorflow_1}"
     while name:  # the most specific entry wins: "keras.datasets.mnist", then "keras.datasets", then "keras"
         if note := ABSENT.get(name):
             return note
