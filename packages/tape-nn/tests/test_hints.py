@@ -35,7 +35,7 @@ from tape_nn.hints import SPACES
         (lambda: nn.Dense(2).forward, "here it is __call__"),
         (lambda: nn.Adam().zero_grad, "here it is not needed"),
         (lambda: nn.Adam().step, r"here it is apply_gradients\(zip"),
-        (lambda: nn.Adam().learning_rat, "did you mean 'learning_rate'"),
+        (lambda: nn.Dense.parameters, "type object 'Dense' has no attribute 'parameters'; here it is trainable_var"),
     ],
 )
 def test_the_error_says_what_it_is_here(get: Any, text: str) -> None:
@@ -74,6 +74,22 @@ def test_hints_are_in_nobodys_way() -> None:
     model = nn.Sequential([nn.Dense(2)])
     model(tc.ones((1, 3)))
     assert not hasattr(model, "parameters")
+    assert "parameters" not in dir(model)
+    assert "zero_grad" not in dir(nn.Adam())
+    assert "variables" in dir(model)
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            self.fit = 3
+
+        def parameters(self) -> int:
+            return 4
+
+    assert (Own().fit, Own().parameters()) == (3, 4)
+    assert {"fit", "parameters"} <= set(dir(Own()))
+    # A `__getattr__` would make every access to an attribute of theirs slower.
+    assert not hasattr(nn.Module, "__getattr__")
+    assert not hasattr(nn.Optimizer, "__getattr__")
     optimizer = copy.deepcopy(nn.Adam(0.5))
     assert optimizer.learning_rate == 0.5
     assert pickle.loads(pickle.dumps(nn.SGD(0.25))).learning_rate == 0.25

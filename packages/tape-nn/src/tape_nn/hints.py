@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import getattr_static
 from typing import Any, Final
 
 from tape_core.support import meant
@@ -237,12 +238,30 @@ def _functions_of_core() -> Iterable[str]:
     return tape_core.__all__
 
 
-def missing_attribute(thing: object, space: str, name: str) -> Any:
-    """Raise the AttributeError of an object's `__getattr__`, which Python calls for a name that it has not found."""
-    if hasattr(type(thing), name):
-        # A property has raised an AttributeError. Called again it says what was really absent.
-        return object.__getattribute__(thing, name)
-    raise MissingError(f"{type(thing).__name__!r} object", space, name, thing, lambda: dir(thing))
+class Absent:
+    """The place of a name that a class does not have, but other libraries' classes do: an access raises the hint.
+
+    A `__getattr__` would say as much of every name, but make each access to an attribute slower, in all instances:
+    CPython does not specialize them then. Subclasses and instances may have the name.
+    """
+
+    def __init__(self, space: str, name: str) -> None:
+        self.space, self.name = space, name
+
+    def __get__(self, thing: object, owner: type) -> Any:
+        shown = f"type object {owner.__name__!r}" if thing is None else f"{owner.__name__!r} object"
+        raise MissingError(shown, self.space, self.name, thing, lambda: ())
+
+
+def hint_at_names(owner: type, space: str) -> None:
+    """Have a class say for the names of a space what they are here."""
+    for name in SPACES[space]:
+        setattr(owner, name, Absent(space, name))
+
+
+def present(thing: object, names: Iterable[str]) -> list[str]:
+    """Return the names, as `dir` wants them, without those that are only hints."""
+    return [name for name in names if not isinstance(getattr_static(thing, name, None), Absent)]
 
 
 def missing(module: str, names: Callable[[], Iterable[str]]) -> Callable[[str], Any]:

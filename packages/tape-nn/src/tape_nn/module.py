@@ -14,7 +14,7 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.functional import using
 from tape_nn.generators import named_generators, state_tensor, states_in
-from tape_nn.hints import missing_attribute
+from tape_nn.hints import hint_at_names, present
 from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named_state
 
 if TYPE_CHECKING:
@@ -72,11 +72,8 @@ class Module:
     def training(self, mode: bool) -> None:
         self._training = mode
 
-    if not TYPE_CHECKING:  # to a type checker an unknown attribute stays a mistake
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an AttributeError that says what another library's name is here."""
-            return missing_attribute(self, "Module", name)
+    def __dir__(self) -> list[str]:
+        return present(self, super().__dir__())
 
     def named_variables(self) -> Iterator[tuple[str, Variable]]:
         """Yield (path, Variable) pairs: each Variable once, with the first path to it, such as `"layers.0.kernel"`.
@@ -302,6 +299,9 @@ class Module:
         variables = self.variables
         parameters = sum(getattr(variable, "size", 0) for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
+
+
+hint_at_names(Module, "Module")
 
 
 def _check_is_original(module: Module, method: str, variables: Mapping[str, Tensor]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
@@ -35,7 +35,7 @@ from tape_core.support import (
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
-from tape_nn.hints import missing_attribute
+from tape_nn.hints import hint_at_names, present
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
@@ -153,11 +153,8 @@ class Optimizer:
         text = describe_settings(self, learning_rate=rate)
         return f"{text[:-1]}, groups=[{', '.join(map(repr, self.groups))}])" if self.groups else text
 
-    if not TYPE_CHECKING:  # to a type checker an unknown attribute stays a mistake
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an AttributeError that says what another library's name is here."""
-            return missing_attribute(self, "Optimizer", name)
+    def __dir__(self) -> list[str]:
+        return present(self, super().__dir__())
 
     def exclude_from_weight_decay(self, variables: Iterable[Variable]) -> None:
         """Leave these Variables, such as biases, out of weight decay."""
@@ -248,12 +245,12 @@ class Optimizer:
         frozen = []
         # First check all pairs, so that an error in the last one leaves the first Variable as it was.
         pairs: Iterable[Any] = grads_and_vars
-        if self.groups:
+        if groups := self.groups:
             pairs = [check_pair(pair) for pair in grads_and_vars]
             self._assign_groups([variable for _, variable in pairs])
         for pair in pairs:
             gradient, variable = check_pair(pair)
-            if self.groups and any([group.frozen for group in self._groups_of(variable)]):
+            if groups and any([group.frozen for group in self._groups_of(variable)]):
                 frozen.append(variable)
                 continue
             state = self._states.get(id(variable)) or fresh.get(id(variable))
@@ -458,7 +455,7 @@ class Optimizer:
         if targets is not None and not self._in_place:
             slots.library = state.variable.backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))
-        if decay := self._decay_of(state.variable):
+        if (self.weight_decay or self.groups) and (decay := self._decay_of(state.variable)):
             # Not in place: `w` may be the Variable's own array, which records of a tape still hold.
             w = w * (1 - rate * decay)
         w = self._step(xp, w, g, slots, rate, t)
@@ -664,6 +661,9 @@ class Optimizer:
             raise ValueError(f"{name} must be at least {low}; got {value}")
         text = f"at least {low} and less than {high}" if below else f"between {low} and {high}"
         raise ValueError(f"{name} must be {text}; got {value}")
+
+
+hint_at_names(Optimizer, "Optimizer")
 
 
 class _SettingsGuard:
