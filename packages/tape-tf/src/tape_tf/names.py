@@ -134,7 +134,9 @@ def absent(space: str) -> Callable[[str], Any]:
         if note := instead(full):
             raise AttributeError(f"{text}: {note}", name=name, obj=module)
         # The same name in another namespace (tf.log is tf.math.log) is a better guess than a similar one in this.
-        elsewhere = [other for other in _published if other.rpartition(".")[2] == name]
+        found = [other for other in _published if other.rpartition(".")[2] == name]
+        # Keras has most functions a second time: they are named only where nothing else is.
+        elsewhere = [other for other in found if not other.startswith("keras.ops.")] or found
         here = [other for other in (*_published, *_listed_names(module, space)) if other.rpartition(".")[0] == space]
         guesses = elsewhere[:_MAX_GUESSES] or get_close_matches(full, here, _MAX_GUESSES)
         if guesses:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 NAME_SCOPE: ContextVar[str] = ContextVar("tape_tf.name_scope", default="")
 """The prefix of the names of new Variables, see `tf.name_scope`."""
 
+AUTOCAST: ContextVar[tc.DType | None] = ContextVar("tape_tf.autocast", default=None)
+"""The dtype in which a layer of Keras that computes in half precision reads its weights."""
+
 # By the id of the tape_core Variable, which its façade keeps alive: no id in here belongs to a dead one.
 _facades: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
@@ -49,10 +52,11 @@ class Variable(Value):
         native: the tape_core Variable.
     """
 
-    __slots__ = ("constraint",)
+    __slots__ = ("autocast", "constraint")
 
     native: tc.Variable
     constraint: Callable[[Any], Any] | None
+    autocast: bool  # True for weights of layers: see AUTOCAST
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class Variable(Value):
         label = NAME_SCOPE.get() + (name or "Variable") if name or NAME_SCOPE.get() else None
         self.native = tc.Variable(value, trainable=trainable is None or bool(trainable), name=label)
         self.constraint = constraint
+        self.autocast = False
         _facades[id(self.native)] = self
 
     @classmethod
@@ -99,11 +104,15 @@ class Variable(Value):
             found = object.__new__(cls)
             found.native = native
             found.constraint = None
+            found.autocast = False
             _facades[id(native)] = found
         return found
 
     def _read_native(self) -> tc.Tensor:
-        return self.native._read()
+        value = self.native._read()
+        if self.autocast and (wanted := AUTOCAST.get()) is not None and value.dtype is not wanted:
+            return tc.astype(value, wanted)
+        return value
 
     # -- what it is
 

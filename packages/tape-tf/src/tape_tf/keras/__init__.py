@@ -23,6 +23,7 @@ from tape_tf.keras import (
     operations,  # noqa: F401
     optimizers,
     plotting,  # noqa: F401
+    policies,  # noqa: F401
     regularizers,
     restoring,  # noqa: F401
     saving,

@@ -11,7 +11,7 @@ _RANDOM = (
 )
 _TEXT = "there are no tensors of strings: turn text into integers with Python, and give them to Embedding"
 _LOOP = "write a cell that convolves, and give it to RNN"
-_FLOATX = "give layers a dtype, or use tf.keras.backend.set_floatx; tape_nn has mixed precision"
+_FLOATX = "there are tf.keras.DTypePolicy and tf.keras.mixed_precision"
 _SUMMED = "write it as a function of y_true and y_pred, which compile takes as a loss or a metric"
 
 _LAYERS = {
@@ -37,9 +37,7 @@ _OTHERS = {
     "keras.utils.audio_dataset_from_directory": _PREPARED,
     "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
     "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",
-    "keras.mixed_precision": _FLOATX,
     "keras.dtype_policies": _FLOATX,
-    "keras.DTypePolicy": _FLOATX,
     "keras.ops": "there is a part of it; use functions of tf, tf.math and tf.nn for others",
     "keras.random": "use tf.random for others",
     "keras.tree": "use tf.nest",
@@ -53,7 +51,6 @@ _OTHERS = {
     "keras.callbacks.RemoteMonitor": "send logs from a Callback of your own",
     "keras.callbacks.SwapEMAWeights": "use tape_nn.ExponentialMovingAverage, or use_ema of an optimizer",
     "keras.callbacks.ProgbarLogger": "use verbose=1 of fit",
-    "keras.optimizers.LossScaleOptimizer": "use loss_scale_factor of an optimizer, or tape_nn.LossScaler",
     "keras.optimizers.Adafactor": "use Adam or AdamW",
     "keras.optimizers.Lamb": "use AdamW",
     "keras.optimizers.Muon": "use AdamW; or derive from tape_nn.Optimizer",

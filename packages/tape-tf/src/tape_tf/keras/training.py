@@ -21,6 +21,7 @@ from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
 from tape_tf.keras.data import Batches, HostStrings, batch_to_native, make_batches, unpack_x_y_sample_weight
 from tape_tf.keras.metrics import Mean, Metric
+from tape_tf.keras.optimizers.loss_scaling import LossScaleOptimizer
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.structures import map_structure, tensor_leaves
@@ -72,7 +73,8 @@ class Trainer:
             weighted_metrics: metrics to which the weights of examples apply.
             run_eagerly: run each step of `fit`, `evaluate` and `predict` eagerly. By default a step is a
                 `tf.function`.
-            steps_per_execution, jit_compile, auto_scale_loss: no effect.
+            steps_per_execution, jit_compile: no effect.
+            auto_scale_loss: under the policy "mixed_float16" wrap the optimizer in a LossScaleOptimizer.
 
         Raises:
             ValueError: a name is unknown; or metrics are no list or dict.
@@ -84,6 +86,9 @@ class Trainer:
                 )
         # Everything is made before the first attribute is set: a `compile` that fails leaves the model as it was.
         made = optimizers.get(optimizer)
+        mixed = self.dtype_policy.name == "mixed_float16"  # type: ignore[attr-defined]
+        if mixed and auto_scale_loss and not isinstance(made, LossScaleOptimizer):
+            made = LossScaleOptimizer(made, name="loss_scale_optimizer")
         compiled_loss = None
         if loss is not None:
             compiled_loss = CompiledLoss(loss, loss_weights, self.output_names)

@@ -15,11 +15,10 @@ from tape_nn.extend import BUILDING
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
-from tape_tf.keras import constraints, initializers, limits, regularizers
-from tape_tf.keras.backend import floatx
+from tape_tf.keras import constraints, initializers, limits, policies, regularizers
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.layers.holding import Holder
-from tape_tf.keras.layers.signature import CallSignature, dtype_name, signature_of
+from tape_tf.keras.layers.signature import CallSignature, signature_of
 from tape_tf.keras.masks import has_mask, mask_of, masks_of, set_masks, with_mask
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import is_array, shapes_of, tensor_leaves
@@ -28,7 +27,7 @@ from tape_tf.shapes import TensorShape
 from tape_tf.string_tensor import StringTensor, as_strings, is_text
 from tape_tf.tensor import Tensor
 from tape_tf.typing import ConstraintLike, DTypeLike, InitializerLike, PartialShape, PyTree, RegularizerLike
-from tape_tf.variable import NAME_SCOPE, Variable
+from tape_tf.variable import AUTOCAST, NAME_SCOPE, Variable
 
 
 def try_broadcast(*shapes: Shape) -> Iterable[Shape]:
@@ -72,7 +71,8 @@ class Layer(Holder):
     Args:
         activity_regularizer: a penalty on outputs, which becomes one of :attr:`losses`.
         trainable: include the weights in the trainable ones.
-        dtype: the dtype of weights and of the computation, Keras' float type by default.
+        dtype: the dtype of weights and of the computation, or a policy such as "mixed_float16": see
+            `tf.keras.mixed_precision`. By default the global policy.
         autocast: cast floating inputs to `dtype`.
         name: by default the class's name in snake case, numbered.
         kwargs: `input_shape`, for the first layer of a Sequential.
@@ -81,7 +81,7 @@ class Layer(Holder):
         ValueError: an argument is unknown.
     """
 
-    __tf_differs__ = "weights are tf.Variables, named as layer/weight:0; no dtype policies"
+    __tf_differs__ = "weights are tf.Variables, named as layer/weight:0"
 
     built: bool
     _building = False
@@ -101,7 +101,7 @@ class Layer(Holder):
         # In __new__, since a subclass may set attributes before it calls __init__, or may not call it at all.
         self: Any = super().__new__(cls)
         self._name = None
-        self._dtype = floatx()
+        self._set_policy(policies.global_policy())
         self._autocast = True
         self._trainable = True
         self._frozen_variables = []
@@ -136,7 +136,7 @@ class Layer(Holder):
             raise ValueError(f"{kind}: name must not have a '/'; got {name!r}")
         self._name = name or auto_name(kind)
         self._declared_shape = None if shape is None else (None, *shape)
-        self._dtype = dtype_name(kind, dtype)
+        self._set_policy(policies.get(dtype))
         self._autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.trainable = trainable
@@ -213,6 +213,7 @@ class Layer(Holder):
         value = initializers.get(initializer)(tuple(map(int, lengths)), dtype=dtype)
         with setting(NAME_SCOPE, self._scope()):
             variable = Variable(value, trainable=trainable, name=name or "variable")
+        variable.autocast = dtype.is_floating and ignored.get("autocast", True)
         self._register_weight(variable, regularizer, constraint)
         return variable
 
@@ -280,7 +281,7 @@ class Layer(Holder):
             for layer in self._flatten_layers():
                 layer._losses.clear()
         # Set and reset by hand: a context manager costs more than many a layer's kernel.
-        call, scope = _CALL.get(), NAME_SCOPE.get()
+        call, scope, weights = _CALL.get(), NAME_SCOPE.get(), AUTOCAST.get()
         try:
             _CALL.set(_CallContext(None if training is None else bool(training)))
             NAME_SCOPE.set(f"{scope}{self.name}/")
@@ -291,6 +292,8 @@ class Layer(Holder):
             # While a thread builds, `built` may already be True: the others wait in _build_once.
             if self._building or not self.built:
                 self._build_once(args, kwargs)
+            if weights is not self._autocast_weights:
+                AUTOCAST.set(self._autocast_weights)
             outputs = self.call(*args, **kwargs)
         except Exception as error:
             # A note, not another exception: the type of an error is part of the interface.
@@ -299,6 +302,8 @@ class Layer(Holder):
         finally:
             _CALL.set(call)
             NAME_SCOPE.set(scope)
+            if weights is not self._autocast_weights:
+                AUTOCAST.set(weights)
         if has_mask(masks) or kind.compute_mask is not Layer.compute_mask:
             self._pass_masks_on(first, masks, outputs)
         # The first call's shape, which `summary` shows.
@@ -344,14 +349,12 @@ class Layer(Holder):
 
     def _convert_argument(self, value: PyTree, first: bool) -> Any:
         """Convert an argument of a call: arrays to tensors, floating ones to the layer's dtype."""
-        if isinstance(value, Variable):
-            return value
         if isinstance(value, StringTensor):
             return value
-        if isinstance(value, Tensor):
+        if isinstance(value, Variable | Tensor):
             wanted = value.native.dtype
-            if self._autocast and wanted.kind == "real floating" and wanted.name != self._dtype:
-                return with_mask(wrap(autocast(value, self._dtype)), mask_of(value))
+            if self._autocast and wanted.kind == "real floating" and wanted.name != self._compute_dtype:
+                return with_mask(wrap(autocast(value, self._compute_dtype)), mask_of(value))
             return value
         if isinstance(value, dict):
             return {key: self._convert_argument(part, first) for key, part in value.items()}
@@ -364,7 +367,7 @@ class Layer(Holder):
             first and value is not None and not isinstance(value, str | bool) and not callable(value)
             # The first argument is data, so a number becomes a tensor too; other numbers may be options.
         ):
-            return wrap(autocast(value, self._dtype) if self._autocast else native(value))
+            return wrap(autocast(value, self._compute_dtype) if self._autocast else native(value))
         return value
 
     def _build_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -415,7 +418,24 @@ class Layer(Holder):
         """The name of the weights' dtype."""
         return self._dtype
 
-    compute_dtype = variable_dtype = dtype
+    variable_dtype = dtype
+
+    @property
+    def compute_dtype(self) -> str:
+        """The name of the dtype that the layer computes in, to which floating inputs are cast."""
+        return self._compute_dtype
+
+    @property
+    def dtype_policy(self) -> policies.DTypePolicy:
+        """The dtypes of weights and of the computation."""
+        return self._policy
+
+    def _set_policy(self, policy: policies.DTypePolicy) -> None:
+        self._policy = policy
+        self._dtype, self._compute_dtype = policy.variable_dtype, policy.compute_dtype
+        # The dtype in which `call` reads weights, None for their own.
+        mixed = policy.compute_dtype != policy.variable_dtype
+        self._autocast_weights = dtypes.native_dtype(policy.compute_dtype) if mixed else None
 
     @property
     def name(self) -> str:
@@ -509,7 +529,7 @@ class Layer(Holder):
                     found.update(found.pop(name, {}))
                 elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                     found.pop(name, None)
-        return found | {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+        return found | {"name": self.name, "trainable": self.trainable, "dtype": self._policy.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:

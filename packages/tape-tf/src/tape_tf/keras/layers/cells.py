@@ -117,7 +117,7 @@ class RecurrentOptions(NativeLayer):
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return zeros for each part of the state, of shape (examples, units)."""
-        return [_zeros(batch_size, length, self.dtype) for length in _as_list(self.state_size)]
+        return [_zeros(batch_size, length, self.compute_dtype) for length in _as_list(self.state_size)]
 
     def _drop(self, what: str, value: tc.Tensor, rate: float, training: bool) -> tc.Tensor:
         """Return a value of one step with elements dropped, the same in each step of a sequence."""
@@ -224,7 +224,7 @@ class StackedRNNCells(Layer):
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return the state of each cell before the first step."""
-        return [initial_state_of(cell, batch_size, self.dtype) for cell in self.cells]
+        return [initial_state_of(cell, batch_size, self.compute_dtype) for cell in self.cells]
 
     def build(self, input_shape: PartialShape) -> None:
         """Make the weights of the cells, for inputs of shape (examples, features)."""

@@ -558,7 +558,7 @@ class Rescaling(Layer):
         """Rescale the input; the result has the layer's dtype."""
         value = native(inputs)
         # Images are often uint8; the result is floating all the same.
-        dtype = getattr(tc, self.dtype)
+        dtype = getattr(tc, self.compute_dtype)
         value = value if value.dtype is dtype else tc.astype(value, dtype)
         scale, offset = (tc.asarray(v, dtype=dtype, backend=value.backend.root, device=value.device)
                          for v in (self.scale, self.offset))  # fmt: skip

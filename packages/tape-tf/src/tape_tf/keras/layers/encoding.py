@@ -33,7 +33,11 @@ def encode(layer: Layer, ids: tc.Tensor, depth: int, mode: str, weights: tc.Tens
         ids = tc.squeeze(ids, axis=-1)
     if not ids.dtype.kind.endswith("integer"):
         ids = tc.astype(ids, tc.int64)
-    where: dict[str, Any] = {"dtype": getattr(tc, layer.dtype), "backend": ids.backend.root, "device": ids.device}
+    where: dict[str, Any] = {
+        "dtype": getattr(tc, layer.dtype),
+        "backend": ids.backend.root,
+        "device": ids.device,
+    }
     # Rows of a unit matrix, and not tc.one_hot: a number that is no class is an error, and not a vector of zeros.
     vectors = tc.stop_gradient(tc.gather(tc.eye(depth, **where), ids))
     if mode == "one_hot":
@@ -87,7 +91,7 @@ class CategoryEncoding(Layer):
         """
         if count_weights is not None and self.output_mode != "count":
             raise ValueError(f"CategoryEncoding: count_weights go with output_mode='count', not {self.output_mode!r}")
-        weights = None if count_weights is None else cast(count_weights, self.dtype)
+        weights = None if count_weights is None else cast(count_weights, self.compute_dtype)
         return encode(self, native(inputs), self.num_tokens, self.output_mode, weights)
 
 
@@ -164,7 +168,7 @@ class Discretization(Layer):
             raise ValueError(f"Layer {self.name!r} has no boundaries yet: call adapt(data) before")
         value = native(inputs)
         if value.dtype.kind != "real floating":
-            value = cast(wrap(value), self.dtype)
+            value = cast(wrap(value), self.compute_dtype)
         ends = tc.asarray(self.bin_boundaries, dtype=value.dtype, backend=value.backend.root, device=value.device)
         bins = tc.searchsorted(ends, value, side="right")
         if self.output_mode == "int":

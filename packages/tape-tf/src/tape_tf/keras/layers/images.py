@@ -60,7 +60,7 @@ class ImageLayer(Layer):
         return wrap_tensor(found[0] if single else found)
 
     def _cast_images(self, images: tc.Tensor) -> tc.Tensor:
-        return cast(wrap(images), self.dtype)
+        return cast(wrap(images), self.compute_dtype)
 
 
 def _resized(

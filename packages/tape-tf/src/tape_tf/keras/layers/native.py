@@ -34,6 +34,8 @@ class NativeLayer(Layer):
         """
         super().__init__(**options)
         self.native = native_layer
+        if self._autocast_weights is not None and hasattr(native_layer, "compute_dtype"):
+            native_layer.compute_dtype = self._autocast_weights
         self._weight_options = weight_options or {}
         self._bind()
 

@@ -267,7 +267,7 @@ class Normalization(Layer):
         """Normalize the input."""
         if self.mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
-        value = cast(inputs, self.dtype)
+        value = cast(inputs, self.compute_dtype)
         where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
         mean = tc.asarray(self.mean, **where)
         # In NumPy, at float64; the tensors are made for the input's dtype and device in each call.

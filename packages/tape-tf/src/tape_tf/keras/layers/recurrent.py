@@ -199,7 +199,7 @@ class RNN(SequenceLayer):
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
         """Return the state before the first step."""
-        return initial_state_of(self.cell, batch_size, self.dtype)
+        return initial_state_of(self.cell, batch_size, self.compute_dtype)
 
     _start_state = get_initial_state  # type: ignore[assignment]
 

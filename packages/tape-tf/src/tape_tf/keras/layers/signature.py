@@ -1,4 +1,4 @@
-"""The signature of a layer's `call`, and the dtype that a layer computes in."""
+"""The signature of a layer's `call`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import inspect
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from tape_tf import dtypes
-from tape_tf.keras.backend import floatx
-from tape_tf.typing import DTypeLike
 
 if TYPE_CHECKING:
     from tape_tf.keras.layers.base import Layer
@@ -43,12 +39,3 @@ def signature_of(kind: type[Layer]) -> CallSignature:
     default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
     return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs, masks)
-
-
-def dtype_name(kind: str, dtype: DTypeLike) -> str:
-    """Return the name of a layer's dtype, by default Keras' float type; raise a ValueError for a dtype policy."""
-    if dtype is None:
-        return floatx()
-    if isinstance(dtype, str) and dtype.startswith("mixed_"):
-        raise ValueError(f"{kind}: there are no dtype policies here; got {dtype!r}. See tape_nn for mixed precision")
-    return dtypes.as_dtype(dtype).name

@@ -274,7 +274,7 @@ class Optimizer:
         natives = [unwrap(gradient) for gradient in gradients]
         if self.loss_scale_factor is not None:
             # Before the native optimizer, so that clipping sees gradients of the usual size.
-            natives = [_unscale(gradient, self.loss_scale_factor) for gradient in natives]
+            natives = [scaled_gradient(gradient, 1 / self.loss_scale_factor) for gradient in natives]
         self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
             # A variable without a gradient was not updated, so its constraint still holds.
@@ -325,13 +325,13 @@ def _read_number(optimizer: nn.Optimizer, name: str, dtype: str) -> tc.Tensor:
     return native(getattr(optimizer, name), dtype)
 
 
-def _unscale(gradient: Gradient, factor: float) -> Any:
-    """Divide a gradient, dense or sparse or None, by the loss scale."""
+def scaled_gradient(gradient: Gradient, factor: Any) -> Any:
+    """Multiply a gradient, dense or sparse or None, by a number."""
     if gradient is None:
         return None
     if isinstance(gradient, tc.IndexedSlices):
-        return tc.IndexedSlices(gradient.values / factor, gradient.indices, gradient.dense_shape)
-    return gradient / factor
+        return tc.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor
 
 
 class SGD(Optimizer):
