@@ -11,7 +11,6 @@ _STRINGS = "use Python's str and bytes on what tensor.numpy() gives"
 _SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
 _PROCESSES = "for several processes see docs/torch.md: gradients are added up with torch.distributed.all_reduce"
-_SAVING = "models are saved with model.save, weights with save_weights, other Variables with tf.train.Checkpoint"
 _COMPILER = "there is no graph compiler"
 _QUANTIZED = "there are no quantized types"
 
@@ -48,7 +47,7 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "train.FeatureList": "use tf.train.Example, with lists of one length for each feature",
     "train.FeatureLists": "use tf.train.Example, with lists of one length for each feature",
     "train": "of tf.train there are checkpoints and Example; averages are in tape_nn.ExponentialMovingAverage",
-    "saved_model": _SAVING,
+    "saved_model": "of tf.saved_model there are save, load and contains_saved_model, of Keras models",
     "distribute": "of tf.distribute there are strategies of one device; " + _PROCESSES,
     "distribute.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "distribute.experimental.TPUStrategy": "there are no TPUs; " + _PROCESSES,

@@ -236,6 +236,18 @@ class Model(Trainer, Layer):
         """Write the whole model to a file: see :func:`tf.keras.models.save_model`."""
         published()["keras.models.save_model"](self, filepath, overwrite, **kwargs)
 
+    def export(self, filepath: PathLike, format: str = "tf_saved_model", verbose: object = None, **kwargs: Any) -> None:
+        """Write the model into a folder for `tf.saved_model.load`.
+
+        Raises:
+            ValueError: another format is asked for.
+        """
+        if format != "tf_saved_model" or kwargs:
+            raise ValueError(
+                f"export: there is only the format 'tf_saved_model', and no further argument; got {format!r}, {kwargs}"
+            )
+        published()["saved_model.save"](self, filepath)
+
     def to_json(self, **kwargs: Any) -> str:
         """Describe the model's structure, without its weights, for :func:`tf.keras.models.model_from_json`."""
         return json.dumps(published()["keras.saving.serialize_keras_object"](self), **kwargs)
@@ -246,7 +258,7 @@ class Model(Trainer, Layer):
         return super().__getattr__(name)
 
 
-_ABSENT_METHODS = ("export", "load", "quantize")
+_ABSENT_METHODS = ("load", "quantize")
 
 
 class Sequential(Model):
