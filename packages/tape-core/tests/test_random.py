@@ -338,3 +338,15 @@ def f_of(f: Any, x: Any) -> float:
     tc.set_seed(1)
     found: float = f(x).item()
     return found
+
+
+def test_arguments_are_given_as_to_numpys_generator() -> None:
+    draws = tc.default_rng(3).integers(7, shape=200).tolist()
+    assert set(draws) == set(range(7))
+    assert tc.default_rng(0).choice([5, 7], 20).dtype == tc.int64
+    assert set(tc.default_rng(0).choice([5, 7], 20).tolist()) == {5, 7}
+    assert tc.default_rng(0).choice(3, 5, p=[0, 1, 0]).tolist() == [1] * 5
+    normal = tc.default_rng(0).multivariate_normal([0, 0], [[1, 0], [0, 1]])
+    assert (normal.shape, normal.dtype) == ((2,), tc.float32)
+    with pytest.raises(TypeError, match=r"shuffle\(x\) puts those of an array"):
+        tc.default_rng(0).permutation(tc.ones(3))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+from tape_core.base.mistakes import explaining
 from tape_core.typing import Fallback, Retrace
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def function(
     passes: dict[str, bool] | None = None,
     max_traces: int | None = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+@explaining
 def function(
     python: Callable[..., Any] | None = None,
     /,

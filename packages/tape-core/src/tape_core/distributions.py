@@ -136,9 +136,16 @@ class Distributions:
         return ops.astype(values, kind) if values.dtype is not kind else values
 
     def integers(
-        self, low: int, high: int, shape: ShapeLike = (), *, backend: BackendLike = None, device: str | None = None
+        self,
+        low: int,
+        high: int | None = None,
+        shape: ShapeLike = (),
+        *,
+        backend: BackendLike = None,
+        device: str | None = None,
     ) -> Tensor:
-        """Draw integers in [low, high), int64."""
+        """Draw integers in [low, high), int64; with one bound alone, as in `integers(10)`, in [0, low)."""
+        low, high = (0, low) if high is None else (low, high)
         low, high = integer("integers", "low", low), integer("integers", "high", high)
         if high <= low:
             raise ValueError(f"integers: high must be above low, got low={low}, high={high}")
@@ -148,6 +155,8 @@ class Distributions:
 
     def permutation(self, n: int, *, backend: BackendLike = None, device: str | None = None) -> Tensor:
         """Draw the integers 0 ... n - 1 in random order, int64."""
+        if getattr(n, "shape", ()) != ():
+            raise TypeError("permutation: n must be an integer; shuffle(x) puts those of an array in random order")
         n = integer("permutation", "n", n, 0)
         return self._draw("permutation", (n,), backend=backend, device=device)
 
@@ -295,7 +304,7 @@ class Distributions:
             covariance: positive definite matrices; axes before the last two broadcast with those of `mean`.
             shape: of as many independent draws; these axes come first.
         """
-        center, matrix = read_array(mean, "multivariate_normal: mean"), read_array(covariance, "multivariate_normal")
+        center, matrix = _floats(mean, "multivariate_normal: mean"), _floats(covariance, "multivariate_normal")
         if matrix.ndim < 2 or center.ndim < 1 or not matrix.shape[-1] == matrix.shape[-2] == center.shape[-1]:
             raise ValueError(
                 f"multivariate_normal: mean must be vectors and covariance square matrices of the same length; got "
@@ -372,7 +381,7 @@ class Distributions:
             concentration: positive numbers, along the last axis.
             shape: of the result without the last axis; by default that of `concentration`.
         """
-        value = read_array(concentration, "dirichlet: concentration")
+        value = _floats(concentration, "dirichlet: concentration")
         if value.ndim == 0:
             raise ValueError("dirichlet: concentration must have an axis; got a number")
         whole = value.shape if shape is None else (*shape_of("dirichlet", shape), value.shape[-1])
@@ -409,7 +418,7 @@ class Distributions:
             axis: where the alternatives are.
             shape: of the result; the shape of `logits` without `axis` must broadcast to it, and is it by default.
         """
-        scores = ops.moveaxis(ops.stop_gradient(read_array(logits, "categorical: logits")), axis, -1)
+        scores = ops.moveaxis(ops.stop_gradient(_array(logits, "categorical: logits")), axis, -1)
         whole = scores.shape if shape is None else (*shape_of("categorical", shape), scores.shape[-1])
         # argmax(logits + Gumbel noise) has the distribution softmax(logits).
         noise = self.gumbel(
@@ -440,7 +449,7 @@ class Distributions:
             p: the probabilities, with the sum 1; by default all are equal.
         """
         shape = shape_of("choice", shape)
-        array = None if type(a) is int else read_array(a, "choice: a")
+        array = None if type(a) is int else _array(a, "choice: a")
         if array is not None:
             backend, device = array.backend.root, _device_of(array)
             if array.ndim == 0:
@@ -455,7 +464,7 @@ class Distributions:
         if p is None:
             found = self.integers(0, n or 1, shape, **where) if replace else self.permutation(n, **where)[:count]
         else:
-            weights = ops.stop_gradient(read_array(p, "choice: p"))
+            weights = ops.stop_gradient(_floats(p, "choice: p"))
             if weights.shape != (n,):
                 raise ValueError(f"choice: p must have shape ({n},), got {weights.shape}")
             weights = ops.astype(weights, "float64")
@@ -479,7 +488,7 @@ class Distributions:
 
     def shuffle(self, x: ArrayLike, *, axis: int = 0) -> Tensor:
         """Return the slices of an array along `axis` in random order; differentiable. The array is not changed."""
-        value = read_array(x, "shuffle: x")
+        value = _array(x, "shuffle: x")
         if value.ndim == 0:
             raise ValueError("shuffle: x must have an axis; got a number")
         order = self.permutation(value.shape[axis], backend=value.backend.root, device=_device_of(value))
@@ -622,6 +631,18 @@ def _gamma_sample(a: Tensor, x: Tensor) -> Tensor:
     return differentiable(a)
 
 
+def _array(value: ArrayLike, where: str) -> Tensor:
+    """Return an argument as a Tensor; it may be a list of numbers."""
+    return ops.asarray(value) if isinstance(value, list | tuple) else read_array(value, where)
+
+
+def _floats(value: ArrayLike, where: str) -> Tensor:
+    """Return a parameter as a Tensor; integers in a list become floats, as numbers do."""
+    found = _array(value, where)
+    is_list = isinstance(value, list | tuple) and not found.dtype.inexact
+    return ops.astype(found, dtypes.get_default_dtype()) if is_list else found
+
+
 def parameters(
     what: str,
     given: dict[str, ArrayLike],
@@ -639,7 +660,7 @@ def parameters(
         ValueError: the parameters do not broadcast to `shape`.
         TypeError: `dtype` is not floating.
     """
-    found = {name: read_array(value, f"{what}: {name}") for name, value in given.items()}
+    found = {name: _floats(value, f"{what}: {name}") for name, value in given.items()}
     arrays = [found[name] for name, value in given.items() if not isinstance(value, int | float)]
     if arrays:
         backend = arrays[0].backend.root if backend is None else backend

@@ -184,3 +184,10 @@ def test_it_is_seen_only_where_it_was_entered() -> None:
         thread.start()
         thread.join()
     assert accumulator.jvp(found[0]) is None
+
+
+def test_tangents_may_be_listed_where_primals_are_a_tuple() -> None:
+    primals = (tc.Variable([1.0, 2.0]), tc.Variable(3.0))
+    with tc.ForwardAccumulator(primals, [tc.ones(2), tc.zeros(())]) as accumulator:
+        y = primals[0] * primals[1]
+    assert accumulator.jvp(y).tolist() == [3.0, 3.0]

@@ -180,6 +180,12 @@ def test_an_error_inside_a_property_is_not_taken_for_an_absent_name() -> None:
         (lambda x: tc.sum(x, 0), "give the axis by keyword, axis=..."),
         (lambda x: x.round(decimal=1), "did you mean 'decimals'?"),
         (lambda x: tc.sum(x, out=x), "functions write into no array here"),
+        (lambda x: tc.zeros(2, 3), "a shape of several sizes is one argument, a tuple; its signature is zeros(shape"),
+        (lambda x: tc.linspace(0, 1, steps=5), "it is called 'num' here"),
+        (lambda x: tc.round(x, 2), "x.round(decimals) and round(x, digits) round to digits"),
+        (lambda x: tc.where(x > 1), "tape_core.nonzero(condition) gives the places alone"),
+        (lambda x: tc.function(abs, static_argnums=0), "it is called 'static_argnames' here"),
+        (lambda x: tc.vmap(abs, in_dims=0), "it is called 'in_axes' here"),
         (lambda x: tc.default_rng(0).normal(size=3), "it is called 'shape' here"),
         (lambda x: tc.default_rng(0).normal(0.0, 1.0, 3), "its signature is normal(shape=None, *, mean=0.0"),
     ],
@@ -187,6 +193,11 @@ def test_an_error_inside_a_property_is_not_taken_for_an_absent_name() -> None:
 def test_a_call_in_another_librarys_words_says_what_to_write(call: Any, said: str) -> None:
     with pytest.raises(TypeError, match=re.escape(said)):
         call(tc.asarray([1.0, 2.0]))
+
+
+def test_two_axes_are_exchanged_by_another_name() -> None:
+    with pytest.raises(ValueError, match=re.escape("x.swapaxes(0, 1) exchanges two")):
+        tc.ones((2, 3, 4)).transpose(0, 1)
 
 
 @pytest.mark.each_backend

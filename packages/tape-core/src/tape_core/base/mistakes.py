@@ -14,10 +14,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _KEYWORDS = {
     "a_max": ("max",), "a_min": ("min",), "axes": ("axis",), "ddof": ("correction", "ddof"),
     "descending": ("largest",), "dim": ("axis",), "dim0": ("axis1",), "dim1": ("axis2",), "dims": ("axis",),
-    "keep_dims": ("keepdims",), "keepdim": ("keepdims",), "key": ("rng",), "kernel_size": ("window", "size"),
-    "loc": ("mean", "loc"), "minval": ("low",), "maxval": ("high",), "ndim": ("axis",), "p": ("rate", "ord"),
-    "scale": ("stddev",), "seed": ("rng",), "size": ("shape",), "std": ("stddev",), "target": ("labels",),
-    "unbiased": ("correction", "ddof"),
+    "in_dims": ("in_axes",), "keep_dims": ("keepdims",), "keepdim": ("keepdims",), "key": ("rng",),
+    "kernel_size": ("window", "size"), "loc": ("mean", "loc"), "maxval": ("high",), "minval": ("low",),
+    "ndim": ("axis",), "out_dims": ("out_axes",), "p": ("rate", "ord"), "scale": ("stddev",), "seed": ("rng",),
+    "size": ("shape",), "static_argnums": ("static_argnames",), "std": ("stddev",), "steps": ("num",),
+    "target": ("labels",), "unbiased": ("correction", "ddof"),
 }  # fmt: skip
 """Keywords of NumPy, PyTorch and JAX, and what the same parameter may be called here."""
 _KEYWORDS_SAID = {
@@ -89,8 +90,11 @@ def explaining(function: F) -> F:
                 raise
             plain = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
             spelled = f"{function.__name__}{inspect.Signature(plain)}"
+            text = str(error).replace(function.__qualname__, function.__name__)
             hint = call_mistake(error, [p.name for p in plain if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)])
-            raise TypeError(f"{error}{hint}; its signature is {spelled}") from None
+            if "were given" in text and plain[:1] and (plain[0].name, plain[0].default) == ("shape", plain[0].empty):
+                hint = "; a shape of several sizes is one argument, a tuple"
+            raise TypeError(f"{text}{hint}; its signature is {spelled}") from None
 
     return call  # type: ignore[return-value]  # it has the signature of the function
 

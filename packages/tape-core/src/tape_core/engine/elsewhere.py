@@ -19,7 +19,7 @@ CORE: Final = {
     "cumprod": "tc.cumulative_prod", "cumsum": "tc.cumulative_sum", "deg2rad": "x * (tc.pi / 180)",
     "degrees": "x * (180 / tc.pi)", "divmod": "divmod(x, y)", "dot": "tc.matmul", "double": "tc.float64",
     "exp2": "tc.special.exp2", "fabs": "tc.abs", "fix": "tc.trunc", "float_": "tc.float64",
-    "fmax": "tc.maximum", "fmin": "tc.minimum", "half": "tc.float16", "identity": "tc.eye",
+    "fmax": "tc.maximum", "fmin": "tc.minimum", "half": "tc.float16",
     "inner": "tc.vecdot", "int_": "tc.int64", "intc": "tc.int32", "intp": "tc.int64", "invert": "tc.bitwise_invert",
     "left_shift": "tc.bitwise_left_shift", "mod": "tc.remainder", "ndarray": "tc.Tensor", "ndim": "x.ndim",
     "power": "tc.pow", "product": "tc.prod", "ptp": "tc.max(x) - tc.min(x)", "rad2deg": "x * (180 / tc.pi)",
@@ -95,6 +95,15 @@ _PLACES = (
 )
 
 CORE_SAID: Final = {
+    "FloatTensor": "write tc.asarray(values, dtype=tc.float32)",
+    "Module": "it is tape_nn.Module",
+    "data": "datasets are in the package tape_tf: tape_tf.data",
+    "histogram": "write np.histogram(x.numpy())",
+    "identity": "the identity matrix is tc.eye(n); TensorFlow's tf.identity(x) is x itself",
+    "image": "it is tape_tf.image, of the package tape-tf",
+    "io": "it is tape_tf.io, of the package tape-tf",
+    "print": "write print(x)",
+    "train": "training loops are in the package tape_nn: tape_nn.fit; TensorFlow's are in tape_tf.train",
     "append": "write tc.concat([x, y])",
     "autograd": "write `with tc.GradientTape() as tape:` and tape.gradient(y, x), or tc.grad(f)(x)",
     "backward": "write `with tc.GradientTape() as tape:` and tape.gradient(y, x)",
@@ -203,6 +212,11 @@ TENSOR: Final = {
     "x.dtype, or x.astype(dtype)", "type_as": "x.astype(y.dtype)", "view": "x.reshape(shape)",
     "view_as": "x.reshape(y.shape)", "set_shape": "x.reshape(shape)", "resize": "x.reshape(shape)",
     "unflatten": "x.reshape(shape)", "unsqueeze": "tc.expand_dims(x, axis=axis), or x[..., None]",
+    "add": "x + y", "addressable_data": "x.array", "devices": "x.device", "div": "x / y", "divide": "x / y",
+    "eq": "x == y",
+    "ge": "x >= y", "gt": "x > y", "le": "x <= y", "lt": "x < y", "mm": "x @ y", "bmm": "x @ y", "mv": "x @ y",
+    "mul": "x * y", "multiply": "x * y", "ne": "x != y", "neg": "-x", "pow": "x ** y", "remainder": "x % y",
+    "sub": "x - y", "subtract": "x - y", "true_divide": "x / y", "where": "tc.where(condition, x, y)",
     "argpartition": "x.argsort()", "partition": "tc.sort(x)", "device_buffer": "x.array",
     "strides": "x.numpy().strides", "stride": "x.numpy().strides", "sharding": "x.device",
 }  # fmt: skip
@@ -213,6 +227,7 @@ _GRADIENTS = (
 )
 
 TENSOR_SAID: Final = {
+    "read_value": "a tc.Variable has its value as a tensor in .value",
     "assign": "only a tc.Variable is assigned; x[index] = value changes what this name stands for",
     "assign_add": "only a tc.Variable is assigned; write x += value",
     "assign_sub": "only a tc.Variable is assigned; write x -= value",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -129,7 +130,10 @@ def _as_function(name: str, names: Iterable[str] = ()) -> str | None:
     found: Any = sys.modules["tape_core"]
     for part in spelled.split(".")[1:]:
         found = getattr(found, part)
-    return f"{spelled}(x)" if callable(found) and not isinstance(found, type) else None
+    if not callable(found) or isinstance(found, type):
+        return None
+    needed = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
+    return f"{spelled}(x{', ...' * (len(needed) > 1)})"
 
 
 class Absent:

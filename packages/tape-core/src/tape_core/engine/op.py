@@ -84,6 +84,13 @@ SparsityRule = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_CALLED_OTHERWISE = {
+    "round": "; x.round(decimals) and round(x, digits) round to digits",
+    "where": "; tape_core.nonzero(condition) gives the places alone",
+}
+"""What an error says of calls that other libraries allow."""
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Options:
     """The options of a declaration, besides its signature, form and rules; see `op`."""
@@ -355,6 +362,7 @@ class Op(Options):
         hint = call_mistake(error, self.signature.parameters)
         if "too many positional" in str(error) and "axis" in self.parameters.defaults:
             hint += "; give the axis by keyword, axis=..."
+        hint += _CALLED_OTHERWISE.get(self.name, "")
         return TypeError(f"{self.name}: {error}{hint}; its signature is {self.spelled}")
 
     def fail(

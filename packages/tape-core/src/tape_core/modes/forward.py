@@ -81,6 +81,8 @@ class ForwardAccumulator(recording.InBlock):
         leaves, structure = pytree.flatten(primals)
         given, tangent_structure = pytree.flatten(tangents)
         check_tensors("ForwardAccumulator", "primals", leaves, structure)
+        if len(given) == len(leaves) and tangent_structure in (list, tuple) and structure in (list, tuple):
+            tangent_structure = structure  # `trainable_variables` is a tuple, and tangents are often listed
         if len(given) != len(leaves) or not pytree.same(structure, tangent_structure, len(leaves)):
             raise ValueError(
                 "ForwardAccumulator: tangents must have the structure of primals; "

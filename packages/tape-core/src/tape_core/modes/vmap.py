@@ -11,7 +11,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.lookup import ops
-from tape_core.base.mistakes import check_callable
+from tape_core.base.mistakes import check_callable, explaining
 from tape_core.engine import pytree
 from tape_core.engine.levels import Axis, BatchedArray, lift
 from tape_core.engine.recording import DrawnStates
@@ -27,6 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@explaining
 def vmap(
     f: Callable[P, R],
     in_axes: Axes = 0,

@@ -17,7 +17,7 @@ from tape_core.backends.errors import AxisError
 from tape_core.backends.protocol import Backend
 from tape_core.base import dtypes
 from tape_core.base.lookup import ops
-from tape_core.base.mistakes import real
+from tape_core.base.mistakes import explaining, real
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.op import with_numbers_as_tensors
@@ -280,6 +280,7 @@ def from_dlpack(
     return wrap(target.asarray(target.namespace.from_dlpack(x, **options)), target)
 
 
+@explaining
 def zeros(
     shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
@@ -287,6 +288,7 @@ def zeros(
     return _create("zeros", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
+@explaining
 def ones(
     shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
@@ -294,6 +296,7 @@ def ones(
     return _create("ones", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
+@explaining
 def empty(
     shape: ShapeLike, *, dtype: DTypeLike = None, device: str | None = None, backend: BackendLike = None
 ) -> Tensor:
@@ -301,6 +304,7 @@ def empty(
     return _create("empty", shape, dtype=dtype or dtypes.get_default_dtype(), device=device, backend=backend)
 
 
+@explaining
 def full(
     shape: ShapeLike,
     fill_value: complex | Tensor,
@@ -336,6 +340,7 @@ def _full_of_tensor(
     return broadcast_to(value, shape if isinstance(shape, tuple) else (shape,))
 
 
+@explaining
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -381,6 +386,7 @@ def arange(
     return _create("arange", start, stop, step, dtype=dtype, device=device, backend=backend)
 
 
+@explaining
 def linspace(
     start: complex | ArrayLike,
     stop: complex | ArrayLike,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
-from tape_core.base.mistakes import integer, sequence
+from tape_core.base.mistakes import explaining, integer, sequence
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import NONDIFF, linear, refuses, transpose, with_numbers_as_tensors
@@ -283,6 +283,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Take an array apart along a dimension: the inverse of :func:`stack`."""
 
 
+@explaining
 def split(x: ArrayLike, sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
     """Cut `x` along `axis` into consecutive pieces: a number of equal ones, or pieces of the sizes given.
 

@@ -78,6 +78,10 @@ def _squeeze(self: Tensor, axis: AxisOrList = None) -> Tensor:
 def _transpose(self: Tensor, *axes: Any) -> Tensor:
     """Put the axes in this order; reverse them by default. See :func:`tape_core.permute_dims`."""
     order = _lengths(axes) if axes and axes != (None,) else tuple(reversed(range(self.ndim)))
+    if len(order) == 2 != self.ndim:
+        raise ValueError(
+            f"transpose: {order} are not all axes of shape {self.shape} in their order; x.swapaxes{order} exchanges two"
+        )
     return manipulation.permute_dims(self, order)
 
 

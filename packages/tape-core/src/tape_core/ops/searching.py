@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from tape_core.base.mistakes import explaining
 from tape_core.engine.op import NONDIFF, op
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor, read_array
@@ -106,6 +107,7 @@ def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     """True where any element along `axis` (all axes by default) is true, that is, not 0."""
 
 
+@explaining
 def diff(
     x: ArrayLike, /, *, axis: int = -1, n: int = 1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Tensor:

@@ -12,7 +12,7 @@ from functools import wraps
 from operator import index
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from tape_core.base.mistakes import check_callable
+from tape_core.base.mistakes import check_callable, explaining
 from tape_core.engine import pytree
 from tape_core.engine.arguments import cotangents_for
 from tape_core.engine.cotangents import conj
@@ -79,6 +79,7 @@ def grad(  # type: ignore[overload-overlap]  # the first that fits counts
 def grad(
     f: Callable[P, tuple[Any, Aux]], argnums: Argnums, *, has_aux: Literal[True], allow_unconnected: bool = False
 ) -> Callable[P, tuple[Any, Aux]]: ...
+@explaining
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False) -> Function:
     """Return a function that computes the gradient of `f`, whose result is one number.
 
@@ -138,6 +139,7 @@ def value_and_grad(  # type: ignore[overload-overlap]  # the first that fits cou
 def value_and_grad(
     f: Callable[P, R], argnums: Argnums, *, has_aux: bool = False, allow_unconnected: bool = False
 ) -> Callable[P, tuple[R, Any]]: ...
+@explaining
 def value_and_grad(
     f: Function, argnums: Argnums = 0, *, has_aux: bool = False, allow_unconnected: bool = False
 ) -> Function:
@@ -337,6 +339,7 @@ def jacrev(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Callable[P, Any]: ...
+@explaining
 def jacrev(
     f: Function,
     argnums: Argnums = 0,
@@ -402,6 +405,7 @@ def jacfwd(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Callable[P, Any]: ...
+@explaining
 def jacfwd(
     f: Function,
     argnums: Argnums = 0,
@@ -514,6 +518,7 @@ def hessian(
     chunk_size: int | None = None,
     allow_unconnected: bool = False,
 ) -> Callable[P, Any]: ...
+@explaining
 def hessian(
     f: Function,
     argnums: Argnums = 0,

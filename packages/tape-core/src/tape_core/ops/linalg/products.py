@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.mistakes import explaining
 from tape_core.engine.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
@@ -189,6 +190,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     return multiply(expand_dims(x1, axis=1), x2)
 
 
+@explaining
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes.
 
