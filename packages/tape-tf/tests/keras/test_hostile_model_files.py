@@ -141,6 +141,12 @@ def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     model.save(path, save_format="tape")
     tf.keras.models.load_model(path)
     json.loads('{"a": [1.5, NaN, true]}')
+    layers.RepeatVector(2)(tf.ones((1, 2)))
+    for name, space in _everything():  # ops make their call paths at their first call
+        with suppress(Exception):
+            deserialize = tf.keras.saving.deserialize_keras_object
+            if callable(deserialize(function(name, space))):
+                deserialize(functional([lambda_of(function(name, space))], X))
     for config in (functional([lambda_of(function("nn.relu", "tf"))], X), thing("Dense", "layers", {"units": 2})):
         tf.keras.models.model_from_json(json.dumps(config))
     for bad in ("{", "[" * 100_000, "1e999"):

@@ -109,7 +109,8 @@ def _fetch(source: str, target: Path) -> None:
                 with open(source, "rb") as file:
                     shutil.copyfileobj(file, out, _BLOCK)
             else:
-                sys.stdout.write(f"Downloading data from {source}\n")
+                if scheme != "file":
+                    sys.stdout.write(f"Downloading data from {source}\n")
                 with urllib.request.urlopen(source, timeout=_TIMEOUT) as answer:
                     shutil.copyfileobj(answer, out, _BLOCK)
         os.replace(temporary, target)

@@ -21,6 +21,7 @@ from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Entry, read_entries, require_h5py, write_entries
 from tape_tf.keras.keras_configs import NoCounterpart, from_keras, to_keras
 from tape_tf.keras.keras_layout import Place, places
+from tape_tf.keras.keras_vocabularies import with_vocabularies
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.optimizers import Nadam, Optimizer
 from tape_tf.keras.restoring import build_by_call, parse_json, restore
@@ -272,6 +273,7 @@ def read_model(members: Mapping[str, bytes], compile: bool, safe_mode: bool, fac
     config = parse_json(members[CONFIG], limits.MAX_CONFIG_BYTES if safe_mode else None)
     if not isinstance(config, dict):
         raise ValueError("its config.json describes no model")
+    config = with_vocabularies(config, members)
     described = from_keras({key: value for key, value in config.items() if key != "compile_config"})
     compiled = from_keras(config["compile_config"]) if compile and config.get("compile_config") else None
     entries = read_entries(BytesIO(members[WEIGHTS]))

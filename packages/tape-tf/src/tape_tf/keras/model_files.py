@@ -25,6 +25,7 @@ from tape_tf.keras.hdf5 import SIGNATURE, require_h5py
 from tape_tf.keras.keras_configs import NoCounterpart
 from tape_tf.keras.keras_files import WEIGHTS as KERAS_WEIGHTS
 from tape_tf.keras.keras_files import compile_arguments, describe, read_model, write_model
+from tape_tf.keras.keras_vocabularies import ASSETS
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.legacy_files import read_legacy_model
 from tape_tf.keras.optimizers import Optimizer
@@ -234,7 +235,9 @@ def _read_members(stream: BinaryIO) -> dict[str, bytes]:
     size = os.fstat(stream.fileno()).st_size
     with zipfile.ZipFile(stream) as archive:
         for member in archive.infolist():
-            if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER, KERAS_WEIGHTS):
+            if member.filename not in (_CONFIG, _WEIGHTS, _OPTIMIZER, KERAS_WEIGHTS) and not (
+                member.filename.startswith(ASSETS)
+            ):
                 continue
             if member.filename in found:
                 raise ValueError(f"the member {member.filename!r} occurs twice")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+
 import numpy as np
 import pytest
 import tape_tf as tf
@@ -318,3 +321,60 @@ def test_a_derivative_flows_to_what_comes_after_the_lookup():
 def test_mistakes_with_texts_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         layers.TextVectorization(**options)
+
+
+# -- files of Keras
+
+
+def keras_file(path, net, vocabularies, change=None):
+    """Save a model as Keras would: with the vocabularies beside the description."""
+    net.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(members["config.json"])
+    for layer in config["config"]["layers"]:
+        if "vocabulary" in layer["config"]:
+            layer["config"]["vocabulary"] = change
+    members["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        for name, words in vocabularies.items():
+            archive.writestr(f"assets/{name}/vocabulary.txt", "\n".join(words))
+
+
+def test_vocabularies_in_files_of_keras_are_read(tmp_path):
+    pytest.importorskip("h5py")
+    net, path = model(), tmp_path / "model.keras"
+    words = ["", "[UNK]", "bad", "good"]
+    keras_file(path, net, {"layers/text_vectorization": words, "layers/text_vectorization/_lookup_layer": words})
+    again = tf.keras.models.load_model(path)
+    assert again.layers[0].get_vocabulary() == words
+    x = tf.constant([["good bad"], ["other"]])
+    assert listed(again.layers[0](x)) == [[3, 2, 0, 0], [1, 0, 0, 0]]
+
+
+def test_a_vocabulary_whose_layer_is_not_found_is_not_lost_in_silence(tmp_path):
+    pytest.importorskip("h5py")
+    path = tmp_path / "model.keras"
+    keras_file(path, model(), {"layers/text_vectorization_1": ["", "[UNK]", "good"]})
+    with pytest.raises(ValueError, match=r"layers/text_vectorization_1.* set_vocabulary after"):
+        tf.keras.models.load_model(path)
+
+
+def test_a_file_of_a_model_names_no_other_file(tmp_path):
+    pytest.importorskip("h5py")
+    (tmp_path / "secret.txt").write_text("secret")
+    path = tmp_path / "model.keras"
+    keras_file(path, model(), {}, change=str(tmp_path / "secret.txt"))
+    with pytest.raises(ValueError, match="names no file"):
+        tf.keras.models.load_model(path)
+    with pytest.raises(ValueError, match="names no file"):
+        layers.StringLookup.from_config({"vocabulary": str(tmp_path / "secret.txt")})
+
+
+def test_descriptions_have_all_that_keras_asks_for():
+    config = layers.TextVectorization(vocabulary=["a"], ngrams=2).get_config()
+    assert {"standardize", "split", "ngrams", "output_mode", "max_tokens", "vocabulary"} <= config.keys()
+    assert config["vocabulary"] == ["a"]
+    assert layers.IntegerLookup(vocabulary=[3]).get_config()["oov_token"] == -1

@@ -26,6 +26,15 @@ _MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 _OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}  # Keras 2's names
 
 
+def refuse_files(config: dict[str, Any], kind: str) -> None:
+    """Raise a ValueError for a description whose vocabulary is the path of a file."""
+    if isinstance(config.get("vocabulary"), str | os.PathLike):
+        raise ValueError(
+            f"{kind}: a description has the words of a vocabulary, and names no file: {config['vocabulary']!r} is not "
+            "read"
+        )
+
+
 def text_argument(value: Any) -> Any:
     """Return text, which a layer of strings is called with, as a tensor of strings; anything else as it is."""
     return as_strings(value) if is_text(value) else value
@@ -359,12 +368,31 @@ class IndexLookup(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make this layer, with the vocabulary that it has learned."""
-        found = super().get_config()
-        if self._tokens:
-            found["vocabulary"] = self.get_vocabulary(include_special_tokens=False)
+        names = (
+            "max_tokens",
+            "num_oov_indices",
+            "mask_token",
+            "oov_token",
+            "invert",
+            "output_mode",
+            "pad_to_max_tokens",
+        )
+        found = super().get_config() | {name: getattr(self, name) for name in names}
+        found["vocabulary"] = self.get_vocabulary(include_special_tokens=False) if self._tokens else None
+        found["idf_weights"] = None
         if self.idf_weights is not None:
             found["idf_weights"] = self.idf_weights[self._token_start :].tolist()
         return found
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Make a layer of a description.
+
+        Raises:
+            ValueError: it names a file: a description that comes from a file could name any.
+        """
+        refuse_files(config, cls.__name__)
+        return super().from_config(config)
 
     def save_assets(self, dir_path: PathLike) -> None:
         """Write the vocabulary to `vocabulary.txt` in a folder, as Keras does."""

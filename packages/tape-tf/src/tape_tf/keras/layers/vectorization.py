@@ -9,7 +9,7 @@ import numpy as np
 
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.lookup import StringLookup, batches_of, text_argument
+from tape_tf.keras.layers.lookup import StringLookup, batches_of, refuse_files, text_argument
 from tape_tf.ops.ragged import RaggedTensor
 from tape_tf.ops.shaping import squeeze
 from tape_tf.ops.text import Text, lower, ngrams, regex_replace, split, unicode_split
@@ -188,8 +188,23 @@ class TextVectorization(Layer):
     def get_config(self) -> dict[str, Any]:
         """The arguments that make this layer, with the vocabulary that it has learned."""
         table = self._table.get_config()
-        learned = {key: table[key] for key in ("vocabulary", "idf_weights") if table.get(key) is not None}
-        return super().get_config() | learned
+        own = ("standardize", "split", "ngrams", "output_mode", "output_sequence_length", "ragged")
+        of_table = ("max_tokens", "pad_to_max_tokens", "vocabulary", "idf_weights")
+        return (
+            super().get_config()
+            | {name: getattr(self, name) for name in own}
+            | {name: table[name] for name in of_table}
+        )
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Make a layer of a description.
+
+        Raises:
+            ValueError: it names a file: a description that comes from a file could name any.
+        """
+        refuse_files(config, cls.__name__)
+        return super().from_config(config)
 
     def save_assets(self, dir_path: PathLike) -> None:
         """Write the vocabulary to `vocabulary.txt` in a folder, as Keras does."""
