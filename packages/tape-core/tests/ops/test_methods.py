@@ -258,6 +258,10 @@ def test_tab_completion_shows_public_names(owner: Any) -> None:
     names = [name for name in dir(owner) if not name.startswith("_")]
     if hasattr(owner, "__all__"):
         assert set(names) - set(owner.__all__) <= {"backends", "random", "staging", "support", "tracing", "typing"}
+    if owner is tc.Tensor:
+        assert {"sum", "reshape", "T", "shape", "real"} <= set(names)
+        assert not {"detach", "sin", "add_", "assign", "grad"} & set(dir(owner) + dir(tc.ones(2)))
+        assert {"assign", "value"} <= set(dir(tc.Variable)) & set(dir(tc.Variable(1.0)))
     assert "annotations" not in names
     assert "TYPE_CHECKING" not in names
 

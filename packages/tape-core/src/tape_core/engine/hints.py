@@ -145,7 +145,7 @@ class Absent:
     __slots__ = ("name",)
 
     names: ClassVar[set[str]] = set()
-    """All names that there are descriptors for; `dir` leaves them out."""
+    """All names that there are descriptors for; see `without_absent`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -174,6 +174,16 @@ class AbsentAndSet(Absent):
             instance.__dict__[self.name] = value
         except AttributeError:
             raise self._error(type(instance)) from None
+
+
+def without_absent(kind: type, names: Iterable[str]) -> list[str]:
+    """Return the names without those of descriptors that say that there is no such attribute."""
+    return [name for name in names if name not in Absent.names or not _is_absent(kind, name)]
+
+
+def _is_absent(kind: type, name: str) -> bool:
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return isinstance(found, Absent)  # a Variable has some of them: `assign`
 
 
 def attach_absent(kind: type, functions: Iterable[str]) -> None:

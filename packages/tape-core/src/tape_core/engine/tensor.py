@@ -16,7 +16,7 @@ from tape_core.base.lookup import ops
 from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
-from tape_core.engine.hints import Absent
+from tape_core.engine.hints import without_absent
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
 from tape_core.staging import current
@@ -76,7 +76,7 @@ class TensorType(type):
     """The class of the class Tensor: it hides from `dir` the names that are there for the hints in their errors."""
 
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in Absent.names]
+        return without_absent(cls, super().__dir__())
 
 
 class Tensor(Attached, metaclass=TensorType):
@@ -279,7 +279,7 @@ class Tensor(Attached, metaclass=TensorType):
         return _unpickled, (self.backend.numpy(self.array), self.backend.name, self.device, self.dtype)
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in Absent.names]
+        return without_absent(type(self), super().__dir__())
 
     # -- printing
 

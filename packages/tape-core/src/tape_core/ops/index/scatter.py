@@ -243,6 +243,9 @@ class at:
             raise ValueError("at: the elements are named already; write at(x, key) or at(x)[key]")
         return at(self._x, key)
 
+    def __repr__(self) -> str:
+        return f"at({self._x!r})" if self._key is _UNSET else f"at({self._x!r}, {self._key!r})"
+
     def _operands(self) -> tuple[Any, Any]:
         if self._key is _UNSET:
             raise ValueError("at: name the elements first: at(x)[key].set(values), or at(x, key).set(values)")
