@@ -175,6 +175,29 @@ def test_weights_come_from_a_file(folder: Path) -> None:
         applications.VGG19()
 
 
+def test_the_published_weights_are_read(folder: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    small = {"alpha": 0.25, "include_top": False}
+    model = applications.MobileNet(weights=None, **small)
+    model.set_weights(weights_for([w.shape for w in model.get_weights()]))
+    path = folder / "models" / "mobilenet_2_5_224_tf_no_top.h5"
+    path.parent.mkdir()
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [layer.name.encode() for layer in model.layers]
+        for layer in model.layers:
+            group = file.create_group(layer.name)
+            names = [f"{layer.name}/{k}" for k in range(len(layer.weights))]
+            group.attrs["weight_names"] = [name.encode() for name in names]
+            for name, array in zip(names, layer.get_weights(), strict=True):
+                group.create_dataset(name, data=array)
+    again = applications.MobileNet(weights="imagenet", **small)
+    for found, expected in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ValueError, match=r"mobilenet_2_5_224_tf_no_top\.h5"):
+        applications.MobileNet(weights="imagenet", **small)
+
+
 def test_mistakes_in_the_arguments() -> None:
     for call, message in (
         (lambda: applications.VGG16(weights="nofile"), "path to the weights file"),

@@ -320,3 +320,37 @@ for name, make in programs.MODELS.items():
 """
     environment = {"KERAS_BACKEND": "jax", **os.environ}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=600, cwd=tmp_path, env=environment)
+
+
+def write_legacy_weights(path: Path, layers: dict[str, list[Any]]) -> None:
+    """Write a file of weights as Keras 2 does: a group for each layer, by its name."""
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [name.encode() for name in layers]
+        for name, arrays in layers.items():
+            group = file.create_group(name)
+            group.attrs["weight_names"] = [f"{name}/w{k}:0".encode() for k in range(len(arrays))]
+            for k, array in enumerate(arrays):
+                group.create_dataset(f"{name}/w{k}:0", data=array)
+
+
+def test_statistics_of_a_normalization_are_weights_in_files_of_keras_2(tmp_path: Path) -> None:
+    def model(**given: Any) -> Any:
+        first = tf.keras.layers.Normalization(axis=-1, **given)
+        return tf.keras.Sequential([tf.keras.Input((2,)), first, tf.keras.layers.Dense(1)])
+
+    kernel, bias = np.array([[1.0], [2.0]], "float32"), np.array([0.5], "float32")
+    statistics = [np.array([1.0, 2.0], "float32"), np.array([4.0, 9.0], "float32"), np.zeros((), "int64")]
+    path = tmp_path / "adapted.h5"
+    write_legacy_weights(path, {"input": [], "normalization": statistics, "dense": [kernel, bias]})
+    made = model(mean=[0.0, 0.0], variance=[1.0, 1.0])
+    made.load_weights(path)
+    np.testing.assert_allclose(made(tf.constant([[3.0, 5.0]])), [[1.0 + 2.0 + 0.5]], rtol=1e-6)
+    # Statistics that were arguments are not in the file.
+    write_legacy_weights(path, {"dense": [kernel, bias]})
+    made = model(mean=[0.0, 0.0], variance=[1.0, 1.0])
+    made.load_weights(path)
+    np.testing.assert_allclose(made(tf.constant([[3.0, 5.0]])), [[13.5]], rtol=1e-6)
+    write_legacy_weights(path, {"normalization": [np.zeros(3), np.ones(3), np.zeros(())], "dense": [kernel * 2, bias]})
+    with pytest.raises(ValueError, match=r"adapted\.h5"):
+        made.load_weights(path)
+    np.testing.assert_allclose(made(tf.constant([[3.0, 5.0]])), [[13.5]], rtol=1e-6)

@@ -77,11 +77,11 @@ class _Walk:
             for part in ("key", "output", "query", "value"):
                 own = [vars(layer)[name] for name in (f"{part}_kernel", f"{part}_bias") if name in vars(layer)]
                 label = "attention_output" if part == "output" else part
-                yield Place(f"{prefix}{part}_dense", label, [_slot(variable) for variable in own])
+                yield Place(f"{prefix}{part}_dense", label, [slot_of(variable) for variable in own])
             return
         if isinstance(layer, Normalization):
             kept = layer.adapted if self.stored is None else self.stored(path) > 0
-            yield Place(path, layer.name, _statistics(layer) if kept else [])
+            yield Place(path, layer.name, statistics(layer) if kept else [])
             return
         yield Place(path, layer.name, _slots(layer))
         if isinstance(layer, Sequential) or (isinstance(layer, Model) and layer._graph is not None):
@@ -128,10 +128,11 @@ def _slots(layer: Any) -> list[Slot]:
     frozen = {id(variable) for variable in layer._frozen_variables}
     first = [variable for variable in own if variable.trainable or id(variable) in frozen]
     chosen = {id(variable) for variable in first}
-    return [_slot(variable) for variable in [*first, *(v for v in own if id(v) not in chosen)]]
+    return [slot_of(variable) for variable in [*first, *(v for v in own if id(v) not in chosen)]]
 
 
-def _slot(variable: Variable) -> Slot:
+def slot_of(variable: Variable) -> Slot:
+    """Return the slot of a Variable."""
     native = variable.native
 
     def write(value: np.ndarray[Any, Any]) -> None:
@@ -140,7 +141,7 @@ def _slot(variable: Variable) -> Slot:
     return Slot(tuple(native.shape), lambda: np.asarray(variable.numpy()), write)
 
 
-def _statistics(layer: Normalization) -> list[Slot]:
+def statistics(layer: Normalization) -> list[Slot]:
     """The mean, the variance and the number of examples that Keras keeps for a layer which `adapt` has prepared."""
 
     def part(name: str) -> Slot:

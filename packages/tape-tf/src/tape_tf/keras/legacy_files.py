@@ -15,6 +15,8 @@ from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Budget, open_file, read_array
 from tape_tf.keras.keras_configs import FUNCTIONAL, from_keras
 from tape_tf.keras.keras_files import check_model, compile_model, load_optimizer
+from tape_tf.keras.keras_layout import Slot, slot_of, statistics
+from tape_tf.keras.layers.normalization import Normalization
 from tape_tf.keras.nameable import find_namespace
 from tape_tf.keras.restoring import parse_json, restore
 
@@ -80,20 +82,29 @@ def _stored(root: Any, budget: Budget) -> Stored:
 
 
 def _assign(stored: Stored, model: Any) -> None:
-    layers = [layer for layer in model.layers if layer.variables]
+    layers = [layer for layer in model.layers if layer.variables or isinstance(layer, Normalization)]
+    if len(layers) != len(stored):
+        # Statistics that were given as arguments are no weights in Keras.
+        layers = [layer for layer in layers if layer.variables]
     if len(layers) != len(stored):
         raise ValueError(f"the model has {len(layers)} layers with weights, and the file {len(stored)}")
-    ready: list[tuple[Any, np.ndarray[Any, Any]]] = []
+    ready: list[tuple[Slot, np.ndarray[Any, Any]]] = []
     for layer, (name, arrays) in zip(layers, stored, strict=True):
-        variables = _legacy_order(layer)
-        if [tuple(v.shape) for v in variables] != [a.shape for a in arrays]:
+        slots = statistics(layer) if isinstance(layer, Normalization) else list(map(slot_of, _legacy_order(layer)))
+        expected = [
+            array.shape if slot.shape is None else slot.shape for slot, array in zip(slots, arrays, strict=False)
+        ]
+        if len(slots) != len(arrays) or expected != [a.shape for a in arrays]:
             raise ValueError(
-                f"layer {layer.name!r} has weights of shapes {[tuple(v.shape) for v in variables]}, and layer {name!r} "
+                f"layer {layer.name!r} has weights of shapes {[slot.shape for slot in slots]}, and layer {name!r} "
                 f"in the file of shapes {[a.shape for a in arrays]}"
             )
-        ready += zip(variables, arrays, strict=True)
-    for variable, array in ready:
-        variable.assign(array)
+        if isinstance(layer, Normalization):
+            for array in arrays[:2]:
+                layer.along_axes(array)  # raises before anything is changed
+        ready += zip(slots, arrays, strict=True)
+    for slot, array in ready:
+        slot.write(array)
 
 
 def _with_modules(config: Any) -> Any:
