@@ -303,3 +303,120 @@ def test_pictures_are_changed_by_other_libraries():
 
     data = tf.data.Dataset.from_tensors(image).map(lambda x: tf.numpy_function(turn, [x], tf.float32))
     np.testing.assert_array_equal(next(iter(data)).numpy()[..., 0], np.rot90(image.numpy()[..., 0]))
+
+
+def test_sentences_of_different_lengths_are_tagged():
+    """Masking and padding: a mask made by the embedding reaches the recurrent layers, the loss and the accuracy."""
+    draw = np.random.default_rng(0)
+    sentences = [draw.integers(1, 20, draw.integers(2, 9)).tolist() for _ in range(64)]
+    words = tf.keras.utils.pad_sequences(sentences, padding="post")
+    tags = (words > 10).astype("int64")  # of padding nobody is to learn anything
+    tags[words == 0] = 1 - tags[words == 0]
+    inputs = tf.keras.Input((None,), dtype="int32")
+    x = layers.Embedding(20, 8, mask_zero=True)(inputs)
+    x = layers.Bidirectional(layers.LSTM(8, return_sequences=True))(x)
+    outputs = layers.TimeDistributed(layers.Dense(2))(x)
+    model = tf.keras.Model(inputs, outputs)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.Adam(0.05), loss, metrics=[tf.keras.metrics.SparseCategoricalAccuracy("acc")])
+    history = model.fit(words, tags, epochs=12, batch_size=16, verbose=0).history
+    right = model.predict(words, verbose=0).argmax(-1) == tags
+    assert history["acc"][-1] > 0.9
+    assert right[words != 0].mean() > 0.9
+    assert model.evaluate(words, tags, verbose=0)[1] == pytest.approx(right[words != 0].mean())
+
+
+def test_a_series_is_forecast_step_by_step():
+    """Time series: windows, a cell that is warmed up by a sequence and then fed with its own predictions."""
+
+    class Feedback(tf.keras.Model):
+        def __init__(self, units, steps):
+            super().__init__()
+            self.steps = steps
+            self.cell = layers.LSTMCell(units)
+            self.rnn = layers.RNN(self.cell, return_state=True)
+            self.dense = layers.Dense(1)
+
+        def call(self, inputs, training=None):
+            x, *state = self.rnn(inputs)
+            predictions = [self.dense(x)]
+            for _ in range(1, self.steps):
+                x, state = self.cell(predictions[-1], states=state, training=training)
+                predictions.append(self.dense(x))
+            return tf.stack(predictions, axis=1)
+
+    series = np.sin(np.arange(240) * 0.3).astype("float32")[:, None]
+    data = tf.keras.utils.timeseries_dataset_from_array(series, None, 15, shuffle=True, seed=0, batch_size=32)
+    data = data.map(lambda window: (window[:, :12], window[:, 12:]))
+    model = Feedback(16, steps=3)
+    model.compile(tf.keras.optimizers.Adam(0.02), tf.keras.losses.MeanSquaredError(), metrics=["mae"])
+    stop = tf.keras.callbacks.EarlyStopping(monitor="loss", patience=5)
+    model.fit(data, epochs=20, callbacks=[stop], verbose=0)
+    assert model.evaluate(data, verbose=0)[1] < 0.15
+    assert model.predict(data, verbose=0).shape == (226, 3, 1)
+
+
+def test_pictures_are_varied_in_the_model():
+    """Data augmentation: layers that change pictures at random, inside of the model that is trained."""
+    draw = np.random.default_rng(0)
+    images = draw.uniform(0, 60, (48, 8, 8, 3)).astype("float32")
+    labels = np.arange(48) % 2
+    images[labels == 1, 2:6, 2:6] += 150
+    augment = tf.keras.Sequential(
+        [
+            layers.RandomFlip("horizontal_and_vertical"),
+            layers.RandomRotation(0.2),
+            layers.RandomZoom(0.1),
+            layers.RandomContrast(0.1),
+        ]
+    )
+    assert not np.array_equal(augment(images), augment(images))
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((8, 8, 3)),
+            augment,
+            layers.Rescaling(1.0 / 255),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.GlobalMaxPooling2D(),
+            layers.Dense(1),
+        ]
+    )
+    loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.Adam(0.05), loss, metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+    model.fit(images, labels, epochs=6, batch_size=16, verbose=0)
+    assert model.evaluate(images, labels, verbose=0)[1] == 1.0
+
+
+def test_half_precision_in_a_loop_of_ones_own():
+    """Mixed precision: a policy for all layers, and a loss that is scaled by hand."""
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        inputs = tf.keras.Input((6,))
+        hidden = layers.Dense(16, activation="relu")(inputs)
+        assert hidden.dtype == tf.float16
+        model = tf.keras.Model(inputs, layers.Activation("softmax", dtype="float32")(layers.Dense(3)(hidden)))
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    x = np.random.default_rng(0).normal(size=(96, 6)).astype("float32")
+    y = x[:, :3].argmax(1)
+    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.Adam(0.03))
+    compute = tf.keras.losses.SparseCategoricalCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
+    mean, bar = tf.keras.metrics.Mean(), tf.keras.utils.Progbar(8, verbose=0)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(compute(y, model(x, training=True)))
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+        mean.update_state(loss)
+
+    means = []
+    for epoch in range(8):
+        for batch in tf.data.Dataset.from_tensor_slices((x, y)).batch(32):
+            step(*batch)
+        means.append(float(mean.result()))
+        mean.reset_states()
+        bar.update(epoch + 1, [("loss", means[-1])])
+    assert means[-1] < 0.5 * means[0]
+    assert model.trainable_variables[0].dtype == tf.float32

@@ -187,3 +187,43 @@ def test_the_arguments_of_compile() -> None:
     other.compile_from_config(config)
     assert float(other.optimizer.learning_rate) == pytest.approx(0.01)
     assert other.loss == "mse"
+
+
+@pytest.mark.each_backend
+def test_windows_of_a_time_series() -> None:
+    series, targets = np.arange(20).reshape(10, 2), np.arange(10) * 10
+    windows = keras.utils.timeseries_dataset_from_array
+    options: dict[str, Any] = {"sequence_length": 2, "sampling_rate": 3, "sequence_stride": 2, "batch_size": 3}
+    found = list(windows(series, targets, **options))
+    expected = [(series[[k, k + 3]], targets[k]) for k in range(0, 7, 2)]
+    assert [len(x) for x, _ in found] == [3, 1]
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in found]), [x for x, _ in expected])
+    np.testing.assert_array_equal(np.concatenate([y for _, y in found]), [y for _, y in expected])
+    single = list(windows(series, None, 3, batch_size=None, start_index=2, end_index=7))
+    np.testing.assert_array_equal(single, [series[k : k + 3] for k in (2, 3, 4)])
+    shuffled = windows(np.arange(30), None, 1, batch_size=30, shuffle=True, seed=1)
+    first, second = (next(iter(shuffled)).numpy().ravel() for _ in range(2))
+    assert sorted(first) == list(range(30))
+    assert not np.array_equal(first, second)
+    with pytest.raises(ValueError, match="windows of 9 steps at a rate of 2 do not fit into 10 steps"):
+        windows(series, None, 9, sampling_rate=2)
+
+
+def test_batches_by_number() -> None:
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc]
+        ended = 0
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, k: int) -> Any:
+            return X[4 * k : 4 * k + 4], Y[4 * k : 4 * k + 4]
+
+        def on_epoch_end(self) -> None:
+            self.ended += 1
+
+    data = Batches(workers=2)
+    expected = made().fit(X, Y, batch_size=4, shuffle=False, epochs=2, verbose=0).history
+    assert made().fit(data, epochs=2, verbose=0).history == expected
+    assert data.ended == 2
+    assert made().predict(data, verbose=0).shape == (8, 1)

@@ -33,10 +33,7 @@ _OTHERS = {
     "keras.applications": "there are VGG, ResNet, MobileNet, InceptionV3, Xception, DenseNet and EfficientNet: build "
     "another from layers, and load weights with load_weights",
     "keras.preprocessing": _PREPARED,
-    "keras.utils.timeseries_dataset_from_array": _PREPARED,
     "keras.utils.audio_dataset_from_directory": _PREPARED,
-    "keras.utils.Sequence": "use tf.data.Dataset, or an iterable of batches",
-    "keras.utils.PyDataset": "use tf.data.Dataset, or an iterable of batches",
     "keras.dtype_policies": _FLOATX,
     "keras.ops": "there is a part of it; use functions of tf, tf.math and tf.nn for others",
     "keras.random": "use tf.random for others",

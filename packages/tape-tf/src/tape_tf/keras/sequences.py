@@ -1,14 +1,18 @@
-"""`tf.keras.utils.pad_sequences` and the other functions of `tf.keras.preprocessing.sequence`, on lists and arrays."""
+"""Sequences as data: padding, windows of time series, pairs of words, and `tf.keras.utils.PyDataset`."""
 
 from __future__ import annotations
 
 import random as stdlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import tape_core as tc
 
+from tape_tf.conversion import native, wrap
+from tape_tf.data import Dataset
 from tape_tf.names import exported
+from tape_tf.typing import TensorLike
 
 
 @exported("keras.utils.pad_sequences keras.preprocessing.sequence.pad_sequences")
@@ -124,3 +128,132 @@ def skipgrams(
         for part in (pairs, labels):
             stdlib.Random(seed).shuffle(part)
     return pairs, labels
+
+
+@exported(
+    "keras.utils.timeseries_dataset_from_array keras.preprocessing.timeseries_dataset_from_array",
+    differs="shuffles all windows anew in each epoch",
+)
+def timeseries_dataset_from_array(
+    data: TensorLike,
+    targets: TensorLike | None,
+    sequence_length: int,
+    sequence_stride: int = 1,
+    sampling_rate: int = 1,
+    batch_size: int | None = 128,
+    shuffle: bool = False,
+    seed: int | None = None,
+    start_index: int | None = None,
+    end_index: int | None = None,
+) -> Dataset:
+    """Return a dataset of windows of a time series, with a target for each.
+
+    >>> import numpy as np
+    >>> import tape_tf as tf
+    >>> windows = tf.keras.utils.timeseries_dataset_from_array(np.arange(5), None, sequence_length=3)
+    >>> next(iter(windows)).numpy()
+    array([[0, 1, 2],
+           [1, 2, 3],
+           [2, 3, 4]])
+
+    Args:
+        data: the steps of the series along the first axis.
+        targets: the target of the window that begins at each step; None for windows alone.
+        sequence_length: the number of steps in a window.
+        sequence_stride: the number of steps from the beginning of a window to that of the next.
+        sampling_rate: the number of steps from one step of a window to the next.
+        batch_size: the number of windows in a batch; None for single windows.
+        shuffle: put the windows into another order in each epoch.
+        seed: the seed of the order.
+        start_index, end_index: use the steps from this one on, and up to that one, only.
+
+    Raises:
+        ValueError: a number is less than 1, or there are not steps enough for a window.
+    """
+    for name, value in (
+        ("sequence_length", sequence_length),
+        ("sequence_stride", sequence_stride),
+        ("sampling_rate", sampling_rate),
+    ):
+        if value < 1:
+            raise ValueError(f"timeseries_dataset_from_array: {name} must be at least 1; got {value}")
+    steps = native(data)[start_index:end_index]
+    count = steps.shape[0] - (sequence_length - 1) * sampling_rate
+    goals = None
+    if targets is not None:
+        goals = native(targets)[start_index:]
+        count = min(count, goals.shape[0])
+    if count < 1:
+        raise ValueError(
+            f"timeseries_dataset_from_array: windows of {sequence_length} steps at a rate of {sampling_rate} do not "
+            f"fit into {steps.shape[0]} steps"
+        )
+    starts = np.arange(0, count, sequence_stride)
+    # The dataset holds the beginnings alone: each batch reads its windows from the series.
+    offsets = tc.asarray(np.arange(sequence_length) * sampling_rate, backend=steps.backend.root, device=steps.device)
+
+    def rows(value: tc.Tensor, places: tc.Tensor) -> Any:
+        found = tc.take(value, tc.reshape(places, (-1,)), axis=0)
+        return wrap(tc.reshape(found, (*places.shape, *value.shape[1:])))
+
+    def windows(start: Any) -> Any:
+        first = native(start)
+        read = rows(steps, tc.expand_dims(first, axis=-1) + offsets)
+        return read if goals is None else (read, rows(goals, first))
+
+    dataset = Dataset.from_tensor_slices(starts)
+    if shuffle:
+        dataset = dataset.shuffle(len(starts), seed=seed)
+    if batch_size is not None:
+        dataset = dataset.batch(batch_size)
+    return dataset.map(windows)
+
+
+@exported("keras.utils.PyDataset keras.utils.Sequence", differs="batches are read one after the other, in their order")
+class PyDataset:
+    """Base class of data that give batches by number: a new one defines `__len__` and `__getitem__`.
+
+    >>> import numpy as np
+    >>> import tape_tf as tf
+    >>> class Squares(tf.keras.utils.PyDataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...     def __getitem__(self, k):
+    ...         x = np.arange(4.0)[:, None] + 4 * k
+    ...         return x, x**2
+    >>> model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> len(model.fit(Squares(), verbose=0).history["loss"])
+    1
+
+    Args:
+        workers, use_multiprocessing, max_queue_size: no effect.
+    """
+
+    def __init__(self, workers: int = 1, use_multiprocessing: bool = False, max_queue_size: int = 10) -> None:
+        self.workers, self.use_multiprocessing, self.max_queue_size = workers, use_multiprocessing, max_queue_size
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        raise NotImplementedError(f"{type(self).__name__} must define __len__, the number of batches")
+
+    def __getitem__(self, index: int) -> Any:
+        """Return the batch of a number, `(x, y)` or `(x, y, sample_weight)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__, a batch by its number")
+
+    @property
+    def num_batches(self) -> int:
+        """The number of batches."""
+        return len(self)
+
+    def on_epoch_begin(self) -> None:
+        """Called before the first batch of an epoch."""
+
+    def on_epoch_end(self) -> None:
+        """Called after the last batch of an epoch."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.on_epoch_begin()
+        for k in range(len(self)):
+            yield self[k]
+        self.on_epoch_end()
