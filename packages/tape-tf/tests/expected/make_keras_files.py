@@ -1,6 +1,6 @@
 """Models in tf.keras, and what Keras 3 makes of them: the files in keras_files.
 
-python make_keras_files.py    # needs keras 3.15 with h5py; tensorflow or jax computes
+python make_keras_files.py    # needs tensorflow 2.21 with keras 3.15, and h5py
 
 For each model there are `NAME.keras`, and in `expected.json` inputs, outputs, and the outputs after one more step of
 training. The tests read the files with the façade; with Keras installed, they give Keras the façade's.
@@ -77,13 +77,25 @@ def graph(keras: Any) -> Any:
     return keras.Model({"a": a, "b": b}, [layers.Concatenate()([z, y]), layers.Dense(1, name="q")(z)])
 
 
-MODELS = {made.__name__: made for made in (plain, images, sequences, graph)}
+def words(keras: Any) -> Any:
+    """Layers that learned vocabularies, which Keras keeps in members of their own."""
+    layers = keras.layers
+    vectorize, numbers = layers.TextVectorization(output_sequence_length=3), layers.IntegerLookup()
+    vectorize.adapt(["the cat sat", "the dog", "the cat"])
+    numbers.adapt(np.array([5, 7, 5]))
+    text, ids = keras.Input((1,), dtype="string", name="text"), keras.Input((2,), dtype="int64", name="ids")
+    return keras.Model({"text": text, "ids": ids}, [vectorize(text), numbers(ids)])
+
+
+MODELS = {made.__name__: made for made in (plain, images, sequences, graph, words)}
 
 
 def inputs(name: str) -> Any:
     rng = np.random.RandomState(3)
     if name == "sequences":
         return np.array([[1, 2, 0, 0], [3, 0, 0, 0], [4, 5, 6, 7]], "int32")
+    if name == "words":
+        return {"text": np.array([["the dog"], ["a cat"]]), "ids": np.array([[5, 7], [7, 1]])}
     if name == "graph":
         return {"a": rng.normal(size=(3, 3)).astype("float32"), "b": rng.normal(size=(3, 2)).astype("float32")}
     return rng.normal(size=(3, *((4,) if name == "plain" else (6, 6, 1)))).astype("float32")
@@ -102,11 +114,14 @@ def train(model: Any, x: Any, steps: int) -> None:
 
 def main(folder: Path) -> None:
     import keras
+    import tensorflow as tf
 
     expected = {}
     for name, make in MODELS.items():
         keras.utils.set_random_seed(1)
         model, x = make(keras), inputs(name)
+        if name == "words":
+            x = {key: tf.constant(value) for key, value in x.items()}
         if model.compiled:
             train(model, x, STEPS)
         model.save(folder / f"{name}.keras")
