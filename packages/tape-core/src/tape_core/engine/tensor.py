@@ -20,7 +20,7 @@ from tape_core.engine.hints import without_absent
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import report_leave
 from tape_core.staging import current
-from tape_core.typing import ArrayLike, Raw, RawDType, Slots
+from tape_core.typing import ArrayLike, Raw, Slots
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -55,21 +55,17 @@ def _number(convert: type[Number], array: Raw) -> Number:
         ) from error
 
 
-# Those of libraries that were met, by identity: some cannot be compared with those of another library.
-_real_dtypes: dict[int, RawDType] = {}
+_real_scalars: set[type] = set()  # types of libraries' scalars that were met, such as numpy.float32
 
 
-def _real_number(tensor: Tensor, convert: type[Number]) -> Number:
-    array = tensor._array
-    dtype = array.dtype
-    if id(dtype) not in _real_dtypes:
-        if tensor.dtype.kind == "complex floating":
-            raise TypeError(
-                f"{convert.__name__}() of a complex tensor would drop its imaginary part; take its real or imag, or "
-                f"abs(x)"
-            )
-        _real_dtypes[id(dtype)] = dtype
-    return _number(convert, array)
+def _check_real(tensor: Tensor, convert: type[int | float]) -> None:
+    """Raise a TypeError for a complex value, of which NumPy would drop the imaginary part."""
+    if tensor.dtype.kind == "complex floating":
+        raise TypeError(
+            f"{convert.__name__}() of a complex tensor would drop its imaginary part; take its real or imag, or abs(x)"
+        )
+    if type(tensor._array) in tensor.backend.scalar_types:
+        _real_scalars.add(type(tensor._array))
 
 
 class TensorType(type):
@@ -229,12 +225,18 @@ class Tensor(Attached, metaclass=TensorType):
     def __int__(self) -> int:
         if ACTIVE.get():
             report_leave(self, "int()", sys._getframe(1))
-        return _real_number(self, int)
+        array = self._array
+        if type(array) not in _real_scalars:
+            _check_real(self, int)
+        return _number(int, array)
 
     def __float__(self) -> float:
         if ACTIVE.get():
             _report_leave_to_library(self, "float()", sys._getframe(1))
-        return _real_number(self, float)
+        array = self._array
+        if type(array) not in _real_scalars:
+            _check_real(self, float)
+        return _number(float, array)
 
     def __complex__(self) -> complex:
         if ACTIVE.get():
