@@ -242,6 +242,16 @@ def layers_of(source: Any) -> Any:
     return tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0)(source)
 
 
+def test_a_network_is_saved_and_read(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    model = applications.MobileNetV2(alpha=0.35, weights=None, include_top=False, pooling="avg")
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert [layer.name for layer in again.layers] == [layer.name for layer in model.layers]
+    x = tf.constant(image())
+    np.testing.assert_array_equal(again(x), model(x))
+
+
 @pytest.mark.each_backend
 def test_style_transfer_takes_layers_by_their_names() -> None:
     vgg = applications.VGG19(include_top=False, weights=None)

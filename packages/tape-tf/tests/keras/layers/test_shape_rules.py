@@ -71,6 +71,36 @@ def test_rules_agree_with_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert [v.name.partition("/")[2] for v in layer.weights] == [v.name.partition("/")[2] for v in called.weights]
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
+def test_rules_give_the_dtypes_of_calls(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dtypes() -> list[str]:
+        x = tf.keras.Input((8, 8, 3), dtype="float32")
+        found = []
+        for layer in (
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.DepthwiseConv2D(3),
+            layers.Flatten(),
+            layers.Dense(3),
+            layers.Activation("softmax", dtype="float32"),
+        ):
+            x = layer(x)
+            found.append(x.dtype.name)
+        return found
+
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        by_rules = dtypes()
+        with monkeypatch.context() as patch:
+            for kind in list(SHAPE_RULES):
+                patch.delitem(SHAPE_RULES, kind)
+            assert by_rules == dtypes()
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
 def test_mistakes_are_reported_as_by_a_call() -> None:
     dense, conv = layers.Dense(2), layers.Conv2D(2, 3)
     dense(tf.keras.Input((3,)))
