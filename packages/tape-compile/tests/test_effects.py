@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.extend import NONDIFF, Draw, Sample, op, refuses, registry
+from tape_core.staging import opaque
 
 X = np.arange(6.0).reshape(2, 3)
 EYE = np.eye(3)
@@ -167,3 +168,19 @@ def test_an_op_of_another_package_is_taken_to_refuse_values() -> None:
         assert registry["only_positive"].refuses == ()
     finally:
         registry._ops.pop("only_positive", None)
+
+
+def test_an_opaque_call_may_make_an_array_of_its_own() -> None:
+    """Its result is of the library that is traced, as those of other calls are: they met as foreign data, and leaked."""
+
+    @opaque
+    def made(x: tc.Tensor) -> tc.Tensor:
+        return tc.asarray(x.numpy() ** 2)
+
+    @opaque
+    def computed(x: tc.Tensor) -> tc.Tensor:
+        return 2 * x
+
+    for call in (lambda x: made(x) + computed(x), lambda x: computed(x) + made(x), lambda x: made(x) + x + x):
+        f = tc.function(call)
+        assert [f(tc.asarray(value)).item() for value in (1.0, 3.0)] == [3.0, 15.0]

@@ -284,7 +284,8 @@ class OpaqueCall:
             arrays.clear()
             result = self.function(*args, **kwargs)
             found, structure = pytree.flatten_whole(result)
-            self.out = structure, [None if leaf is None else leaf.backend for leaf in found]
+            # The library: a Tensor that the function has made may be of the traces of it, which are traced once.
+            self.out = structure, [None if leaf is None else leaf.backend.library for leaf in found]
             return (
                 tuple([None if leaf is None else leaf._array for leaf in found]),
                 tuple([v._array for v in self.variables]),
