@@ -171,7 +171,7 @@ def test_an_op_of_another_package_is_taken_to_refuse_values() -> None:
 
 
 def test_an_opaque_call_may_make_an_array_of_its_own() -> None:
-    """Its result is of the library that is traced, as those of other calls are: they met as foreign data, and leaked."""
+    """Its result is of the library that is traced, as those of other calls: they met as foreign data."""
 
     @opaque
     def made(x: tc.Tensor) -> tc.Tensor:
