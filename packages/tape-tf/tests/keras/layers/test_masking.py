@@ -49,6 +49,16 @@ def test_supports_masking_passes_the_same_mask_on() -> None:
     np.testing.assert_array_equal(Twice()(embedded())._keras_mask.numpy(), IDS != 0)
 
 
+def test_a_mask_without_a_default_is_given_also_where_there_is_none() -> None:
+    class Count(layers.Layer):
+        def call(self, x: Any, mask: Any) -> Any:
+            return tf.reduce_sum(x) if mask is None else tf.reduce_sum(tf.cast(mask, x.dtype))
+
+    assert float(Count()(tf.ones((2, 3)))) == 6
+    with pytest.warns(UserWarning, match="does not support masks"):
+        assert float(Count()(embedded())) == 6 == (IDS != 0).sum()
+
+
 def test_a_layer_that_loses_the_mask_warns() -> None:
     with pytest.warns(UserWarning, match="set its supports_masking to True"):
         y = layers.Flatten()(embedded())

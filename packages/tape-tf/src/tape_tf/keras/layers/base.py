@@ -89,13 +89,16 @@ class Layer(Holder):
     _output_shape: Any
     supports_masking = False
     """True if the layer passes on the mask of its input, or makes one: see :meth:`compute_mask`."""
+    _computes_mask = False  # True for classes with a `compute_mask` of their own
     _masks_inside = False  # True for models: it is the layers inside that take and pass on masks
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Who defines `compute_mask` says that the layer has masks.
-        if "compute_mask" in vars(cls) and "supports_masking" not in vars(cls):
-            cls.supports_masking = True
+        if "compute_mask" in vars(cls):
+            cls._computes_mask = True
+            if "supports_masking" not in vars(cls):
+                cls.supports_masking = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # In __new__, since a subclass may set attributes before it calls __init__, or may not call it at all.
@@ -273,8 +276,9 @@ class Layer(Holder):
             kwargs["training"] = training
         # The masks of the inputs, unless the caller gives others.
         first = args[0] if args else next(iter(kwargs.values()), None)
-        masks = masks_of(first)
-        if info.mask_names:
+        masks = first._keras_mask if type(first) is Tensor else masks_of(first)
+        # Without masks only an argument that has to be there, or one of several inputs, is left to look for.
+        if info.mask_names and (masks is not None or info.needs_masks or "mask" in kwargs or len(args) > 1):
             masks = self._add_mask_arguments(info, args, kwargs, masks)
         # Not in inner calls: the penalties that layers inside add belong to the same step.
         if outer is None:  # the outermost call of a step forgets the penalties of the step before
@@ -304,7 +308,7 @@ class Layer(Holder):
             NAME_SCOPE.set(scope)
             if weights is not self._autocast_weights:
                 AUTOCAST.set(weights)
-        if has_mask(masks) or kind.compute_mask is not Layer.compute_mask:
+        if self._computes_mask or (masks is not None and has_mask(masks)):
             self._pass_masks_on(first, masks, outputs)
         # The first call's shape, which `summary` shows.
         if self._output_shape is None:

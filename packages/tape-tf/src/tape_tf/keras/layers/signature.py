@@ -19,6 +19,7 @@ class CallSignature(NamedTuple):
     training_default: Any
     takes_kwargs: bool  # **kwargs
     mask_names: tuple[str, ...]  # the parameters that get masks: "mask", or "value_mask" for "value"
+    needs_masks: bool  # one of them has no default, or belongs to an argument that is not the first
 
 
 _KEYWORD_ONLY = sys.maxsize
@@ -32,10 +33,11 @@ def signature_of(kind: type[Layer]) -> CallSignature:
     names = tuple([p.name for p in parameters])
     takes_kwargs = any([p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters])
     masks = tuple([name for name in names if name == "mask" or name.removesuffix("_mask") in (set(names) - {name})])
+    needs = any([p.name in masks and (p.name != "mask" or p.default is inspect.Parameter.empty) for p in parameters])
     if "training" not in names:
-        return CallSignature(names, None, None, takes_kwargs, masks)
+        return CallSignature(names, None, None, takes_kwargs, masks, needs)
     k = names.index("training")
     # A `training` without default is False where neither the user nor a calling layer says otherwise.
     default = False if parameters[k].default is inspect.Parameter.empty else parameters[k].default
     keyword = parameters[k].kind is inspect.Parameter.KEYWORD_ONLY
-    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs, masks)
+    return CallSignature(names, _KEYWORD_ONLY if keyword else k, default, takes_kwargs, masks, needs)
