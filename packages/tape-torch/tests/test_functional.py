@@ -623,3 +623,14 @@ def test_parameters_of_pytorch_are_moved_by_pytorch_alone() -> None:
     assert {v.backend.name for v in model.variables} == {"torch"}
     optimizer = nn.Adam(0.1)  # its slots follow the Variables
     optimizer.apply_gradients([(tc.ones_like(v), v) for v in model.parameters])
+
+
+def test_arrays_of_numpy_are_data_and_numbers_are_numbers() -> None:
+    module, rows = torch.nn.Linear(3, 2), np.ones((4, 3), np.float32)
+    expected = module(torch.as_tensor(rows)).detach().numpy()
+    for run in (tape_torch.call, tc.function(lambda m, x: tape_torch.call(m, x))):
+        np.testing.assert_allclose(run(module, rows).numpy(), expected, rtol=1e-6)
+    x = tc.Variable([1.0, 2.0, 3.0], backend="torch")
+    with tc.GradientTape() as tape:
+        y = tape_torch.call(lambda a, b, k: torch.sum(a * b) * k, x, rows, np.float64(2.0))
+    assert tape.gradient(y, x).tolist() == [8.0, 8.0, 8.0]

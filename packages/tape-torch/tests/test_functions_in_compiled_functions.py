@@ -320,3 +320,43 @@ def test_autocast_around_a_compiled_function_is_that_around_an_eager_one(kind: s
             found, expected = compiled(x), eager(x)
         assert found.dtype is expected.dtype
         assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("kind", ["lambda", "module", "in a loop", "in a branch"])
+def test_compiled_hessians_through_functions_of_ones_own(kind: str) -> None:
+    module, x = network(), tc.asarray(numbers(3))
+
+    def called(x: Any) -> Any:
+        if kind == "module":
+            return tape_torch.call(module, x)
+        return tape_torch.call(lambda a: torch.sin(a) * torch.sum(a * a), x)
+
+    def f(x: Any) -> Any:
+        if kind == "in a loop":
+            return tc.sum(
+                tc.scan(lambda c, r: (tc.tanh(called(c) * r), c), x, tc.asarray([0.5, 2.0], dtype="float64"))[0]
+            )
+        if kind == "in a branch":
+            return tc.cond(tc.sum(x) > -9, lambda: tc.sum(called(x)), lambda: tc.sum(x))
+        return tc.sum(called(x) ** 2)
+
+    for derivative in (tc.hessian(f), tc.jacfwd(tc.grad(f)), tc.jacrev(tc.grad(f))):
+        compiled = tc.function(derivative)
+        for k in range(3):
+            np.testing.assert_allclose(compiled(x + k).numpy(), derivative(x + k).numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_a_compiled_vmap_of_what_draws_is_refused(randomness: Any) -> None:
+    state = torch.random.get_rng_state()
+
+    def dropped(x: Any) -> Any:
+        return tape_torch.call(lambda a: torch.nn.functional.dropout(a, 0.5), x)
+
+    with pytest.raises(TracingError, match="draws random numbers"):
+        tc.function(tc.vmap(dropped, randomness=randomness))(tc.asarray(numbers(2, 3)))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    jacobian = tc.function(tc.jacfwd(dropped))
+    found = {tuple(np.diag(jacobian(tc.asarray(numbers(3))).numpy())) for _ in range(20)}
+    assert len(found) > 1  # a Jacobian is of one call, and each call draws others
+    assert {one for diagonal in found for one in diagonal} == {0.0, 2.0}

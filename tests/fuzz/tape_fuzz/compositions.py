@@ -42,14 +42,14 @@ def product(pair):
     return pair[0] * pair[1]
 
 def by_tape(f, a):
-    a = a * 1.0
+    a = tc.asarray(a) * 1.0
     with tc.GradientTape() as tape:
         tape.watch(a)
         y = f(a)
     return tape.gradient(y, a, unconnected_gradients="zero")
 
 def by_accumulator(f, a, t):
-    a = a * 1.0
+    a = tc.asarray(a) * 1.0
     with tc.ForwardAccumulator(a, t) as accumulator:
         y = f(a)
     return accumulator.jvp(y, unconnected_gradients="zero")
@@ -117,6 +117,7 @@ class Program:
         compiled: whether the whole is a compiled function, as well.
         compiler: by what, as code: a name in `COMPILERS`.
         torch: whether it is compared with torch.func, too.
+        host: whether `c` is an array of NumPy, host data on each backend.
     """
 
     expression: str
@@ -127,12 +128,14 @@ class Program:
     compiled: bool = False
     torch: bool = False
     compiler: str = "None"
+    host: bool = False
 
     def code(self) -> str:
         """The program as code that runs."""
         w = f"tc.asarray({OTHER.tolist()}, dtype=tc.float64, backend=backend)"
         return "\n".join(
             [
+                "import numpy as np",
                 "import tape_core as tc",
                 "from tape_fuzz.compilers import CallByCall",
                 f"backend = {self.backend!r}",
@@ -140,7 +143,10 @@ class Program:
                 MODULES if "cells" in self.expression else "",
                 f"x = tc.asarray({POINT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"w = tc.Variable({w})" if self.variable else f"w = {w}",
-                f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
+                "tc.set_backend(backend)",
+                f"c = np.asarray({CONSTANT.tolist()})"
+                if self.host
+                else f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"f = lambda x: {self.expression}",
                 f"print(f(x), {FIRST[self.first]}, {SECOND[self.second]}, sep='\\n')",
                 f"print(tc.function({_as_function(FIRST[self.first])}, compile={self.compiler})(x))"
@@ -214,6 +220,7 @@ def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] 
         draw(st.integers(0, 3)) == 3,
         draw(st.integers(0, 3)) == 3,
         draw(st.sampled_from(list(COMPILERS))),
+        draw(st.booleans()),
     )
 
 
@@ -523,6 +530,11 @@ def check(program: Program) -> None:
     Raises:
         AssertionError: it has not; with the program as code that runs.
     """
+    with tape_core.use_backend(program.backend):
+        _check(program)
+
+
+def _check(program: Program) -> None:
     wanted = expected(program, on_tape())
     if not all(np.all(np.isfinite(a)) and np.max(np.abs(a), initial=0) < 1e9 for a in wanted):
         return
@@ -536,6 +548,8 @@ def check(program: Program) -> None:
         for name, a in (("x", POINT), ("w", OTHER), ("c", CONSTANT))
     }
     names.update(given)
+    if program.host:
+        names["c"] = CONSTANT.copy()
     if program.variable:
         names["w"] = tape_core.Variable(given["w"])
     try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Number
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from tape_compile.extend import TracedArray
-from tape_core import Tensor
+from tape_core import Tensor, asarray
+from tape_core.backends import backend_of_type
 from tape_core.staging import current
 from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, pytree
 from tape_core.tracing import is_captured
@@ -30,8 +32,9 @@ Function = Callable[..., Any]
 def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     """Return `fn(*args, **kwargs)`, recorded as one op, which torch.autograd differentiates to any order.
 
-    `fn` is any function of torch tensors, or a `torch.nn.Module`. It gets torch tensors in place of Tensors and
-    Variables. The tensors it returns come back as Tensors, in the same structure of tuples, lists and dictionaries.
+    `fn` is any function of torch tensors, or a `torch.nn.Module`. It gets torch tensors in place of Tensors, Variables
+    and NumPy's arrays. The tensors it returns come back as Tensors, in the same structure of tuples, lists and
+    dictionaries.
 
     Tapes watch parameters, too: those of `fn` if it is a module, of modules that `fn` refers to by a name or a closure,
     of modules among the arguments, and tensors among the arguments that require grad. :func:`tape_torch.variables`
@@ -78,6 +81,12 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             leaves[k] = None  # a task may live as long as a record: it holds no value of this call
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
+    for k, leaf in enumerate(leaves):
+        if _is_host_array(leaf):
+            names.append(_argument_name(structure, k))
+            tensors.append(asarray(leaf, backend="torch", device=_device(tensors, modules)))
+            places.append(k)
+            leaves[k] = None
     stage = current()
     is_plain = stage is None and not binding.in_use and not ACTIVE.get() and SIDE.get() is None
     if is_plain and not any([t.backend.level for t in tensors]):
@@ -107,6 +116,19 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             check_assignable(variable)
             variable._array, variable._slots = new._array, {}
     return task.result(found)
+
+
+def _is_host_array(leaf: object) -> bool:
+    """Return whether an argument is an array of NumPy: data, as in Tape's own functions. Its numbers are numbers."""
+    backend = backend_of_type(type(leaf))
+    return backend is not None and backend.host_data and not isinstance(leaf, Number)
+
+
+def _device(tensors: Sequence[Tensor], modules: Sequence[torch.nn.Module]) -> str | None:
+    """Return the device of the first tensor or parameter of a call; None, the default, if there is none."""
+    if tensors:
+        return tensors[0].device
+    return next((str(p.device) for module in modules for p in module.parameters()), None)
 
 
 def _repeats(in_vmap: bool) -> str:

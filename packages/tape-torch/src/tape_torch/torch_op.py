@@ -320,7 +320,7 @@ def _vjp_by_autograd(
 class BatchedTask(Task):
     """A task on all examples of a vmap: by torch.func.vmap, or if the function does not allow that, one by one."""
 
-    __slots__ = ("axes", "one", "randomness", "seed", "size")
+    __slots__ = ("axes", "draws_nothing", "one", "randomness", "seed", "size")
 
     def __init__(self, one: Task, axes: Sequence[int | None], size: int, randomness: str) -> None:
         super().__init__(self._run_all, one.label, written=one.written, is_pure=one.is_pure, constants=one.constants)
@@ -330,13 +330,13 @@ class BatchedTask(Task):
         self.randomness = randomness
         # The function runs again for its derivative, and must draw the same numbers then.
         self.seed: int | None = None
+        # A trace would keep one seed for all its runs: there the function must draw nothing.
+        self.draws_nothing = False
         if randomness != "error" and not self.is_pure:
             if current() is not None:
-                raise TracingError(
-                    f"{self.label}: it may draw random numbers of PyTorch, which inside vmap in a compiled function "
-                    f"would be the same in each call; call it outside of one of the two"
-                )
-            self.seed = getattr(one, "seed", None) or int(torch.randint(2**62, ()))
+                self.draws_nothing = True
+            else:
+                self.seed = getattr(one, "seed", None) or int(torch.randint(2**62, ()))
 
     def name_of_argument(self, k: int) -> str:
         """Return the name of an argument for messages."""
@@ -347,6 +347,19 @@ class BatchedTask(Task):
         self.one.on_result(outs, graph)
 
     def _run_all(self, arrays: Arrays) -> Arrays:
+        if not self.draws_nothing or _is_transforming():  # the outermost of several tasks looks
+            return self._run_examples(arrays)
+        before, states = torch.random.get_rng_state(), random_state(arrays)
+        found = self._run_examples(arrays)
+        if random_state(arrays) != states:
+            torch.random.set_rng_state(before)
+            raise TracingError(
+                f"{self.label}: it draws random numbers of PyTorch, which inside vmap in a compiled function would be "
+                f"the same in each call; call it outside of one of the two"
+            )
+        return found
+
+    def _run_examples(self, arrays: Arrays) -> Arrays:
         with nullcontext() if self.seed is None else _seeded(self.seed, arrays):
             absent: list[bool] = []
 
