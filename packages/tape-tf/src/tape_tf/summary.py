@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import cache
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from tape_core.staging import host_callback
-from tape_core.support import contextmanager, setting
+from tape_core.support import contextmanager, setting, warn_user
 
 from tape_tf.conversion import constant, convert_to_tensor, native, wrap
 from tape_tf.names import absent, exported, published
@@ -367,13 +366,13 @@ _NO_TRACE = (
 @exported("summary.trace_on", differs="warns: there are no graphs")
 def trace_on(graph: bool = True, profiler: bool = False, profiler_outdir: PathLike | None = None) -> None:
     """Warn that nothing is recorded."""
-    warnings.warn(f"summary.trace_on: {_NO_TRACE}", stacklevel=2)
+    warn_user(f"summary.trace_on: {_NO_TRACE}")
 
 
 @exported("summary.trace_export", differs="warns: there are no graphs")
 def trace_export(name: str, step: IntLike | None = None, profiler_outdir: PathLike | None = None) -> None:
     """Warn that nothing is written."""
-    warnings.warn(f"summary.trace_export: {_NO_TRACE}", stacklevel=2)
+    warn_user(f"summary.trace_export: {_NO_TRACE}")
 
 
 @exported("summary.trace_off", differs="warns: there are no graphs")
