@@ -134,6 +134,7 @@ def main(folder: Path) -> None:
     model = plain(keras)
     model.save(folder / "legacy.h5")
     expected["legacy"] = {"outputs": outputs(model, inputs("plain"))}
+    keras.models.load_model(folder / "graph.keras").save(folder / "legacy_graph.h5")
     one = keras.Input((2,))
     keras.Model(one, keras.layers.Lambda(lambda x: x + 1)(one)).save(folder / "code.keras")
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")

@@ -107,6 +107,8 @@ def test_a_model_in_the_format_of_keras_2() -> None:
     assert model.layers[0].name == "hidden"
     assert isinstance(model.optimizer, tf.keras.optimizers.Adam)
     assert model.optimizer.beta_1 == 0.8
+    graph = tf.keras.models.load_model(DATA / "legacy_graph.h5")
+    close(PROGRAMS.outputs(graph, PROGRAMS.inputs("graph")), EXPECTED["graph"]["outputs"])
     other = PROGRAMS.plain(tf.keras)
     other.load_weights(DATA / "legacy.h5")
     close(PROGRAMS.outputs(other, PROGRAMS.inputs("plain")), EXPECTED["legacy"]["outputs"])

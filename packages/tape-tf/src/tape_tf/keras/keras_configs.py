@@ -32,7 +32,8 @@ OPERATION_CLASSES = {
     "getitem": "GetItem",
 }
 _OPERATORS = {name: function for function, name in OPERATION_CLASSES.items()}
-_OPERATIONS_MODULE = "keras.src.ops.numpy"
+OPERATIONS_MODULE = "keras.src.ops.numpy"
+"""The module of those classes."""
 FUNCTIONAL = ("keras.src.models.functional", "Functional")
 """The module and the name of the class of functional models in Keras."""
 
@@ -137,7 +138,7 @@ class _Reader:
             raise ValueError(f"there are no quantized layers: {kind} is not read")
         number = config.get("shared_object_id")
         known = self.shared.get(number) if isinstance(number, int) else None
-        if module == _OPERATIONS_MODULE:
+        if module == OPERATIONS_MODULE:
             return self._operation(kind, inner)
         if (module, kind) == FUNCTIONAL or (module in ("keras", "keras.models") and kind in ("Functional", "Model")):
             return _instance("Model", "models", self._functional(inner))
@@ -462,7 +463,7 @@ def _keras_instance(description: dict[str, Any]) -> Any:
         )
     if kind == "Operation":
         return _described(
-            _OPERATIONS_MODULE, OPERATION_CLASSES[inner["function"]["config"]], {"name": inner["name"]}, None
+            OPERATIONS_MODULE, OPERATION_CLASSES[inner["function"]["config"]], {"name": inner["name"]}, None
         )
     if inner.get("lazy") and space == "optimizers":
         raise NoCounterpart(f"{kind}: Keras has no counterpart of lazy=True")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Budget, open_file, read_array
-from tape_tf.keras.keras_configs import FUNCTIONAL, from_keras
+from tape_tf.keras.keras_configs import FUNCTIONAL, OPERATION_CLASSES, OPERATIONS_MODULE, from_keras
 from tape_tf.keras.keras_files import check_model, compile_model, load_optimizer
 from tape_tf.keras.keras_layout import Slot, slot_of, statistics
 from tape_tf.keras.layers.normalization import Normalization
@@ -56,7 +56,7 @@ def read_legacy_model(stream: BinaryIO, compile: bool, safe_mode: bool, factor: 
             group = file[_OPTIMIZER]
             state = [read_array(group[name], name, budget) for name in _texts(group.attrs.get(_WEIGHTS))]
     size = limits.MAX_CONFIG_BYTES if safe_mode else None
-    described = from_keras(_with_modules(parse_json(config, size)))
+    described = from_keras(_with_statistics(_with_modules(parse_json(config, size)), stored))
     count = sum(array.size for _, arrays in stored for array in arrays)
     with limits.enforce(factor * count + margin) if safe_mode else nullcontext():
         model = check_model(restore(described))
@@ -115,11 +115,18 @@ def _with_modules(config: Any) -> Any:
         return config
     found = {key: _with_modules(value) for key, value in config.items()}
     kind = found.get("class_name")
-    if isinstance(kind, str) and "config" in found and "module" not in found and not kind.startswith("__"):
+    if (
+        isinstance(kind, str)
+        and isinstance(found.get("config"), dict)
+        and "module" not in found
+        and not kind.startswith("__")
+    ):
         if kind in ("Functional", "Model"):
             found["module"], found["class_name"] = FUNCTIONAL
         elif kind == "Sequential":
             found["module"] = "keras"
+        elif kind in OPERATION_CLASSES.values() and found["config"].keys() == {"name"}:
+            found["module"] = OPERATIONS_MODULE  # unlike the layer Add, which has a dtype
         else:
             space = find_namespace(kind)
             found |= {"module": f"keras.{space}" if space else None, "registered_name": None if space else kind}
@@ -127,6 +134,28 @@ def _with_modules(config: Any) -> Any:
         found["inbound_nodes"] = [_call(node) if isinstance(node, list) else node for node in nodes]
     if isinstance(inner := found.get("config"), dict) and kind != "InputLayer":
         inner.pop("batch_input_shape", None)  # the shape of the input, which Keras 2 notes at the first layer, too
+    return found
+
+
+def _with_statistics(config: Any, stored: Stored) -> Any:
+    """Give layers of class Normalization the statistics that Keras 2 keeps among the weights, and take those out."""
+    if isinstance(config, list):
+        return [_with_statistics(part, stored) for part in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _with_statistics(value, stored) for key, value in config.items()}
+    inner = found.get("config")
+    if found.get("class_name") != "Normalization" or not isinstance(inner, dict):
+        return found
+    for place, (name, arrays) in enumerate(stored):
+        if name == inner.get("name") and inner.get("mean") is None and len(arrays) >= 2:  # the third is a count
+            if inner.get("axis") not in (-1, [-1], None, []):
+                raise ValueError(f"layer {name!r} normalizes other axes than the last: save the model as .keras")
+            for key, values in zip(("mean", "variance"), arrays, strict=False):
+                value = {"value": values.tolist(), "dtype": values.dtype.name}
+                inner[key] = {"class_name": "__numpy__", "config": value}
+            del stored[place]
+            break
     return found
 
 
