@@ -376,10 +376,12 @@ def _strings(value: Any, dtype: DTypeLike) -> StringTensor | None:
     Raises:
         ValueError: `dtype` is not that of the value.
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if dtype is None:
+        return as_strings(value) if is_text(value) else None
+    wanted = dtypes.as_dtype(dtype)
     if wanted is not dtypes.string and not is_text(value):
         return None
-    if wanted is not None and wanted is not dtypes.string:
+    if wanted is not dtypes.string:
         raise ValueError(
             f"Tensor conversion requested dtype {wanted.name} for text: {value!r}; tf.strings.to_number makes numbers"
         )

@@ -138,10 +138,17 @@ def wrap_strings(strings: Any) -> StringTensor:
     return tensor
 
 
+_NUMBERS = frozenset({int, float, bool, complex, Tensor})
+
+
 def is_text(value: object) -> bool:
     """Return whether a value is text: str, bytes, a tensor or array of such, or a nested list with some first."""
-    while isinstance(value, list | tuple) and value:
-        value = value[0]
+    kind = type(value)
+    while (kind is list or kind is tuple) and value:
+        value = value[0]  # type: ignore[index]
+        kind = type(value)
+    if kind in _NUMBERS:  # the common case, in each call of tf.constant
+        return False
     if isinstance(value, np.ndarray | np.generic):
         first = value.ravel()[0] if value.dtype == object and value.size else None
         return value.dtype.kind in "UST" or isinstance(first, str | bytes)
