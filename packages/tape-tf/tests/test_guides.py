@@ -23,8 +23,8 @@ GUIDES = ["autodiff", "advanced_autodiff", "basic_training_loops", "intro_to_mod
 
 # Cells that cannot run, by a piece of their code, and why.
 LEFT_OUT = {
-    "tf.saved_model.": "a SavedModel holds a graph of TensorFlow's; weights are saved with tf.train.Checkpoint",
-    "tf.summary.": "TensorBoard shows graphs of TensorFlow's",
+    "tf.saved_model.": "the functions of a tf.Module are code, which files do not hold; tf.train.Checkpoint has its weights",
+    "new_model": "it is what such a file would hold",
 }
 
 

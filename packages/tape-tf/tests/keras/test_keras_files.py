@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -112,6 +113,18 @@ def test_a_model_in_the_format_of_keras_2() -> None:
     other = PROGRAMS.plain(tf.keras)
     other.load_weights(DATA / "legacy.h5")
     close(PROGRAMS.outputs(other, PROGRAMS.inputs("plain")), EXPECTED["legacy"]["outputs"])
+
+
+def test_a_file_of_keras_2_leads_nowhere_else(tmp_path: Path) -> None:
+    shutil.copy(DATA / "legacy.h5", tmp_path / "other.h5")
+    shutil.copy(DATA / "legacy.h5", tmp_path / "model.h5")
+    with h5py.File(tmp_path / "model.h5", "r+") as file:
+        del file["model_weights/hidden"]
+        file["model_weights/hidden"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "model_weights/hidden")
+    with pytest.raises(ValueError, match="is a link to elsewhere"):
+        tf.keras.models.load_model(tmp_path / "model.h5")
+    with pytest.raises(ValueError, match="is a link to elsewhere"):
+        PROGRAMS.plain(tf.keras).load_weights(tmp_path / "model.h5")
 
 
 def test_vocabularies_of_keras_are_read_and_missed_if_they_belong_nowhere(tmp_path: Path) -> None:

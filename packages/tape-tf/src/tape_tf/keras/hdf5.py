@@ -108,6 +108,12 @@ def open_file(stream: BinaryIO) -> Any:
     return require_h5py("load").File(stream, "r")
 
 
+def check_groups(file: Any) -> None:
+    """Raise a ValueError if a file has links, by which a path would lead elsewhere, or more groups than any model."""
+    for _ in _groups(file):
+        pass
+
+
 def read_array(dataset: Any, what: str, budget: Budget) -> np.ndarray[Any, Any]:
     """Return the numbers of a dataset, or raise a ValueError if it is no array of numbers, or too large a one."""
     h5py = require_h5py("load")

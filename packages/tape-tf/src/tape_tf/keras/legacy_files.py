@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tape_tf.keras import limits
-from tape_tf.keras.hdf5 import Budget, open_file, read_array
+from tape_tf.keras.hdf5 import Budget, check_groups, open_file, read_array
 from tape_tf.keras.keras_configs import FUNCTIONAL, OPERATION_CLASSES, OPERATIONS_MODULE, from_keras
 from tape_tf.keras.keras_files import check_model, compile_model, load_optimizer
 from tape_tf.keras.keras_layout import Slot, slot_of, statistics
@@ -39,6 +39,7 @@ def load_legacy_weights(stream: BinaryIO, model: Any) -> None:
         ValueError: the file does not fit the model. Then nothing is changed.
     """
     with open_file(stream) as file:
+        check_groups(file)
         stored = _stored(file.get(_MODEL, file), Budget(stream.seek(0, 2)))
     _assign(stored, model)
 
@@ -47,6 +48,7 @@ def read_legacy_model(stream: BinaryIO, compile: bool, safe_mode: bool, factor: 
     """Make a model from a file of Keras 2; see :func:`tape_tf.keras.keras_files.read_model` for the arguments."""
     state = []
     with open_file(stream) as file:
+        check_groups(file)
         budget = Budget(stream.seek(0, 2))
         config, training = file.attrs.get("model_config"), file.attrs.get("training_config")
         if config is None or _MODEL not in file:
