@@ -23,7 +23,7 @@ GUIDES = ["autodiff", "advanced_autodiff", "basic_training_loops", "intro_to_mod
 
 # Cells that cannot run, by a piece of their code, and why.
 LEFT_OUT = {
-    "tf.saved_model.": "the functions of a tf.Module are code, which files do not hold; tf.train.Checkpoint has its weights",
+    "tf.saved_model.": "the functions of a tf.Module are code, which files do not hold",
     "new_model": "it is what such a file would hold",
 }
 
