@@ -178,7 +178,7 @@ def test_a_tolerance_for_each_matrix() -> None:
 def test_sequences_with_scalars_and_of_mixed_dtypes() -> None:
     x = tc.ones((), dtype="float64")
     assert tc.stack([x, 2.0]).dtype is tc.float64
-    assert tc.concat([tc.ones(2, dtype="int64"), tc.ones(1)]).dtype is tc.float64
+    assert tc.concat([tc.ones(2, dtype="int64"), tc.ones(1)]).dtype is tc.float32
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, binding, dtypes, placement, pytree, read
+from tape_core.support import SCALARS, binding, dtypes, is_number, placement, pytree, read
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -77,7 +77,8 @@ class Signature:
                 continue
             if kind not in _NO_ARRAYS and not isinstance(leaf, Variable):
                 # A raw array is an input as a Tensor is; only what is no array at all becomes a constant of the trace.
-                backend = backend_of_type(kind)
+                # NumPy's numbers are weak as Python's are, and as these constants of the trace.
+                backend = None if is_number(leaf) else backend_of_type(kind)
                 if backend is not None:
                     # Host data go where the other arguments are, as they do beside an operand.
                     if beside is None:

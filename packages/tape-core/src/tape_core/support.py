@@ -25,7 +25,7 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
-from tape_core.engine.tensor import SCALARS, read, read_array, wrap
+from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
 from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
 from tape_core.ops.creation import asarray_beside
@@ -60,6 +60,7 @@ __all__ = [
     "identifier",
     "integer",
     "is_draft_of",
+    "is_number",
     "meant",
     "new_serial",
     "one_line",

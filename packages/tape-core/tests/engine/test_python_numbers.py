@@ -32,7 +32,7 @@ CASES: list[tuple[str, Callable[[], Any], str]] = [
     ("stack([1., h])", lambda: tc.stack([1.0, H[0]]), "float16"),
     ("stack([1., d])", lambda: tc.stack([1.0, D[0]]), "float64"),
     ("stack([1j, f])", lambda: tc.stack([1j, F[0]]), "complex64"),
-    ("stack([1., i])", lambda: tc.stack([1.0, I[0]]), "float64"),
+    ("stack([1., i])", lambda: tc.stack([1.0, I[0]]), "float32"),
     ("stack([1., 2.])", lambda: tc.stack([1.0, 2.0]), "float32"),
     ("stack([1, 2.])", lambda: tc.stack([1, 2.0]), "float32"),
     ("asarray([1., f])", lambda: tc.asarray([1.0, F[0]]), "float32"),

@@ -302,6 +302,9 @@ def test_functions_of_one_array_agree(name: str, x: Any, axis: int | None, with_
 def test_functions_of_two_arrays_agree(name: str, x: Any, data: Any, which: str) -> None:
     function = getattr(np, name)
     y = data.draw(hnp.arrays(st.sampled_from(["float32", "float64"]), x.shape, elements=st.integers(-3, 3)))
+    if x.dtype.kind in "bi":
+        # Tape's own promotion, by which float32 stays float32 beside integers, is that of NumPy for float arrays.
+        x = x.astype(y.dtype)
     args = [tc.asarray(a) if w == "t" else a for a, w in zip((x, y), which, strict=True)]
     if name in ("concatenate", "stack"):
         assert_same_outcome(outcome(function, args), outcome(function, [x, y]))

@@ -64,6 +64,7 @@ class NumPyBackend(Backend):
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )
         self.narrow = frozenset({dtypes.bfloat16})
+        self._has_float16 = False
         self.array_class = np.ndarray if _COUNTS_REFERENCES else None
         allocator.configure()
         dtypes.DEFAULT_IS_SET.append(self._prepare)
@@ -84,7 +85,20 @@ class NumPyBackend(Backend):
             from tape_numpy.bfloat16 import as_bfloat16
 
             return as_bfloat16(array)
+        if not self._has_float16 and array.dtype.char == "e":
+            self.meet(dtypes.float16)
         return array if array.shape else array[()]
+
+    @property
+    def usual_dtype(self) -> Any:
+        """float32: NumPy makes it only where it should, of int16 with float16 apart, while it is the default dtype."""
+        return None if self._has_float16 or dtypes.get_default_dtype() is not dtypes.float32 else FLOAT32
+
+    def meet(self, dtype: DType) -> None:
+        """Look at all results from now on if it is float16, see `usual_dtype`."""
+        if dtype is dtypes.float16 and not self._has_float16:
+            self._has_float16 = True
+            self.look_again()
 
     def foreign_dtype(self, dtype: DType) -> Any:
         """Return bfloat16 of ml_dtypes. From now on kernels are guarded, so that they compute with it in float32.
@@ -255,6 +269,7 @@ class NumPyBackend(Backend):
                 part_h += part_g * partial(self.xp, *parts)
 
 
+FLOAT32 = np.dtype(np.float32)
 _NUMBERS = frozenset({bool, int, float})
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
-from tape_core.support import forget_in_children
+from tape_core.support import dtypes, forget_in_children
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
-from tape_torch.kernels import KERNELS, RULES
+from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
@@ -75,6 +75,17 @@ class TorchBackend(Backend):
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    # -- dtypes
+
+    def promotes(self, name: str) -> bool:
+        """Return whether this package's kernel of an op promotes by Tape's rule."""
+        return name in PROMOTING
+
+    @property
+    def usual_dtype(self) -> torch.dtype | None:
+        """float32, while it is the default dtype."""
+        return torch.float32 if dtypes.get_default_dtype() is dtypes.float32 else None
 
     # -- devices
 

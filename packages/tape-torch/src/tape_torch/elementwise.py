@@ -51,7 +51,7 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
                         return function(x1, x2)
                     except NotImplementedError:
                         return promoted(x1, x2)
-            # A number leaves a floating dtype as it is; integers beside 0.5 become float64, by `promote`.
+            # A number leaves a floating dtype as it is; integers beside 0.5 become floats, by `promote`.
             elif scalars and type(x2) in _REAL and x1.is_floating_point():
                 return function(x1, x2)
         elif scalars and type(x1) in _REAL and x2.is_floating_point():
@@ -109,16 +109,15 @@ def _extremum(function: Kernel, clamp: Kernel) -> Kernel:
 
 
 def _divide(x1: Operand, x2: Operand) -> Any:
-    if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype:
-        # Of integers PyTorch makes float32, the standard leaves it open, and NumPy makes float64.
-        out = torch.divide(x1, x2)
-        return out if out.dtype is x1.dtype else torch.divide(x1.to(torch.float64), x2.to(torch.float64))
-    dtype = common((x1, x2))
-    if not (dtype.is_floating_point or dtype.is_complex):
-        dtype = torch.float64
-    beside = x1 if isinstance(x1, Tensor) else x2
-    if beside.dtype is dtype and not (isinstance(x1, Tensor) and isinstance(x2, Tensor)):
+    if type(x1) is Tensor:
+        # Not tried, as others are: of integers PyTorch makes its own default dtype.
+        same = x1.dtype is x2.dtype if type(x2) is Tensor else type(x2) in _REAL
+        if same and x1.is_floating_point():
+            return torch.divide(x1, x2)
+    elif type(x1) in _REAL and x2.is_floating_point():
         return torch.divide(x1, x2)
+    dtype = FLOATING[common((x1, x2))]
+    beside = x1 if isinstance(x1, Tensor) else x2
     return torch.divide(cast(x1, dtype, beside), cast(x2, dtype, beside))
 
 
@@ -188,7 +187,7 @@ def _floating(function: Kernel) -> Kernel:
 
 
 def _real(function: Kernel) -> Kernel:
-    """Return a kernel of real or complex numbers; integers are converted to the floating dtype that NumPy uses."""
+    """Return a kernel of real or complex numbers; integers are converted to the default dtype."""
 
     def kernel(x: Tensor) -> Any:
         if x.is_floating_point():

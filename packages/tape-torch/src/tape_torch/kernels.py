@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_torch import distances, factorizations, indexing, nn, special, standard
+from tape_torch import distances, elementwise, factorizations, indexing, linalg, nn, special, standard
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **standard.KERNELS,
@@ -20,3 +20,6 @@ RULES: dict[str, dict[str, Any]] = {
     **nn.RULES,
     **distances.RULES,
 }
+
+PROMOTING = frozenset({*elementwise.KERNELS, *linalg.KERNELS, *standard.KERNELS})
+"""The ops whose kernels promote by the tables of `promotion`."""

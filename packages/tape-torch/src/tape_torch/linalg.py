@@ -9,7 +9,7 @@ import torch
 from tape_core.typing import Axis, Raw
 from torch import Tensor
 
-from tape_torch.promotion import SIGNED, bits, promote, unbits
+from tape_torch.promotion import FLOATING, SIGNED, bits, promote, unbits
 from tape_torch.thresholds import MATMUL_MIN_ELEMENTS, MATMUL_NARROW_COLUMNS
 
 Kernel = Callable[..., Any]
@@ -141,8 +141,8 @@ def _eigvals(x: Tensor) -> Tensor:
 
 
 def _inexact(x: Tensor) -> Tensor:
-    """Convert integers to float64, as NumPy does; PyTorch would transform them in float32."""
-    return x if x.is_floating_point() or x.is_complex() else x.to(torch.float64)
+    """Convert integers to the default dtype, which is not always PyTorch's own."""
+    return x if x.is_floating_point() or x.is_complex() else x.to(FLOATING[x.dtype])
 
 
 def _one_axis(function: Kernel) -> Kernel:

@@ -13,7 +13,19 @@ from torch import Tensor
 
 from tape_torch import elementwise, linalg
 from tape_torch.fallback import default_kernel
-from tape_torch.promotion import PROMOTED, SIGNED, Operand, bits, common, flip, ordered, promote, unbits, unordered
+from tape_torch.promotion import (
+    FLOATING,
+    PROMOTED,
+    SIGNED,
+    Operand,
+    bits,
+    common,
+    flip,
+    ordered,
+    promote,
+    unbits,
+    unordered,
+)
 
 Kernel = Callable[..., Any]
 _UNSIGNED = frozenset({torch.uint8, *SIGNED})
@@ -92,7 +104,7 @@ def _prod(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, kee
 
 def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
-        x = x.to(torch.float64)
+        x = x.to(FLOATING[x.dtype])
     if axis is None and not keepdims:
         return torch.mean(x)
     return x.clone() if axis == () else torch.mean(x, () if axis is None else axis, keepdim=keepdims)
@@ -100,7 +112,7 @@ def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def _var(x: Tensor, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
-        x = x.to(torch.float64)
+        x = x.to(FLOATING[x.dtype])
     axes = _normal_axes(x, axis)
     n = math.prod([x.shape[a] for a in axes])
     if n > correction and axes:

@@ -696,8 +696,9 @@ class _CallOp(Op):
     """An op that is in no registry, since each call computes another function."""
 
     foreign = True
+    promotes = False
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans, Any]:
         """Bind the one kernel there is, on every backend: it returns values that are computed already."""
         return self.bound(backend, _computed_values, Plans(self, self.compiled, None, backend))
 

@@ -235,6 +235,9 @@ class Linker:
     def _emit(self, node: ast.stmt, module: ModuleType, renamed: dict[str, str]) -> None:
         """Append a statement of a module, with names as they are in the file, after those that it needs."""
         node = _Plain().visit(ast.parse(ast.unparse(node)).body[0])  # a copy: trees of modules are cached
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and not node.value.keys:
+            self.statements.append(self._filled(vars(module)[ast.unparse(node.targets[0])], *renamed.values()))
+            return
         # What it takes of `xp` is noted for `namespace`, which comes after all functions.
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom) and _is_ours(str(part.module)):
@@ -257,6 +260,11 @@ class Linker:
             if name not in names and name not in modules:
                 names[name] = self.link(module, name)
         self.statements.append(ast.unparse(ast.fix_missing_locations(_Renamed(names).visit(node))))
+
+    def _filled(self, table: dict[Any, Any], name: str) -> str:
+        """Return the statement of a table that a module fills after its definition: with what it holds now."""
+        entries = [f"{self.expression(key, name)}: {self.expression(value, name)}" for key, value in table.items()]
+        return f"{name} = {{{', '.join(entries)}}}"
 
     def namespace(self) -> list[str]:
         """Return statements that put into `xp` the kernels that linked functions use, which may use others."""

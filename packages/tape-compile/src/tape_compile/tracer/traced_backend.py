@@ -44,6 +44,15 @@ class Traced(Backend):
     def rules(self, rules: Any) -> None:
         """Ignore the assignment of `Backend.__init__`: `base` has the rules."""
 
+    def promotes(self, name: str) -> bool:
+        """Ask the array library."""
+        return self.base.promotes(name)
+
+    @property
+    def usual_dtype(self) -> Any:
+        """Ask the array library."""
+        return self.base.usual_dtype
+
     def raw_dtype(self, dtype: DTypeLike) -> Any:
         """Ask the array library."""
         return self.base.raw_dtype(dtype)

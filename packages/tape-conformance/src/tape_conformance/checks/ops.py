@@ -15,6 +15,7 @@ from tape_core.support import wrap
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
 from tape_conformance.checks.compiled import check_compiled_by
+from tape_conformance.checks.dtypes import dtype_checks
 from tape_conformance.checks.transforms import transform_checks
 from tape_conformance.samples import Case, Cases, Leaf, Replaced, draw_cases, on_backend
 from tape_conformance.tolerances import (
@@ -55,6 +56,7 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
         for name in target.compilers:
             yield _check(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
     yield from transform_checks(op, samples)
+    yield from dtype_checks(op, samples, target)
     if op.elementwise and found:
         yield _check(f"{op.name}/special", check_special, op, found[0])
         if op.differentiable and (uniform := _case_of_one_shape(found)):

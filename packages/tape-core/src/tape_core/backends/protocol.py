@@ -128,6 +128,19 @@ class Backend:
 
     # -- dtypes
 
+    def promotes(self, name: str) -> bool:
+        """Return whether the kernel of an op gives results of the dtype that Tape's rule says, for operands of any.
+
+        By default False: results are looked at, and integers beside floats converted where they decide. A backend
+        whose library follows the rule saves that look.
+        """
+        return False
+
+    @property
+    def usual_dtype(self) -> Any:
+        """A raw dtype, one object, that no result has by mistake, so that it need not be looked at; None if unknown."""
+        return None
+
     def raw_dtype(self, dtype: Any) -> Any:
         """The library's object for a `dtype=` argument; None stays None."""
         if dtype is None:
@@ -139,6 +152,7 @@ class Backend:
             raw = getattr(self.namespace, neutral.name, None)
             if raw is None:
                 raw = self.foreign_dtype(neutral)
+            self.meet(neutral)
             return self._raw_dtypes.setdefault(neutral, raw)
 
     def foreign_dtype(self, dtype: DType) -> Any:
@@ -165,7 +179,17 @@ class Backend:
                     raise TypeError(f"{raw!r} is not a dtype of backend {self.name!r}") from None
             if not isinstance(raw, str | type):  # the meaning of `float` follows set_default_dtype
                 self._dtypes[raw] = found
+                self.meet(found)
             return found
+
+    def meet(self, dtype: DType) -> None:
+        """Prepare for a dtype that a program uses for the first time."""
+
+    def look_again(self) -> None:
+        """Have ops ask for `promotes` and `usual_dtype` again."""
+        for op in OPS.values():
+            for backend in [bound for bound in op.bindings if bound.library is self]:
+                op.wrap_kernels(backend)
 
     def guarded(self, guard: Callable[[str, Any], Any]) -> None:
         """Wrap each kernel by `guard`, from now on.

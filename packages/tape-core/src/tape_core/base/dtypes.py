@@ -119,7 +119,7 @@ class finfo:
     __slots__ = ("bits", "dtype", "eps", "max", "min", "smallest_normal")
 
     def __init__(self, dtype: DType) -> None:
-        part = {complex64: float32, complex128: float64}.get(dtype, dtype)
+        part = precision(dtype)
         if part not in _FLOATS:
             raise TypeError(f"finfo: {dtype} is not a floating dtype; use iinfo")
         digits, exponent = _FLOATS[part]
@@ -157,24 +157,56 @@ class iinfo:
         return f"iinfo({self.dtype}: min={self.min}, max={self.max})"
 
 
-def promote(a: DType, b: DType) -> DType | None:
-    """Return the dtype of an operation on two, by the standard's promotion table; None where that has no entry."""
+def promote(a: DType, b: DType) -> DType:
+    """Return the dtype of an operation on arrays of two dtypes: the one rule that all ops follow.
+
+    Of one kind it is the larger dtype, as in the standard. Between kinds, which the standard leaves open, the array of
+    the higher kind decides alone: bool gives way to integers, and both to floats, so that int64 with float32 is
+    float32. Where none of the integer dtypes holds both, uint64 with a signed one, it is the default dtype.
+    """
     if a is b:
         return a
-    kinds = {a.kind, b.kind}
-    larger = a if a.itemsize >= b.itemsize else b
-    if len(kinds) == 1:
-        return larger if a.itemsize != b.itemsize else float32  # float16 with bfloat16
-    if kinds == {"signed integer", "unsigned integer"}:
-        signed, unsigned = (a, b) if a.kind == "signed integer" else (b, a)
-        if signed.itemsize > unsigned.itemsize:
-            return signed
-        # The next signed dtype holds all values of the unsigned one; for uint64 there is none, and so no result.
-        return DTYPES.get(f"int{16 * unsigned.itemsize}")
-    if kinds == {"real floating", "complex floating"}:
+    low, high = (a, b) if RANKS[a.kind] <= RANKS[b.kind] else (b, a)
+    if RANKS[low.kind] < RANKS[high.kind]:
         # By precision, not by size in bytes: float64 is no larger than complex64, but twice as precise.
-        return complex128 if float64 in (a, b) or complex128 in (a, b) else complex64
-    return None
+        return complex128 if low is float64 and high is complex64 else high
+    if low.kind == high.kind:
+        return max(a, b, key=_itemsize) if a.itemsize != b.itemsize else float32  # float16 with bfloat16
+    signed, unsigned = (a, b) if a.kind == "signed integer" else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    # The next signed dtype holds all values of the unsigned one; for uint64 there is none.
+    return DTYPES.get(f"int{16 * unsigned.itemsize}") or get_default_dtype()
+
+
+def _itemsize(dtype: DType) -> int:
+    return dtype.itemsize
+
+
+def common_dtype(arrays: Iterable[DType], numbers: Iterable[type] = ()) -> DType:
+    """Return the dtype of an operation on arrays of these dtypes and Python numbers of these types.
+
+    Numbers are weak: one of the arrays' kind, or a lower one, takes their dtype. One of a higher kind, as 0.5 beside
+    integers, has the default dtype of its kind; a complex one beside floats their precision.
+    """
+    found: DType | None = None
+    for dtype in arrays:
+        found = dtype if found is None else promote(found, dtype)
+    for own in sorted([default_for(kind) for kind in numbers], key=lambda dtype: RANKS[dtype.kind]):
+        if found is None or RANKS[own.kind] > RANKS[found.kind]:
+            # A complex number beside floats gives the kind alone.
+            found = own if found is None or not found.inexact else promote(found, complex64)
+    if found is None:
+        raise ValueError("common_dtype: neither an array nor a number")
+    return found
+
+
+_PARTS: Final = {complex64: float32, complex128: float64}
+
+
+def precision(dtype: DType) -> DType:
+    """Return the dtype of the real part of numbers of a dtype."""
+    return _PARTS.get(dtype, dtype)
 
 
 _default: DType | None = None
@@ -226,20 +258,6 @@ def default_for(kind: type) -> DType:
     if kind is complex:
         return complex128 if get_default_dtype() is float64 else complex64
     return get_default_dtype()
-
-
-def default_beside(kind: type, others: Iterable[DType]) -> DType:
-    """Return the dtype of Python scalars as elements beside arrays: they are weak, as in arithmetic with arrays."""
-    highest = max(others, key=lambda dtype: (RANKS[dtype.kind], dtype.itemsize), default=None)
-    if highest is None:
-        return default_for(kind)
-    own = default_for(kind)
-    if RANKS[own.kind] <= RANKS[highest.kind]:
-        return highest
-    # The scalar's kind is higher, so the arrays give the precision alone: 1j beside float32 is complex64.
-    if own.kind == "complex floating":
-        return complex64 if highest.kind == "real floating" and highest.itemsize <= 4 else complex128
-    return float64 if own.kind == "real floating" else own
 
 
 def as_dtype(dtype: Any) -> DType | None:

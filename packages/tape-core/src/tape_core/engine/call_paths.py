@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.discovery import backend_of_type
 from tape_core.base.ambient import ACTIVE
-from tape_core.base.dtypes import default_beside
+from tape_core.base.dtypes import common_dtype
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import no_sequence
 from tape_core.engine.binding import ask_for_bindings
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
+from tape_core.engine.promotion import NEVER, converted
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -41,11 +42,13 @@ def constant_call(op: Op) -> Callable[..., Any]:
             op.normalise(values, {})
         values = op.operands(values)
         backend = next(v.backend for v in values if type(v) is Tensor)
-        kernel, _ = bindings.get(backend) or op.bind(backend)
+        kernel, _, usual = bindings.get(backend) or op.bind(backend)
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values)
+        if usual is not None and (cast := converted(op, values, out)) is not None:
+            return call(*cast)
         if _get_active():
             for v in values:
                 if type(v) is Tensor and v._slots:
@@ -62,27 +65,30 @@ def unary_call(op: Op) -> Callable[..., Any]:
     bindings = op.bindings
 
     def call(x: ArrayLike, /) -> Tensor:
-        active = _get_active()
         if type(x) is not Tensor:
-            x = read_operand(op, x, active)
+            x = read_operand(op, x, _get_active())
         backend = x._home
         a = x._raw
         # A `try` that succeeds is free in CPython; the KeyError comes once for each backend.
         try:
-            kernel, plans = bindings[backend]
+            kernel, plans, usual = bindings[backend]
         except KeyError:
-            kernel, plans = op.bind(backend)
+            kernel, plans, usual = op.bind(backend)
         try:
             out = kernel(a)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x,))  # type: ignore[no-any-return]
+        if usual is not None:
+            dtype = out.dtype
+            if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
+                return call(*cast)
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
         result._slots = slots = NO_SLOTS
         # No slots: no recorder has met the value, and there is nothing to look up, however many are active.
         if s := x._raw_slots:
-            for tape in active:
+            for tape in _get_active():
                 key = tape._key
                 i = s.get(key)
                 if i is None:
@@ -138,9 +144,9 @@ def single_call(op: Op) -> Callable[..., Any]:
         if takes_dtype and (params or kwargs):
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
-            kernel, plans = bindings[backend]
+            kernel, plans, usual = bindings[backend]
         except KeyError:
-            kernel, plans = op.bind(backend)
+            kernel, plans, usual = op.bind(backend)
         s = x._raw_slots
         # A record with residuals has another layout, which the general path makes.
         if s and plans.residual_kernel is not None:
@@ -149,6 +155,10 @@ def single_call(op: Op) -> Callable[..., Any]:
             out = kernel(a, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x,), params, kwargs)
+        if usual is not None:
+            dtype = out.dtype if type(out) not in _NO_ARRAY else None
+            if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
+                return call(*cast, *params, **kwargs)
         if type(out) in _NO_ARRAY:
             return wrap_and_record(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
@@ -245,19 +255,28 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         else:
             return call(*op.operands((x1, x2)))
         try:
-            kernel, plans = bindings[backend]
+            kernel, plans, usual = bindings[backend]
         except KeyError:
-            kernel, plans = op.bind(backend)
+            kernel, plans, usual = op.bind(backend)
         try:
             out = kernel(a1, a2)
             if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                 out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x1, x2))
+        if usual is not None:
+            dtype = out.dtype
+            if dtype is not usual and dtype is not (a2 if kind1 in SCALARS else a1).dtype:
+                cast = converted(op, (x1, x2), out)
+                if cast is not None:
+                    return call(*cast)
         result: Tensor = _new(Tensor)  # `wrap`, written out
         result._array = out
         result.backend = backend
         result._slots = slots = NO_SLOTS
+        # No slots and no Variable: no recorder has met a value or could, and there is nothing to look up.
+        if not s1 and not s2 and kind1 is not Variable and kind2 is not Variable:
+            return result
         for tape in _get_active():
             key = tape._key
             i1 = s1.get(key)
@@ -361,6 +380,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
     optional = op.optional
+    first = 0 if sequence or not op.promoted else op.promoted[0]
     # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
     decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
 
@@ -415,9 +435,9 @@ def general_call(op: Op) -> Callable[..., Any]:
         if takes_dtype:
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
-            kernel, plans = bindings[backend]
+            kernel, plans, usual = bindings[backend]
         except KeyError:
-            kernel, plans = op.bind(backend)
+            kernel, plans, usual = op.bind(backend)
         residuals: Any = ()
         residual_kernel = plans.residual_kernel
         try:
@@ -428,6 +448,12 @@ def general_call(op: Op) -> Callable[..., Any]:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values, params, kwargs)
+        if usual is not None:
+            dtype = out.dtype if type(out) not in _NO_ARRAY else None
+            if dtype is not usual and dtype is not getattr(arrays[first], "dtype", NEVER):
+                cast = converted(op, values, out)
+                if cast is not None:
+                    return call(cast, *params, **kwargs) if sequence else call(*cast, *params, **kwargs)
         return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, residuals)
 
     return call
@@ -435,9 +461,8 @@ def general_call(op: Op) -> Callable[..., Any]:
 
 def number_as_array(backend: Backend, arrays: Sequence[Any], k: int) -> Any:
     """Return the number at `k` as an array; its dtype is weak beside the values after it, as in arithmetic."""
-    kinds = {type(a) for a in arrays[k:] if type(a) in SCALARS}
-    highest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
-    dtype = default_beside(highest, [backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS])
+    kinds = [type(a) for a in arrays[k:] if type(a) in SCALARS]
+    dtype = common_dtype([backend.dtype(a.dtype) for a in arrays[k:] if type(a) not in _NUMBERS], kinds)
     return backend.asarray(arrays[k], dtype=backend.raw_dtype(dtype))
 
 

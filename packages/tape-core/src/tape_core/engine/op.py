@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
@@ -31,13 +32,14 @@ from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
 from tape_core.backends.selection import select
 from tape_core.base import lookup
-from tape_core.base.dtypes import RANKS, default_beside, default_for
+from tape_core.base.dtypes import DEFAULT_IS_SET, common_dtype
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import call_mistake, meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
+from tape_core.engine.promotion import converted, promoted_inputs, unmixed, usual_dtype
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
@@ -76,6 +78,9 @@ def release_all(interceptor: Interceptor) -> None:
 def _rebind_all() -> None:
     for op, backend in BOUND:
         op.wrap_kernels(backend)
+
+
+DEFAULT_IS_SET.append(_rebind_all)  # which dtype is usual depends on it
 
 
 SparsityRule = Callable[..., Any]
@@ -137,7 +142,8 @@ class Op(Options):
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.bindings: dict[Backend, tuple[Kernel, Plans]] = {}
+        self.bindings: dict[Backend, tuple[Kernel, Plans, Any]] = {}
+        self.promoted = promoted_inputs(self)
         self._interceptors: dict[Backend, list[Interceptor]] = {}
         # Whether a backend may bring a kernel of its own that leaves residuals; `_call_path` says no for the shortest
         # paths.
@@ -159,6 +165,9 @@ class Op(Options):
 
     foreign = False
     """True if the rule calls the differentiation of another library."""
+
+    promotes = True
+    """True if operands of several dtypes may be converted; False if somebody's function gets them as they are."""
 
     of_functions = False
     """True if the rule is a user's function, which may compute with anything."""
@@ -194,20 +203,23 @@ class Op(Options):
 
     # -- what the hot path asks once per backend
 
-    def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
-        """Return the kernel on a backend, and the plans of its records by which inputs are watched."""
+    def bind(self, backend: Backend) -> tuple[Kernel, Plans, Any]:
+        """Return the kernel on a backend, the plans of its records by which inputs are watched, and the usual dtype.
+
+        Results of another dtype than that are looked at, see `tape_core.engine.promotion`; of None, none are.
+        """
         if not backend.library.is_checked:
             check_names(backend.library)
         guard = backend.library.guard
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
-        kernel = self._refusing(kernel)
+        kernel = unmixed(self, self._refusing(kernel), backend)
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
-        residual_kernel = (
-            getattr(backend.xp, f"{self.name}_with_residuals") if self.leaves_residuals_on(backend) else None
-        )
+        residual_kernel = None
+        if self.leaves_residuals_on(backend):
+            residual_kernel = unmixed(self, getattr(backend.xp, f"{self.name}_with_residuals"), backend)
         found = self.bound(backend, kernel, Plans(self, rules, residual_kernel, backend))
         return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
 
@@ -252,7 +264,7 @@ class Op(Options):
 
         return checking
 
-    def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans]:
+    def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans, Any]:
         """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
         kernels = kernel, plans.residual_kernel
@@ -260,7 +272,7 @@ class Op(Options):
             kernels = interceptor(self, backend, kernels)
         # Kept apart, so that the interceptors of all ops can be put around them and be taken away again.
         plans.own_kernels = kernels
-        self.bindings[backend] = kernel, plans
+        self.bindings[backend] = kernel, plans, None
         self.wrap_kernels(backend)
         return self.bindings[backend]
 
@@ -286,7 +298,7 @@ class Op(Options):
         for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
         plans.residual_kernel = kernels[1]
-        self.bindings[backend] = kernels[0], plans
+        self.bindings[backend] = kernels[0], plans, usual_dtype(self, backend)
 
     def leaves_residuals_on(self, backend: Backend) -> bool:
         """Return whether a kernel leaves residuals for rules: the op's own, or one that the backend brings."""
@@ -378,6 +390,14 @@ class Op(Options):
         """
         if isinstance(error, MisplacedError):
             return self._call_on_level(values, args, kwargs or {})
+        if (cast := converted(self, values, error)) is not None:
+            # Some libraries refuse what others promote. If it fails as well, what the user gave is told.
+            with suppress(Exception):
+                return (
+                    self.function(cast, *args, **(kwargs or {}))
+                    if self.sequence
+                    else self.function(*cast, *args, **(kwargs or {}))
+                )
         # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
         # kernel.
         try:
@@ -481,16 +501,11 @@ def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not kinds:
         return values
     tensors = [v for v in values if isinstance(v, Tensor)]
-    highest = max(kinds, key=_rank)
-    dtype = default_beside(highest, [v.dtype for v in tensors])
+    dtype = common_dtype([v.dtype for v in tensors], kinds)
     backend, device = (tensors[0].backend.root, tensors[0].device) if tensors else (None, None)
     return tuple(
         [ops.asarray(v, dtype=dtype, backend=backend, device=device) if type(v) in SCALARS else v for v in values]
     )
-
-
-def _rank(kind: type) -> int:
-    return RANKS[default_for(kind).kind]
 
 
 def _height(backend: Backend) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _ReadOp(Op):
     """The op that reads a Variable. It is in no registry: it computes nothing, so backends bring no kernel for it."""
 
-    def bind(self, backend: Backend) -> tuple[Kernel, Plans]:
+    def bind(self, backend: Backend) -> tuple[Kernel, Plans, Any]:
         """Bind the identity as the kernel on every backend, so that batched and traced arrays pass unchanged too."""
         return self.bound(backend, _identity, Plans(self, self.compiled, None, backend))
 

@@ -401,6 +401,28 @@ def twin_slots(tensor: Tensor) -> Slots:
     return slots
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a number, Python's or one of NumPy's scalars: beside an array its dtype is weak.
+
+    An array without dimensions is none, and keeps its dtype.
+
+    >>> import numpy as np
+    >>> is_number(2.0), is_number(np.float64(2.0)), is_number(np.asarray(2.0))
+    (True, True, False)
+    """
+    kind = type(value)
+    return kind in SCALARS or (any(_is_generic(cls) for cls in kind.__mro__) and type(to_number(value)) in SCALARS)
+
+
+def _is_generic(cls: type) -> bool:
+    return cls.__name__ == "generic" and cls.__module__ == "numpy"
+
+
+def to_number(value: Any) -> Any:
+    """Return a number as Python's."""
+    return value if type(value) in SCALARS else value.item()
+
+
 def read_array(value: ArrayLike, where: str | Callable[[], str], beside: object = None) -> Tensor:
     """Return `value` as `read` does, but a number as a Tensor without dimensions."""
     found = read(value, where, beside)
@@ -480,6 +502,10 @@ def read_all(values: Iterable[ArrayLike | None], where: Callable[[int], str], *,
         found.append(value)
     if host:
         beside = next((v for k, v in enumerate(found) if k not in host and isinstance(v, Tensor)), None)
+        is_beside_array = beside is not None or not all(map(is_number, host.values()))
         for k, value in host.items():
+            if is_beside_array and is_number(value):
+                found[k] = to_number(value)
+                continue
             found[k] = read(value, lambda k=k: where(k), beside)  # type: ignore[misc]
     return found

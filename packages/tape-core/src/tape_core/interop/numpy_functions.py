@@ -303,6 +303,10 @@ def linspace(
     dtype: DTypeLike = None,
     axis: int = 0,
 ) -> Any:
+    # NumPy computes with integers in float64.
+    start, stop = [
+        tc.astype(x, "float64") if isinstance(x, tc.Tensor) and not x.dtype.inexact else x for x in (start, stop)
+    ]
     found = tc.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return found

@@ -108,6 +108,8 @@ def nanquantile(
 
 
 def _as_quantile(q: ArrayLike) -> Any:
+    if isinstance(q, tc.Tensor) and not q.dtype.inexact:
+        q = tc.astype(q, "float64")
     return q / 100 if isinstance(q, tc.Tensor | int | float) else np.asarray(q) / 100
 
 

@@ -46,6 +46,10 @@ class Batched(Backend):
     def __repr__(self) -> str:
         return f"<batches of {self.base!r}>"
 
+    def promotes(self, name: str) -> bool:
+        """Return True: the op is called on all examples, and that result is looked at."""
+        return True
+
     def raw_dtype(self, dtype: DTypeLike) -> Any:
         """Return the same as the array library."""
         return self.base.raw_dtype(dtype)

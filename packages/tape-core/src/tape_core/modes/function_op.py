@@ -191,9 +191,10 @@ class _FunctionOp(Op):
 
     takes_slices = True
     of_functions = True
+    promotes = False
     widens = False  # its rule is a user's function, which gets cotangents in the dtype of its results
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans]:
+    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans, Any]:
         """Return a kernel that only returns the results, which the call has already."""
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
         return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))

@@ -21,7 +21,7 @@ from tape_core.base.mistakes import explaining, real
 from tape_core.engine import cuts
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.op import with_numbers_as_tensors
-from tape_core.engine.tensor import SCALARS, Tensor, twin_slots, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, is_number, to_number, twin_slots, wrap
 from tape_core.ops.data_types import astype, to_device, to_dtype
 from tape_core.ops.elementwise import floor, where
 from tape_core.ops.manipulation import broadcast_to, concat, moveaxis, reshape, stack
@@ -140,7 +140,7 @@ def _collect_leaves(obj: Nested, leaves: list[ArrayLike], backend: BackendLike) 
         if isinstance(part, list | tuple):
             _collect_leaves(part, leaves, backend)
         else:
-            leaves.append(part if type(part) in SCALARS else asarray(part, backend=backend))
+            leaves.append(to_number(part) if is_number(part) else asarray(part, backend=backend))
 
 
 def _convert(backend: Backend, obj: Nested, dtype: RawDType, device: str | None, copy: bool | None) -> Raw:

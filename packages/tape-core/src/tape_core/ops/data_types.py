@@ -14,7 +14,7 @@ from tape_core.engine.levels import detached
 from tape_core.engine.op import linear, transpose
 from tape_core.engine.recording import report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
-from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.engine.tensor import Tensor, is_number, read, to_number, wrap
 from tape_core.modes import batching
 from tape_core.typing import ArrayLike, DTypeKind, DTypeLike
 
@@ -139,47 +139,29 @@ def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
     >>> import tape_core as tc
     >>> tc.can_cast(tc.int8, tc.int16), tc.can_cast(tc.float64, tc.float32)
     (True, False)
+
+    Between kinds an array of the lower one may be cast: int64 to float32, though that does not hold all values.
     """
     target = to_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
 
 
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
-    """The dtype that the operands promote to: arrays, dtypes and Python scalars.
+    """Return the dtype that the operands promote to: arrays, dtypes and Python scalars, which are weak.
+
+    It is the dtype of their sum; docs/dtypes.md has the whole table.
 
     >>> import tape_core as tc
-    >>> tc.result_type(tc.int8, tc.uint8), tc.result_type(tc.float32, 1j)
-    (int16, complex64)
+    >>> tc.result_type(tc.int8, tc.uint8), tc.result_type(tc.int64, tc.float32), tc.result_type(tc.float32, 1j)
+    (int16, float32, complex64)
 
     Raises:
-        TypeError: the standard defines none, as for an integer dtype with a floating one.
         ValueError: there is neither an array nor a dtype among them.
     """
-    # Python scalars are weak: they are combined last, with the dtype that all others promote to.
-    scalars = [type(value) for value in arrays_and_dtypes if type(value) in SCALARS]
-    result: DType | None = None
-    for value in arrays_and_dtypes:
-        if type(value) in SCALARS:
-            continue
-        dtype = _dtype_of(value)
-        promoted = dtype if result is None else dtypes.promote(result, dtype)
-        if promoted is None:
-            raise TypeError(f"result_type: {result} and {dtype} have none; convert one with tape_core.astype")
-        result = promoted
-    if result is None:
+    arrays = [_dtype_of(value) for value in arrays_and_dtypes if not is_number(value)]
+    if not arrays:
         raise ValueError("result_type: give an array or a dtype")
-    for scalar in scalars:
-        result = _with_scalar(result, scalar)
-    return result
-
-
-def _with_scalar(dtype: DType, scalar: type) -> DType:
-    """The dtype of an array and a Python scalar: the array's, unless the scalar is of a higher kind."""
-    if dtypes.RANKS[dtypes.default_for(scalar).kind] <= dtypes.RANKS[dtype.kind]:
-        return dtype
-    if scalar is complex and (promoted := dtypes.promote(dtype, dtypes.complex64)) is not None:
-        return promoted
-    raise TypeError(f"result_type: a Python {scalar.__name__} and {dtype} have none; convert with tape_core.astype")
+    return dtypes.common_dtype(arrays, [type(to_number(value)) for value in arrays_and_dtypes if is_number(value)])
 
 
 def finfo(type: ArrayLike | DTypeLike, /) -> dtypes.finfo:

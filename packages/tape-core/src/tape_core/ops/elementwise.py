@@ -167,6 +167,9 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`."""
 
 
+copysign.op.promoted = (0, 1)  # type: ignore[attr-defined]  # also `x2`, though nothing flows through it
+
+
 @elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason="a step of the number format, not of the reals")
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The next floating-point number from `x1` towards `x2`."""

@@ -125,7 +125,7 @@ def _expm_derivative_kernel(xp: Namespace, x: Array, direction: Array) -> Array:
     # matrix. The direction is scaled, so that a large one costs no squarings, and no digits.
     _check_square(xp, x)
     if 0 in x.shape:
-        return xp.asarray(direction, copy=True)
+        return direction + xp.zeros_like(x)
     n = x.shape[-1]
     norm = xp.max(xp.sum(xp.abs(direction), axis=-2, keepdims=True), axis=-1, keepdims=True)
     scale = xp.where(xp.logical_and(norm > 0, xp.isfinite(norm)), norm, 1)

@@ -143,6 +143,9 @@ def attend(arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: fl
     :func:`scaled_dot_product_attention`."""
 
 
+attend.op.promoted = (0, 1, 2)  # type: ignore[attr-defined]  # the mask is of booleans, or added
+
+
 def scaled_dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,

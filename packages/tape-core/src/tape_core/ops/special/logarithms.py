@@ -205,7 +205,7 @@ def _recurrence_kernel(xp: Namespace, a: Array, b: Array) -> Array:
     # After each pass, element j of b has the contributions of the `step` elements up to j, and a their products.
     n = b.shape[-1]
     if n <= 1:
-        return xp.positive(b)
+        return b + xp.zeros_like(a)
     step = 1
     while step < n:
         b = xp.concat([b[..., :step], b[..., step:] + a[..., step:] * b[..., :-step]], axis=-1)

@@ -1,0 +1,162 @@
+"""Dtypes of results: the one mechanism by which every op on every backend follows `base.dtypes.common_dtype`.
+
+Array libraries agree on the dtypes of operations within one kind, and differ between kinds: of int64 with float32 NumPy
+makes float64, PyTorch float32, and strict libraries an error. So call paths look at the dtype of a result, which takes
+less time than to compare those of operands: if it is the usual one of the backend, or that of an operand, the library
+has done what the rule says. Else `converted` gives the operands with the integers among them converted to floats, by
+ops, and the call is made again. Records then hold arrays of one dtype, and compiled code has the conversions.
+
+A backend whose kernels follow the rule says so (`Backend.promotes`), and nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from tape_core.base.dtypes import DType, common_dtype, complex64, get_default_dtype, precision, promote
+from tape_core.base.lookup import ops
+from tape_core.engine.rules import NONDIFF
+from tape_core.engine.tensor import SCALARS, Tensor
+
+if TYPE_CHECKING:
+    from tape_core.backends.protocol import Backend
+    from tape_core.engine.op import Op
+
+_OF_ANY_DTYPE = frozenset(
+    {
+        # These make no floats of integers: they move elements, or have an integer result.
+        "abs", "add_windows", "astype", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
+        "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "conj", "diagonal", "drop", "equal",
+        "expand_dims", "fftshift", "flip", "floor", "gather", "getitem", "greater", "greater_equal", "ifftshift",
+        "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+        "logical_xor", "matrix_transpose", "max", "min", "negative", "not_equal", "permute_dims", "positive", "real",
+        "relu", "repeat", "reshape", "roll", "scatter", "setitem", "sign", "signbit", "sliding_windows",
+        "sort", "square", "squeeze", "take", "take_along_axis", "tile", "to_device", "top_k", "trunc", "unstack",
+    }
+)  # fmt: skip
+
+_INTO_THE_FIRST = frozenset({"add_rows", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply", "setitem"})
+"""These write into a copy of an array, whose dtype stays."""
+
+NEVER = object()
+"""The usual dtype of backends that have none: each result is looked at."""
+
+
+EACH = (-1,)
+"""The places of all arrays of a sequence."""
+
+
+def promoted_inputs(op: Op) -> tuple[int, ...]:
+    """Return the places of the inputs whose common dtype is that of the result; indices, labels and masks are none."""
+    if op.name in _INTO_THE_FIRST or not op.promotes:
+        return ()
+    if op.sequence:
+        return EACH
+    if op.masks:
+        return tuple(range(1, len(op.inputs)))
+    differentiable = tuple([k for k, name in enumerate(op.inputs) if op.rules.get(name) is not NONDIFF])
+    return tuple(range(len(op.inputs))) if op.elementwise and not differentiable else differentiable
+
+
+def usual_dtype(op: Op, backend: Backend) -> Any:
+    """Return the raw dtype that needs no look at results of an op; `NEVER` if all do, None if none does."""
+    # A dtype that is asked for stays what it is.
+    if not op.promoted or op.name in _OF_ANY_DTYPE or op.takes_dtype or backend.promotes(op.name):
+        return None
+    # A kernel of several calls may take a float16 of integers on its way, whatever it gives.
+    usual = None if op.kernel is not None else backend.usual_dtype
+    return NEVER if usual is None else usual
+
+
+class MixedDtypesError(TypeError):
+    """A kernel is not called with arrays of several dtypes, but with their common one instead; see `unmixed`."""
+
+
+def unmixed(op: Op, kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Return a kernel that refuses arrays of several dtypes, where it is made of several functions of the library.
+
+    Each of these promotes by itself, and what is right in between, as the negative of an unsigned integer or a float16,
+    is wrong for the result.
+    """
+    places = op.promoted
+    if op.kernel is None or backend.promotes(op.name) or op.name in _OF_ANY_DTYPE or not (places is EACH or places[1:]):
+        return kernel
+    dtype_of = backend.dtype
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if op.sequence else args
+        met: set[DType] = set()
+        for a in given if places is EACH else [given[k] for k in places]:
+            kind = type(a)
+            if kind in SCALARS:
+                # Others are weak beside any array.
+                if (kind is float or kind is complex) and not all([dtype.inexact for dtype in met]):
+                    raise MixedDtypesError(f"{op.name} takes arrays of one dtype")
+            elif a is not None:
+                met.add(precision(dtype_of(a.dtype)))
+        if len(met) > 1:
+            raise MixedDtypesError(f"{op.name} takes arrays of one dtype")
+        return kernel(*args, **kwargs)
+
+    return checked
+
+
+def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:
+    """Return the operands with integers as floats, if the call is to be made again with these, or else None.
+
+    Args:
+        values: the operands: Tensors, Python numbers and None.
+        out: the raw result or results, or the error that the kernel raised.
+    """
+    tensors, kinds = [], []
+    for k in range(len(values)) if op.promoted is EACH else op.promoted:
+        value = values[k]
+        if isinstance(value, Tensor):
+            tensors.append(k)
+        elif type(value) in SCALARS:
+            kinds.append(type(value))
+    found = {values[k].dtype for k in tensors}
+    floats = {dtype for dtype in found if dtype.inexact}
+    failed = isinstance(out, Exception)
+    if isinstance(out, MixedDtypesError) or (failed and len(floats) == len(found) > 1):
+        wanted = common_dtype(found, kinds)
+        return cast_to(precision(wanted if wanted.inexact else promote_all(found)), values, tensors)
+    if len(floats) == len(found):
+        return None
+    if failed and (op.name in _OF_ANY_DTYPE or op.takes_dtype):
+        return None
+    if floats:
+        wanted = common_dtype(found, kinds)
+    else:
+        # A function of real numbers, of integers alone. What refuses some integers, as a power does, may mean it.
+        if failed and (op.refuses or not isinstance(out, TypeError | RuntimeError)):
+            return None
+        wanted = get_default_dtype()
+    if not failed:
+        backend = values[tensors[0]].backend
+        made = [backend.dtype(o.dtype) for o in (out if type(out) in (tuple, list) else (out,)) if hasattr(o, "dtype")]
+        if floats and all([not dtype.inexact or precision(dtype) is precision(wanted) for dtype in made]):
+            return None
+        if not any([dtype.inexact for dtype in made]) or (made == [wanted] and op.kernel is None):
+            return None
+    return cast_to(
+        precision(promote_all(floats or {wanted})), values, [k for k in tensors if not values[k].dtype.inexact]
+    )
+
+
+def promote_all(dtypes: Iterable[DType]) -> DType:
+    """Return the common dtype of arrays."""
+    return reduce(promote, dtypes)
+
+
+def cast_to(dtype: DType, values: Sequence[Any], places: Iterable[int]) -> tuple[Any, ...]:
+    """Return operands with those at some places in the precision of a dtype: complex ones stay complex."""
+    cast = list(values)
+    for k in places:
+        own = values[k].dtype
+        wanted = promote(dtype, complex64) if own.kind == "complex floating" else dtype
+        if own is not wanted:
+            cast[k] = ops.astype(values[k], wanted)
+    return tuple(cast)
