@@ -236,8 +236,11 @@ class Linker:
         """Append a statement of a module, with names as they are in the file, after those that it needs."""
         node = _Plain().visit(ast.parse(ast.unparse(node)).body[0])  # a copy: trees of modules are cached
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and not node.value.keys:
-            self.statements.append(self._filled(vars(module)[ast.unparse(node.targets[0])], *renamed.values()))
-            return
+            table = vars(module)[ast.unparse(node.targets[0])]
+            # Of constants, such as dtypes; those of ops and kernels are for lookups, which have been resolved.
+            if not any([callable(value) or _is_ours(type(value).__module__) for value in table.values()]):
+                self.statements.append(self._filled(table, *renamed.values()))
+                return
         # What it takes of `xp` is noted for `namespace`, which comes after all functions.
         for part in ast.walk(node):
             if isinstance(part, ast.ImportFrom) and _is_ours(str(part.module)):
