@@ -21,7 +21,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
@@ -39,7 +38,7 @@ from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
-from tape_core.engine.promotion import converted, promoted_inputs, unmixed, usual_dtype
+from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
@@ -391,13 +390,13 @@ class Op(Options):
         if isinstance(error, MisplacedError):
             return self._call_on_level(values, args, kwargs or {})
         if (cast := converted(self, values, error)) is not None:
-            # Some libraries refuse what others promote. If it fails as well, what the user gave is told.
-            with suppress(Exception):
-                return (
-                    self.function(cast, *args, **(kwargs or {}))
-                    if self.sequence
-                    else self.function(*cast, *args, **(kwargs or {}))
-                )
+            # Some libraries refuse what others promote. If it fails as well, it is told of what the user gave.
+            given = (cast,) if self.sequence else cast
+            try:
+                return self.function(*given, *args, **(kwargs or {}))
+            except Exception as again:  # noqa: BLE001 - re-raised below
+                if isinstance(error, MixedDtypesError):
+                    error = again.__cause__ if isinstance(again.__cause__, Exception) else again
         # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
         # kernel.
         try:
