@@ -78,7 +78,7 @@ def test_the_house_has_every_file_of_tape_core() -> None:
             assert f"| `{path.name}` |" in page or path.name == "_version.py", path
 
 
-FACES = ["tape_core", "tape_core.debugging", "tape_nn", "tape_nn.fitting", "tape_conformance"]
+FACES = ["tape_core", "tape_nn", "tape_nn.fitting", "tape_conformance"]
 FACES += [f"{package}.{name}" for package, names in house.DECLARED.items() for name in names]
 ENTRY = re.compile(r"^\.\. (?:auto\w+|py:data):: (\S+)(?:(?:\n   .*|\n)*?\n   Also (.+)\.$)?", re.MULTILINE)
 
