@@ -57,6 +57,7 @@ class KerasTensor:
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
         self.node = node
+        self._mask_ndim: int | None = None  # the number of axes of the mask that its layer gives it
 
     @property
     def ndim(self) -> int:
@@ -80,7 +81,10 @@ class KerasTensor:
             return wrap_strings(np.full(shape, (b"a", b"a b")[number], object))
         # Ones, since a division by zeros or their logarithm would warn; the index 0 is in range of every table.
         make = tc.ones if self.dtype.is_floating else tc.zeros
-        return wrap(make(shape, dtype=self.dtype.native))
+        found: Any = wrap(make(shape, dtype=self.dtype.native))
+        if self._mask_ndim is not None:
+            found._keras_mask = wrap(tc.ones(shape[: self._mask_ndim], dtype=tc.bool))
+        return found
 
     def __tf_tensor__(self, *args: Any) -> Any:
         raise ValueError(
@@ -96,10 +100,12 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    # The operators, and indexing, are attached by `tape_tf.keras.layers.core`, where their layer is.
+    # The operators, indexing and the mask are attached by `tape_tf.keras.layers.core`, where their layer is.
     if TYPE_CHECKING:
 
         def __getitem__(self, key: IndexLike) -> Any: ...
+
+        _keras_mask: Any
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype.name}, name={self.name}>"
@@ -186,7 +192,9 @@ def is_probing() -> bool:
 def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on KerasTensors: infer the shapes of the outputs, and return them as KerasTensors."""
     node = Node(layer, args, kwargs)
-    if (known := _output_by_rule(layer, args, kwargs, node)) is not None:
+    # A rule gives shapes and no masks: what becomes of a mask is seen when the layer is called.
+    masked = any([parent._mask_ndim is not None for parent in node.parents])
+    if not masked and (known := _output_by_rule(layer, args, kwargs, node)) is not None:
         node.outputs = known
         layer._nodes.append(node)
         layer._output_shape = known.shape
@@ -210,6 +218,8 @@ def symbolic_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         columns = zip(*[version.shape for version in versions], strict=True)
         lengths = [column[0] if len(set(column)) == 1 else None for column in columns]
         made.append(KerasTensor(lengths, versions[0].dtype, auto_name("keras_tensor"), node))
+        if (mask := getattr(versions[0], "_keras_mask", None)) is not None:
+            made[-1]._mask_ndim = mask.ndim
     remaining = iter(made)
     node.outputs = map_structure(lambda _: next(remaining), outputs)
     layer._nodes.append(node)

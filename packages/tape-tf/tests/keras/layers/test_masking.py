@@ -105,6 +105,18 @@ def test_functional_models_take_masks_of_their_inputs() -> None:
     np.testing.assert_allclose(stacked(x, mask=mask), stacked(x[:, :3]), rtol=1e-6)
 
 
+def test_symbolic_tensors_have_masks() -> None:
+    inputs = tf.keras.Input((None,), dtype="int32")
+    x = layers.Embedding(10, 4, mask_zero=True)(inputs)
+    assert x._keras_mask.shape == (None, None)
+    assert layers.LSTM(3)(x)._keras_mask is None
+    assert layers.Dense(2)(layers.Dropout(0.1)(x))._keras_mask.shape == (None, None)
+    model = tf.keras.Model(inputs, [layers.GRU(3)(x, mask=x._keras_mask), layers.GRU(3)(x), x._keras_mask, x * 2])
+    *_, mask, doubled = model(IDS)
+    np.testing.assert_array_equal(mask.numpy(), IDS != 0)
+    assert doubled._keras_mask is None  # functions and operators lose masks
+
+
 def test_compiled_calls_see_masks() -> None:
     model = tf.keras.Sequential([layers.Embedding(10, 4, mask_zero=True), layers.LSTM(3), layers.Dense(1)])
     eager = model(IDS)

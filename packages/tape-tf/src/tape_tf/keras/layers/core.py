@@ -19,7 +19,7 @@ from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
-from tape_tf.keras.masks import as_mask
+from tape_tf.keras.masks import as_mask, mask_of
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.regularizers import L1L2
 from tape_tf.keras.structures import is_array, leaves
@@ -377,6 +377,8 @@ class Lambda(Layer):
 class Operation(Layer):
     """The layer that an operator between symbolic tensors becomes; it calls a function of several tensors."""
 
+    _masks_inside = True  # functions of tensors lose masks, as they do eagerly: no warning is due
+
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         super().__init__(name=name)
         self.function = function
@@ -426,6 +428,14 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
     _define_operator(_name, reflected=True)
 for _name in ("lt", "le", "gt", "ge", "neg", "abs", "getitem"):
     _define_operator(_name, reflected=False)
+
+
+def _symbolic_mask(self: KerasTensor) -> Any:
+    """Return the mask of a symbolic tensor, a symbolic tensor as well; None if it has none."""
+    return Operation(mask_of, name=auto_name("mask"))(self) if self._mask_ndim is not None else None
+
+
+KerasTensor._keras_mask = property(_symbolic_mask)
 
 
 class Activation(Layer):
