@@ -19,7 +19,8 @@ from tape_core.support import warn_user
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import Entry, read_entries, require_h5py, write_entries
-from tape_tf.keras.keras_configs import NoCounterpart, from_keras, to_keras
+from tape_tf.keras.keras_configs import from_keras
+from tape_tf.keras.keras_describing import NoCounterpart, to_keras
 from tape_tf.keras.keras_layout import Place, places
 from tape_tf.keras.keras_vocabularies import with_vocabularies
 from tape_tf.keras.layers.base import Layer

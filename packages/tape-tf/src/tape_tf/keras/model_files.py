@@ -22,7 +22,7 @@ from tape_nn.extend import read_tensors
 
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import SIGNATURE, require_h5py
-from tape_tf.keras.keras_configs import NoCounterpart
+from tape_tf.keras.keras_describing import NoCounterpart
 from tape_tf.keras.keras_files import WEIGHTS as KERAS_WEIGHTS
 from tape_tf.keras.keras_files import compile_arguments, describe, read_model, write_model
 from tape_tf.keras.keras_vocabularies import ASSETS
