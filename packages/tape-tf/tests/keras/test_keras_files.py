@@ -325,7 +325,9 @@ def test_a_changed_number_in_a_file_of_weights_is_noticed(tmp_path: Path) -> Non
 
 def test_keras_reads_what_is_written_here(tmp_path: Path) -> None:
     """In a process of its own: Keras brings a library that computes, with threads and settings."""
-    pytest.importorskip("keras")
+    for needed in ("keras", "tensorflow"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
     for name, make in PROGRAMS.MODELS.items():
         tf.keras.utils.set_random_seed(1)
         model, x = make(tf.keras), PROGRAMS.inputs(name)
@@ -355,7 +357,7 @@ for name, make in programs.MODELS.items():
         for y, z in zip(programs.outputs(model, x), expected["trained"], strict=True):
             np.testing.assert_allclose(y, z, rtol=2e-5, atol=2e-6)
 """
-    environment = {"KERAS_BACKEND": "tensorflow", **os.environ}
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}  # strings take it
     subprocess.run([sys.executable, "-c", program], check=True, timeout=600, cwd=tmp_path, env=environment)
 
 

@@ -1,4 +1,4 @@
-"""Descriptions of :mod:`tape_tf.keras.serialization`, translated into those of Keras 3: the way back of `keras_configs`."""
+"""Descriptions of models for Keras 3, made of those of :mod:`tape_tf.keras.serialization`."""
 
 from __future__ import annotations
 
