@@ -407,7 +407,7 @@ class Op(Options):
         if self.advice is not None:
             error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
         apart = len({v.device for v in tensors}) > 1
-        given = ", ".join(
+        shown = ", ".join(
             f"{self._input_name(k)}: {v.dtype}{list(v.shape)}{f' on {v.device}' * apart}"
             if isinstance(v, Tensor)
             else f"{self._input_name(k)}: {v!r}"
@@ -427,14 +427,14 @@ class Op(Options):
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
             whole = getattr(error, "_tape_whole", None) or str(error)
             then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
-            text = f"{self.name}({given}{extra}) of one example, inside vmap{then}{whole}"
+            text = f"{self.name}({shown}{extra}) of one example, inside vmap{then}{whole}"
             raise _in_users_terms(type(error)(text), whole) from error
         # An error that no library is known to raise for its arguments stays what it is; a note says which call it was.
         if known is None:
-            error.add_note(f"in tape_core.{self.name}({given}{extra})")
+            error.add_note(f"in tape_core.{self.name}({shown}{extra})")
             raise error
         kind, text = known
-        raise _in_users_terms(kind(f"{self.name}({given}{extra}): {text}")) from error
+        raise _in_users_terms(kind(f"{self.name}({shown}{extra}): {text}")) from error
 
     def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
