@@ -134,8 +134,8 @@ def wrong_jvp() -> Backend:
     return numpy({"max_pool_jvp": lambda tangent, x, *window, **options: -jvp(tangent, x, *window, **options)})
 
 
-def other_names_of_parameters() -> Backend:
-    return numpy({"roll": lambda x, by, *, axis=None: np.roll(x, by, axis)})
+def parameters_without_names() -> Backend:
+    return numpy({"roll": lambda x, *by, axis=None: np.roll(x, *by, axis=axis)})
 
 
 def wrong_in_three_dimensions() -> Backend:
@@ -179,7 +179,7 @@ FAULTS: list[tuple[Callable[..., Backend], str, list[str]]] = [
     (blocks_at_the_wrong_place, "sin/*", ["sin/large"]),
     (cotangent_written_to, "sin/*", ["sin/mutation/*", "sin/*"]),
     (wrong_jvp, "max_pool/*", ["max_pool/jvp/*", "max_pool/compose/*"]),
-    (other_names_of_parameters, "roll/*", ["roll/keywords/*", "roll/batch/*", "roll/compose/*", "roll/sparsity/*"]),
+    (parameters_without_names, "roll/*", ["roll/keywords/*", "roll/batch/*", "roll/compose/*", "roll/sparsity/*"]),
     (wrong_in_three_dimensions, "tanh/*", ["tanh/batch/*", "tanh/compose/*"]),
     (rule_wrong_in_three_dimensions, "tanh/*", ["tanh/compose/*"]),
     (wrong_batch_rule, "flip/*", ["flip/batch/*", "flip/compose/*", "flip/sparsity/*"]),

@@ -37,7 +37,7 @@ class Fake(Backend):
         return ("cpu", "gpu:0", "gpu:1")
 
     def asarray(self, obj, **options):
-        return Array()
+        return super().asarray(obj, **options) if hasattr(self.namespace, "asarray") else Array()
 
 backend = Fake("NAME", SimpleNamespace(__version__="3.1"), array_types=("NAMElib:Array",))
 """

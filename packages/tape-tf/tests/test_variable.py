@@ -256,12 +256,9 @@ def test_nest() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ragged", "pad to one length"),
         ("Session", "no graphs and sessions"),
         ("gradients", r"use tf\.GradientTape"),
-        ("strings", "no tensors of strings"),
         ("SparseTensor", "tf.IndexedSlices"),
-        ("compat", "no TensorFlow 1"),
         ("reduce_summ", r"did you mean tf\.reduce_sum"),
         ("erf", r"did you mean tf\.math\.erf\?"),
         ("placeholder", "arguments of a function"),

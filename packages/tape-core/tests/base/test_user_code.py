@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,13 @@ import tape_core as tc
 from tape_core.base.user_code import attribute_warnings
 
 PACKAGES = Path(__file__).parents[4] / "packages"
+
+
+@pytest.fixture(autouse=True)
+def numpy_warns() -> Iterator[None]:
+    """Whatever other tests have left of NumPy's settings, which an interrupt can."""
+    with np.errstate(all="warn"):
+        yield
 
 
 def places(call: Callable[[], Any]) -> list[tuple[str, int, str]]:

@@ -88,7 +88,7 @@ def status(name: str) -> tuple[Status, str]:
     >>> from tape_tf.names import status
     >>> status("math.sin")
     ('supported', '')
-    >>> status("strings")[0]
+    >>> status("Session")[0]
     'absent'
 
     Returns:

@@ -125,7 +125,12 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
         return cast_to(precision(wanted if wanted.inexact else promote_all(found)), values, tensors)
     if len(floats) == len(found):
         return None
-    if failed and (op.name in _OF_ANY_DTYPE or op.takes_dtype):
+    if not floats and len(found) > 1 and (mixed := _integers_of_one_dtype(values, tensors, kinds, out)) is not None:
+        return mixed
+    if failed and op.takes_dtype:
+        return None
+    # An op of any dtype that fails for integers alone means it; beside floats a strict library may refuse the mixture.
+    if failed and op.name in _OF_ANY_DTYPE and not floats:
         return None
     if floats:
         wanted = common_dtype(found, kinds)
@@ -144,6 +149,24 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
     return cast_to(
         precision(promote_all(floats or {wanted})), values, [k for k in tensors if not values[k].dtype.inexact]
     )
+
+
+def _integers_of_one_dtype(
+    values: Sequence[Any], places: Sequence[int], kinds: Iterable[type], out: Any
+) -> tuple[Any, ...] | None:
+    """Return operands that are all integers or bools in their common dtype, if a library refused them, or took another.
+
+    The standard leaves bool beside integers open, and some libraries let the first operand decide.
+    """
+    wanted = common_dtype([values[k].dtype for k in places], kinds)
+    if wanted.inexact:
+        return None
+    if not isinstance(out, Exception):
+        dtype = getattr(out, "dtype", None)
+        made = None if dtype is None else values[places[0]].backend.dtype(dtype)
+        if made is None or made.inexact or made.kind == "bool" or made is wanted:
+            return None
+    return cast_to(wanted, values, places)
 
 
 def promote_all(dtypes: Iterable[DType]) -> DType:
