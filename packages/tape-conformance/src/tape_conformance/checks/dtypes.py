@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ def check_dtypes(case: Case, target: Target, *, is_real: bool) -> None:
         return
     at = places(case)
     plain = {k: np.abs(np.asarray(case.values[k].numpy(), np.float64)) for k in at}
-    names = FEWER_DTYPES if at[1:] and not case.op.elementwise else DTYPES
+    names: Sequence[str] = FEWER_DTYPES if at[1:] and not case.op.elementwise else DTYPES
     names = [name for name in names if not (is_real and name.startswith("complex"))]
     known = [dtypes.DTYPES[name] for name in names if _has(target, name)]
     arrays = {
