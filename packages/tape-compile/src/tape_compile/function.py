@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from tape_core import Variable
+    from tape_core.debugging import Float64Origins
 
     from tape_compile.codegen.executable import Compiled
     from tape_compile.tracer.trace import Trace
@@ -413,6 +414,22 @@ class Function(Generic[P, R_co]):
         found += [source for joint in self._joints for source in joint.sources]
         return "\n".join([source.whole for source in found]) or f"# {self._name} was not traced yet"
 
+    def float64_origins(self, *args: P.args, **kwargs: P.kwargs) -> Float64Origins:
+        """Return the ops that make float64 (or complex128) of narrower floats, with your lines.
+
+        What is computed further with their results is not listed, nor what no result depends on.
+
+        Args:
+            args, kwargs: arguments as in a call, to choose their trace; where there is none yet, the function is
+                called with them.
+
+        Raises:
+            ValueError: the function runs as plain Python for these arguments.
+        """
+        from tape_compile.precision import float64_origins
+
+        return float64_origins(self._compiled_for(args, kwargs, "float64_origins").traced)
+
     def export(
         self,
         path: str | PathLike[str],
@@ -449,7 +466,7 @@ class Function(Generic[P, R_co]):
             if given not in known:
                 raise ValueError(f"export: {name} must be {known[0]!r} or {known[1]!r}, got {given!r}")
         if args or kwargs:
-            chosen = self._compiled_for(args, kwargs)
+            chosen = self._compiled_for(args, kwargs, "export")
         elif self._compiled:
             chosen = list(self._compiled.values())[-1][0]
         else:
@@ -457,7 +474,7 @@ class Function(Generic[P, R_co]):
         beside: dict[str, Any] | None = {} if constants == "npz" else None
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 
-    def _compiled_for(self, args: Args, kwargs: Kwargs) -> Compiled:
+    def _compiled_for(self, args: Args, kwargs: Kwargs, method: str) -> Compiled:
         """Return the code for these arguments, after a call with them if there is none.
 
         Raises:
@@ -469,7 +486,7 @@ class Function(Generic[P, R_co]):
                 if compiled.fits():
                     return compiled
             self(*args, **kwargs)
-        raise ValueError(f"export: {self._name} is not compiled for these arguments, and runs as plain Python")
+        raise ValueError(f"{method}: {self._name} is not compiled for these arguments, and runs as plain Python")
 
     def stats(self) -> list[dict[str, Any]]:
         """Return the effect of the passes, as one dict for each trace.

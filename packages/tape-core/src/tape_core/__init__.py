@@ -536,6 +536,7 @@ _TOOLS.update(
         "batch_jacobian": "tape_core.modes.jacobians:batch_jacobian",
         "draw": "tape_core.debugging.drawing.drawing:draw",
         "explain": "tape_core.debugging.explain:explain",
+        "float64_origins": "tape_core.debugging.precision:float64_origins",
         "html": "tape_core.debugging.drawing.page:html",
         "jacobian": "tape_core.modes.jacobians:jacobian",
         "summary": "tape_core.debugging.summary:summary",

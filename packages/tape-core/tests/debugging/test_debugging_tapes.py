@@ -210,3 +210,23 @@ def test_a_debugging_tape_inside_a_compiled_function_works_as_before() -> None:
 
     for _ in range(3):
         assert slope(tc.asarray([1.0, 2.0]), tc.asarray([3.0, 4.0])).tolist() == [6.0, 16.0]
+
+
+@pytest.mark.each_backend
+def test_a_call_that_is_made_again_with_converted_operands_is_noted_once() -> None:
+    x, n = tc.Variable([1.0, 2.0]), tc.arange(2)
+    with tc.GradientTape(debug=True) as tape:
+        y = tc.sum(x * n + n / 2)
+    assert tape._journal is not None
+    calls = [call.name for call in tape._journal.now.calls]
+    assert [calls.count(name) for name in ("multiply", "divide", "add", "sum")] == [1, 1, 1, 1]
+    assert {call.specs[0][1] for call in tape._journal.now.calls if call.name != "astype"} == {"float32"}
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), [0.0, 1.0])
+
+
+def test_a_result_that_is_discarded_is_not_checked() -> None:
+    # NumPy computes float16 with int64 in float64, which is discarded.
+    small, n = tc.asarray([2.0], dtype=tc.float16), tc.asarray([0])
+    with tc.GradientTape(check_numerics=True), pytest.raises(FloatingPointError) as caught:
+        tc.divide(small, n)
+    assert "float64" not in str(caught.value)

@@ -34,6 +34,7 @@ from tape_core.debugging.numerics import check_backward, check_forward
 from tape_core.engine import record, recording
 from tape_core.engine.op import Kernels, intercept_all, release_all
 from tape_core.engine.plan import Part
+from tape_core.engine.promotion import is_discarded
 from tape_core.engine.record import PLAN
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.typing import Cotangent, Namespace, Raw, Record, Records
@@ -108,6 +109,7 @@ class Journal:
     def _finish(self, call: Call, outs: Sequence[Any]) -> None:
         now = self.now
         call.paused = not any([recorder._key == self.key for recorder in ACTIVE.get()])
+        call.nested = self.depth > 0
         call.order = len(now.calls)
         call.place, call.scope = self._where()
         numbers = []
@@ -145,7 +147,7 @@ class Journal:
         now.values[id(variable)].add(new := now.number(array, new=True))
         call.outputs, call.specs, call.order = (new,), (now.specs[new],), order
         call.place, call.scope = self._where()
-        call.paused = False
+        call.paused = call.nested = False
         now.producers[new] = call
         now.calls.append(call)
 
@@ -283,6 +285,8 @@ class NotedKernel:
         out = result[0] if self.keeps else result
         if type(out) in SCALARS:
             out = result = self.backend.asarray(out)
+        if is_discarded(self.op, self.backend, args[0] if self.op.sequence else args[: len(self.op.inputs)], out):
+            return result  # the call is made again with operands of other dtypes, and that one counts
         for journal in journals:
             call = journal.on_call(self.op, self.backend, args, kwargs, out, seconds)
             if journal in checked and not call.paused:

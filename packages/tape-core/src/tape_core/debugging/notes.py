@@ -61,11 +61,12 @@ class Call:
         specs: shape and dtype of each result.
         order: how many calls came before.
         paused: True if the tape was stopped at the time.
+        nested: True if the kernel of another op made the call, as inside vmap.
     """
 
     __slots__ = (
-        "bytes", "dtype", "extra", "inputs", "name", "op", "order", "outputs", "paused", "place", "scope", "seconds",
-        "specs",
+        "bytes", "dtype", "extra", "inputs", "name", "nested", "op", "order", "outputs", "paused", "place", "scope",
+        "seconds", "specs",
     )  # fmt: skip
 
     name: str
@@ -80,6 +81,7 @@ class Call:
     seconds: float
     bytes: int
     paused: bool
+    nested: bool
 
 
 class Entry:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from tape_core.base.dtypes import DType, common_dtype, complex64, get_default_dtype, precision, promote
 from tape_core.base.lookup import ops
 from tape_core.engine.rules import NONDIFF
-from tape_core.engine.tensor import SCALARS, Tensor
+from tape_core.engine.tensor import SCALARS, Tensor, wrap
+from tape_core.typing import Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -110,6 +111,26 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
         values: the operands: Tensors, Python numbers and None.
         out: the raw result or results, or the error that the kernel raised.
     """
+    found = _conversion(op, values, out)
+    return None if found is None else cast_to(found[0], values, found[1])
+
+
+def is_discarded(op: Op, backend: Backend, arrays: Sequence[Any], out: Raw) -> bool:
+    """Return whether call paths discard the result of a kernel, and call it again with converted operands.
+
+    Args:
+        arrays: the operands: raw arrays, Python numbers and None.
+        out: the raw result or results.
+    """
+    usual = usual_dtype(op, backend)
+    if usual is None or getattr(out, "dtype", None) is usual:
+        return False
+    values = [wrap(a, backend) if hasattr(a, "dtype") else a for a in arrays]
+    return _conversion(op, values, out) is not None
+
+
+def _conversion(op: Op, values: Sequence[Any], out: Any) -> tuple[DType, Sequence[int]] | None:
+    """Return the dtype and the places of the operands that are to be cast to it; see `converted`."""
     tensors, kinds = [], []
     for k in range(len(values)) if op.promoted is EACH else op.promoted:
         value = values[k]
@@ -122,7 +143,7 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
     failed = isinstance(out, Exception)
     if isinstance(out, MixedDtypesError) or (failed and len(floats) == len(found) > 1):
         wanted = common_dtype(found, kinds)
-        return cast_to(precision(wanted if wanted.inexact else promote_all(found)), values, tensors)
+        return precision(wanted if wanted.inexact else promote_all(found)), tensors
     if len(floats) == len(found):
         return None
     if not floats and len(found) > 1 and (mixed := _integers_of_one_dtype(values, tensors, kinds, out)) is not None:
@@ -146,15 +167,13 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
             return None
         if not any([dtype.inexact for dtype in made]) or (made == [wanted] and op.kernel is None):
             return None
-    return cast_to(
-        precision(promote_all(floats or {wanted})), values, [k for k in tensors if not values[k].dtype.inexact]
-    )
+    return precision(promote_all(floats or {wanted})), [k for k in tensors if not values[k].dtype.inexact]
 
 
 def _integers_of_one_dtype(
     values: Sequence[Any], places: Sequence[int], kinds: Iterable[type], out: Any
-) -> tuple[Any, ...] | None:
-    """Return operands that are all integers or bools in their common dtype, if a library refused them, or took another.
+) -> tuple[DType, Sequence[int]] | None:
+    """Return the common dtype of operands that are all integers or bools, if a library refused them, or took another.
 
     The standard leaves bool beside integers open, and some libraries let the first operand decide.
     """
@@ -166,7 +185,7 @@ def _integers_of_one_dtype(
         made = None if dtype is None else values[places[0]].backend.dtype(dtype)
         if made is None or made.inexact or made.kind == "bool" or made is wanted:
             return None
-    return cast_to(wanted, values, places)
+    return wanted, places
 
 
 def promote_all(dtypes: Iterable[DType]) -> DType:

@@ -23,7 +23,7 @@ from tape_core.typing import PyTree, Raw, Record, Records, Slot, Slots
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
-    from tape_core.debugging import Drawing, Explanation, Summary
+    from tape_core.debugging import Drawing, Explanation, Float64Origins, Summary
     from tape_core.debugging.journal import Journal
     from tape_core.engine.cuts import Cuts
     from tape_core.engine.op import Op
@@ -629,6 +629,25 @@ class GradientTape(recording.InBlock):
         ('multiply', 3)
         """
         made: Summary = tool("summary")(self)
+        return made
+
+    def float64_origins(self) -> Float64Origins:
+        """Return the ops of the block that make float64 (or complex128) of narrower floats, with your lines.
+
+        What is computed further with their results is not listed. The tape has to be made with `debug=True`; it answers
+        after its gradient was computed, too, and also of ops that it did not record.
+
+        >>> import numpy as np, tape_core as tc
+        >>> x = tc.Variable([1.0, 2.0])
+        >>> with tc.GradientTape(debug=True) as tape:
+        ...     y = tc.sum(tc.exp(x) * np.asarray([0.5, 1.5]))
+        >>> [(origin.op, origin.operands, origin.result) for origin in tape.float64_origins()]
+        [('multiply', ('float32', 'float64'), 'float64')]
+
+        Raises:
+            RuntimeError: the tape was made without `debug=True`.
+        """
+        made: Float64Origins = tool("float64_origins")(self)
         return made
 
     def draw(
