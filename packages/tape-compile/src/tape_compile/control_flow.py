@@ -399,8 +399,10 @@ def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
 
 def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
     """Add a branch to a trace; None where the compiled function is given up."""
-    # Both branches must give equally batched results: they are traced again until they do.
+    # Both branches must give equally batched results: they are traced again until they do. So they are, once, where the
+    # first gave numbers, whose dtypes are those of the other's results.
     wide: list[Layers] = []
+    numbers = True
     while True:
         runs = []
         for branch in branches:
@@ -408,8 +410,10 @@ def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], ope
                 return None
             runs.append(run)
         yes, no = ([_layers(t) for t in outs] for _, outs in runs)
-        if yes == no:
+        differ = numbers and [t.dtype for t in runs[0][1]] != [t.dtype for t in runs[1][1]]
+        if yes == no and not differ:
             break
+        numbers = numbers and not differ
         wide = [_both(a, b) for a, b in zip(yes, no, strict=True)]
     # Both branches return the values of the Variables that either assigns to: one that does not gives what it found.
     variables = list({id(v): v for sub, _ in runs for v in sub.assigned}.values())

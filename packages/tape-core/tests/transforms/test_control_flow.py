@@ -335,3 +335,50 @@ def test_a_number_that_a_loop_begins_with_has_the_precision_of_the_arrays() -> N
 
 
 START = {"sum": 0.0, "n": 0}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("dtype", [tc.float16, tc.float64])
+@pytest.mark.parametrize("number", [0.1, 2, np.float64(0.3), np.float32(0.5), np.int32(4)], ids=repr)
+def test_a_number_of_one_branch_takes_the_dtype_of_the_other_in_either_order(dtype: tc.DType, number: Any) -> None:
+    x, ps = tc.ones((), dtype=dtype), tc.asarray([True, False])
+
+    def array() -> tuple[tc.Tensor, tc.Tensor]:
+        return x * 3.0, tc.sum(x)
+
+    def numbers() -> tuple[Any, tc.Tensor]:
+        return number, x
+
+    for p, branches in enumerate([(numbers, array), (array, numbers)]):
+
+        def f(pred: tc.Tensor, branches: Any = branches) -> Any:
+            return tc.cond(pred, *branches)[0]
+
+        expected = [float(dtype_of(dtype)(number)), 3.0]
+        for outs in (tc.vmap(f)(ps), tc.function(tc.vmap(f))(ps), tc.stack([tc.function(f)(ps[k]) for k in range(2)])):
+            assert outs.dtype == dtype
+            assert outs.numpy().tolist() == (expected[::-1] if p else expected)
+
+
+def dtype_of(dtype: tc.DType) -> Any:
+    return np.dtype(dtype.name).type
+
+
+@pytest.mark.each_backend
+def test_a_derivative_through_a_branch_after_a_number() -> None:
+    x = tc.asarray(2.0, dtype=tc.float64)
+
+    def f(x: tc.Tensor) -> tc.Tensor:
+        return tc.cond(x > 1, lambda: 0.5, lambda: x * x) + x
+
+    for g in (tc.function(tc.grad(f)), tc.grad(tc.function(f))):
+        assert (g(x).item(), g(x / 4).item(), g(x).dtype) == (1.0, 2.0, tc.float64)
+    slopes = tc.vmap(tc.grad(f))(tc.stack([x, x / 4]))
+    assert slopes.numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_number_does_not_stand_for_integers_or_another_shape(order: int) -> None:
+    for branches in ([lambda: 0.5, lambda: tc.asarray(1)], [lambda: 0.5, lambda: tc.ones(2, dtype=tc.float64)]):
+        with pytest.raises(TypeError, match=r"cond: the result of (true|false)_fn has shape"):
+            tc.function(lambda p, branches=branches: tc.cond(p, *branches[::order]))(tc.asarray(True))

@@ -10,7 +10,7 @@ from tape_core.base.dtypes import DType, complex128, float64
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import cuts, pytree
 from tape_core.engine.levels import BatchedArray
-from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, is_number, read, to_number
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of
@@ -36,16 +36,19 @@ class Tree:
         size: the number of leaves, with those that are None.
         places: the indices of the leaves that are arrays.
         tensors: these leaves.
+        numbers: by their place among the Tensors, the leaves that were numbers, Python's or NumPy's scalars.
 
     Raises:
         TypeError: a leaf is not an array.
     """
 
-    __slots__ = ("places", "size", "structure", "tensors")
+    __slots__ = ("numbers", "places", "size", "structure", "tensors")
     structure: Any
     tensors: list[Tensor]
+    numbers: dict[int, complex]
 
     def __init__(self, tree: PyTree, what: str, like: Tree | None = None, around: Sequence[Tensor] = ()) -> None:
+        self.numbers = {}
         # The usual cases, in which nothing needs to be flattened.
         if tree is None or type(tree) is Tensor:
             self.structure, self.size = None, 1
@@ -62,11 +65,30 @@ class Tree:
             read(leaves[k], lambda k=k: f"{what}{pytree.path(self.structure, k)}", known.get(k, beside))  # type: ignore[misc]
             for k in self.places
         ]
+        self.numbers = {
+            at: to_number(leaves[k])
+            for at, k in enumerate(self.places)
+            if type(leaves[k]) is not Tensor and is_number(leaves[k])
+        }
+        # NumPy's scalars keep their dtype where there is no array whose dtype they can take.
+        for at, number in self.numbers.items():
+            if (leaf := known.get(self.places[at])) is not None and _fits(number, leaf.dtype):
+                values[at] = number
         around = [*[value for value in values if type(value) is Tensor], *around]
         self.tensors = [
             value if type(value) is Tensor else _of_number(value, known.get(k), around)
             for k, value in zip(self.places, values, strict=True)
         ]
+
+    def give_way(self, other: Tree) -> bool:
+        """Return whether numbers of this tree are to take the dtypes of another's leaves, and all others are alike."""
+        if len(self.tensors) != len(other.tensors):
+            return False
+        pairs = zip(self.tensors, other.tensors, strict=True)
+        differ = [k for k, (a, b) in enumerate(pairs) if a.dtype is not b.dtype]
+        return bool(differ) and all(
+            [k in self.numbers and _fits(self.numbers[k], other.tensors[k].dtype) for k in differ]
+        )
 
     def of(self, tensors: Sequence[Tensor]) -> PyTree:
         """Return the pytree with other Tensors."""
@@ -110,14 +132,18 @@ class _Star:
 
 def _of_number(value: complex, like: Tensor | None, around: Sequence[Tensor]) -> Tensor:
     """Return a Python number as a Tensor: of the dtype of the leaf that it replaces, if any, else beside the others."""
-    # Only where nothing is lost: an int may stand for a leaf of floats, a float for none of integers.
-    fits = like is not None and (like.dtype.inexact or type(value) is not float) and type(value) is not complex
-    if fits and like is not None and (type(value) is bool) == (like.dtype.kind == "bool"):
+    if like is not None and _fits(value, like.dtype):
         return asarray(value, dtype=like.dtype, backend=like.backend.root, device=like.device)
     if around:
         first = around[0]
         return asarray(value, dtype=_dtype_beside(value, around), backend=first.backend.root, device=first.device)
     return asarray(value)
+
+
+def _fits(value: complex, dtype: DType) -> bool:
+    """Return whether a number may be of a dtype: an int among floats, a float not among integers."""
+    exact = (dtype.inexact or type(value) is not float) and type(value) is not complex
+    return exact and (type(value) is bool) == (dtype.kind == "bool")
 
 
 def _dtype_beside(value: complex, around: Sequence[Tensor]) -> DType | None:
@@ -155,6 +181,9 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
 
     Raises:
         TypeError: `pred` is not a scalar; or the results are not alike, which shows where both functions run.
+
+    A number as a result, as in `lambda: 0.0`, takes the dtype of the other function's result where both run. Where only
+    one does, it has the default dtype of its kind.
     """
     for name, f in (("true_fn", true_fn), ("false_fn", false_fn)):
         check_callable("cond", name, f)
@@ -172,9 +201,12 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
         def run(tensors: list[Any]) -> list[Any]:
             like = found[0] if found else None
             out = Tree(f(*given.of(tensors)), f"cond: the result of {name}", like)
+            # The branch that runs first says how results look, but its numbers are weak beside the other's arrays: then
+            # it has to run once more. The structure is needed after the call.
+            if like is not None and like.give_way(out):
+                like = None
             if like is not None:
                 like.check(out, f"cond: the result of {name}", "that of the other function has")
-            # The branch that runs first says how results look; the structure is needed after the call.
             found[:] = [like or out]
             return out.tensors
 
@@ -184,6 +216,8 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     # Each example decides for itself, so both run for all of them.
     if _differs_by_example(predicate):
         yes, no = (branch(given.tensors) for branch in branches)
+        if [t.dtype for t in yes] != [t.dtype for t in no]:
+            yes = branches[0](given.tensors)
         outs = [where(predicate, a, b) for a, b in zip(yes, no, strict=True)]
     else:
         outs = loops.cond(_label("cond", true_fn), predicate, branches, given.tensors)
