@@ -42,7 +42,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
             op.normalise(values, {})
         values = op.operands(values)
         backend = next(v.backend for v in values if type(v) is Tensor)
-        kernel, _, usual = bindings.get(backend) or op.bind(backend)
+        kernel, _, usual, _ = bindings.get(backend) or op.bind(backend)
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
@@ -71,14 +71,15 @@ def unary_call(op: Op) -> Callable[..., Any]:
         a = x._raw
         # A `try` that succeeds is free in CPython; the KeyError comes once for each backend.
         try:
-            kernel, plans, usual = bindings[backend]
+            kernel, plans, usual, usual_scalar = bindings[backend]
         except KeyError:
-            kernel, plans, usual = op.bind(backend)
+            kernel, plans, usual, usual_scalar = op.bind(backend)
         try:
             out = kernel(a)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x,))  # type: ignore[no-any-return]
-        if usual is not None:
+        # A scalar of the usual type is known by that: to ask it for its dtype takes longer than to ask an array.
+        if usual is not None and type(out) is not usual_scalar:
             dtype = out.dtype
             if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
                 return call(*cast)
@@ -144,9 +145,9 @@ def single_call(op: Op) -> Callable[..., Any]:
         if takes_dtype and (params or kwargs):
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
-            kernel, plans, usual = bindings[backend]
+            kernel, plans, usual, _ = bindings[backend]
         except KeyError:
-            kernel, plans, usual = op.bind(backend)
+            kernel, plans, usual, _ = op.bind(backend)
         s = x._raw_slots
         # A record with residuals has another layout, which the general path makes.
         if s and plans.residual_kernel is not None:
@@ -255,16 +256,16 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         else:
             return call(*op.operands((x1, x2)))
         try:
-            kernel, plans, usual = bindings[backend]
+            kernel, plans, usual, usual_scalar = bindings[backend]
         except KeyError:
-            kernel, plans, usual = op.bind(backend)
+            kernel, plans, usual, usual_scalar = op.bind(backend)
         try:
             out = kernel(a1, a2)
             if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                 out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, (x1, x2))
-        if usual is not None:
+        if usual is not None and type(out) is not usual_scalar:
             dtype = out.dtype
             if dtype is not usual and dtype is not (a2 if kind1 in SCALARS else a1).dtype:
                 cast = converted(op, (x1, x2), out)
@@ -435,9 +436,9 @@ def general_call(op: Op) -> Callable[..., Any]:
         if takes_dtype:
             params = with_raw_dtype(op, backend, params, kwargs)
         try:
-            kernel, plans, usual = bindings[backend]
+            kernel, plans, usual, _ = bindings[backend]
         except KeyError:
-            kernel, plans, usual = op.bind(backend)
+            kernel, plans, usual, _ = op.bind(backend)
         residuals: Any = ()
         residual_kernel = plans.residual_kernel
         try:

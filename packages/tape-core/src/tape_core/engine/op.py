@@ -23,7 +23,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, update_wrapper
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tape_core.backends.errors import AxisError, BackendMismatchError
 from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
@@ -38,7 +38,7 @@ from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
-from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype
+from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype, usual_scalar
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
@@ -72,6 +72,10 @@ def release_all(interceptor: Interceptor) -> None:
     """End what `intercept_all` began."""
     _interceptors[:] = [other for other in _interceptors if other is not interceptor]
     _rebind_all()
+
+
+Binding: TypeAlias = "tuple[Kernel, Plans, Any, type | None]"
+"""The kernel of an op on a backend, the plans of its records, the usual dtype of results, and its scalars' type."""
 
 
 def _rebind_all() -> None:
@@ -141,7 +145,7 @@ class Op(Options):
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.bindings: dict[Backend, tuple[Kernel, Plans, Any]] = {}
+        self.bindings: dict[Backend, Binding] = {}
         self.promoted = promoted_inputs(self)
         self._interceptors: dict[Backend, list[Interceptor]] = {}
         # Whether a backend may bring a kernel of its own that leaves residuals; `_call_path` says no for the shortest
@@ -202,7 +206,7 @@ class Op(Options):
 
     # -- what the hot path asks once per backend
 
-    def bind(self, backend: Backend) -> tuple[Kernel, Plans, Any]:
+    def bind(self, backend: Backend) -> Binding:
         """Return the kernel on a backend, the plans of its records by which inputs are watched, and the usual dtype.
 
         Results of another dtype than that are looked at, see `tape_core.engine.promotion`; of None, none are.
@@ -263,7 +267,7 @@ class Op(Options):
 
         return checking
 
-    def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> tuple[Kernel, Plans, Any]:
+    def bound(self, backend: Backend, kernel: Kernel, plans: Plans) -> Binding:
         """Note a binding, for the hot path, with interceptors around its kernels."""
         BOUND.append((self, backend))
         kernels = kernel, plans.residual_kernel
@@ -271,7 +275,7 @@ class Op(Options):
             kernels = interceptor(self, backend, kernels)
         # Kept apart, so that the interceptors of all ops can be put around them and be taken away again.
         plans.own_kernels = kernels
-        self.bindings[backend] = kernel, plans, None
+        self.bindings[backend] = kernel, plans, None, None
         self.wrap_kernels(backend)
         return self.bindings[backend]
 
@@ -297,7 +301,8 @@ class Op(Options):
         for interceptor in _interceptors:
             kernels = interceptor(self, backend, kernels)
         plans.residual_kernel = kernels[1]
-        self.bindings[backend] = kernels[0], plans, usual_dtype(self, backend)
+        usual = usual_dtype(self, backend)
+        self.bindings[backend] = kernels[0], plans, usual, usual_scalar(usual, backend)
 
     def leaves_residuals_on(self, backend: Backend) -> bool:
         """Return whether a kernel leaves residuals for rules: the op's own, or one that the backend brings."""

@@ -121,7 +121,7 @@ class Plan:
         if self.backend is backend or not any(rule.recorded for rule in self.rules):
             return self
         # Plans are found by the set of watched inputs: bit k stands for input k.
-        _, plans, _ = self.op.bindings.get(backend) or self.op.bind(backend)
+        _, plans, _, _ = self.op.bindings.get(backend) or self.op.bind(backend)
         return plans[sum([1 << rule.k for rule in self.rules])] or self
 
     def toward(self, rec: Record, wanted: bytearray) -> Plan:

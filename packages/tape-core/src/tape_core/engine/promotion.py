@@ -71,6 +71,11 @@ def usual_dtype(op: Op, backend: Backend) -> Any:
     return NEVER if usual is None else usual
 
 
+def usual_scalar(usual: Any, backend: Backend) -> type | None:
+    """Return the type of results without dimensions that have the usual dtype, if the backend has such types."""
+    return next((kind for kind in backend.scalar_types if kind().dtype is usual), None)
+
+
 class MixedDtypesError(TypeError):
     """A kernel is not called with arrays of several dtypes, but with their common one instead; see `unmixed`."""
 

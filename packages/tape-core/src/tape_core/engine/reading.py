@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.protocol import Backend
-from tape_core.engine.op import Op, Plans
+from tape_core.engine.op import Binding, Op, Plans
 from tape_core.engine.variable import Variable
-from tape_core.typing import Array, Kernel
+from tape_core.typing import Array
 
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _ReadOp(Op):
     """The op that reads a Variable. It is in no registry: it computes nothing, so backends bring no kernel for it."""
 
-    def bind(self, backend: Backend) -> tuple[Kernel, Plans, Any]:
+    def bind(self, backend: Backend) -> Binding:
         """Bind the identity as the kernel on every backend, so that batched and traced arrays pass unchanged too."""
         return self.bound(backend, _identity, Plans(self, self.compiled, None, backend))
 

@@ -19,7 +19,7 @@ from tape_core.engine import plan, record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
-from tape_core.engine.op import Op, Plans, vjp
+from tape_core.engine.op import Binding, Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.batched import Batched, backend_in
@@ -194,7 +194,7 @@ class _FunctionOp(Op):
     promotes = False
     widens = False  # its rule is a user's function, which gets cotangents in the dtype of its results
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans, Any]:
+    def bind(self, backend: Backend) -> Binding:
         """Return a kernel that only returns the results, which the call has already."""
         kernel = _values_of_examples if isinstance(backend, Batched) else _values
         return self.bound(backend, kernel, Plans(self, self.compiled, None, backend))
