@@ -420,3 +420,60 @@ def test_half_precision_in_a_loop_of_ones_own():
         bar.update(epoch + 1, [("loss", means[-1])])
     assert means[-1] < 0.5 * means[0]
     assert model.trainable_variables[0].dtype == tf.float32
+
+
+def test_files_after_so_many_batches_in_a_new_folder(tmp_path):
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    path = str(tmp_path / "runs" / "a" / "{epoch}-{batch}.weights.h5")
+    often = tf.keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=2)
+    model.fit(np.ones((6, 2)), np.ones((6, 1)), batch_size=2, epochs=2, verbose=0, callbacks=[often])
+    # The batches are counted over the epochs: the second, the fourth and the sixth.
+    written = sorted(file.name for file in (tmp_path / "runs" / "a").iterdir())
+    assert written == ["1-2.weights.h5", "2-1.weights.h5", "2-3.weights.h5"]
+    last = model.get_weights()
+    model.load_weights(tmp_path / "runs" / "a" / "2-1.weights.h5")
+    assert not np.array_equal(model.get_weights()[0], last[0])
+    model.load_weights(tmp_path / "runs" / "a" / "2-3.weights.h5")
+    np.testing.assert_array_equal(model.get_weights()[0], last[0])
+
+
+def test_rates_of_many_steps_for_a_plot():
+    schedule = tf.keras.optimizers.schedules.InverseTimeDecay(0.1, decay_steps=10, decay_rate=1.0)
+    steps = np.linspace(0.0, 25.0, 6).reshape(2, 3)
+    np.testing.assert_allclose(schedule(steps), 0.1 / (1 + steps / 10), rtol=1e-6)
+    np.testing.assert_allclose(schedule([0, 10]), [0.1, 0.05], rtol=1e-6)
+    assert schedule(tf.constant([0, 10])).shape == (2,)
+
+
+def test_truths_are_integers_of_examples():
+    values = [True, np.bool_(False), tf.constant(True), np.array(False), 3, tf.constant(4)]
+    assert tf.train.Int64List(value=values).value == [1, 0, 1, 0, 3, 4]
+
+
+def test_defaults_of_a_function_with_an_input_signature():
+    class Scaled:
+        @tf.function(input_signature=(tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)))
+        def by(self, x, factor=2.0, twice=False):
+            return x * factor * (2.0 if twice else 1.0)
+
+    scaled = Scaled()
+    np.testing.assert_array_equal(scaled.by(tf.constant([1.0, 2.0])), [2.0, 4.0])
+    np.testing.assert_array_equal(scaled.by(tf.constant([1.0]), factor=3.0), [3.0])
+    with pytest.raises(TypeError, match="missing a required argument"):
+        scaled.by()
+    with pytest.raises(TypeError, match="too many"):
+        scaled.by(tf.constant([1.0]), twice=True)
+
+
+def test_sizes_of_datasets_by_their_older_names():
+    data = tf.data.Dataset.range(5)
+    assert int(tf.data.experimental.cardinality(data)) == 5
+    assert int(tf.data.experimental.cardinality(data.repeat())) == tf.data.experimental.INFINITE_CARDINALITY
+    numbered = tf.data.Dataset.zip((data, (tf.data.experimental.Counter(3), tf.data.experimental.Counter(3))))
+    assert [(int(a), int(b), int(c)) for a, (b, c) in numbered.take(2)] == [(0, 3, 3), (1, 4, 4)]
+    assert data.prefetch(tf.data.experimental.AUTOTUNE).cardinality() == 5
+
+
+def test_the_version_has_two_names():
+    assert tf.__version__ == tf.version.VERSION

@@ -106,6 +106,7 @@ for _name in ("constant", "ones", "random_normal", "random_uniform", "zeros"):
     _export(f"{_name}_initializer", getattr(keras.initializers, _name))
 for _name in ("initializers", "losses", "metrics", "optimizers"):
     _export(_name, getattr(keras, _name))
+_export("version.VERSION", __version__)
 _export("compat.v2", _sys.modules[__name__])
 keras.backend_functions.publish()
 _publish()

@@ -71,7 +71,6 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "parallel_stack": "use tf.stack",
     "get_logger": 'use logging.getLogger("tensorflow")',
     "sysconfig": "nothing is compiled against this package",
-    "version": "use tf.__version__",
     "nondifferentiable_batch_function": "there is no batching of calls",
     "type_spec_from_value": "use tf.TensorSpec.from_tensor",
     "variable_creator_scope": "Variables are made by tf.Variable alone",

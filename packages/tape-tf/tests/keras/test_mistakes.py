@@ -149,9 +149,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a dtype": (lambda: keras.backend.set_floatx("int32"), ValueError, "Unknown `floatx` value"),
     "no file": (lambda: keras.Model().load_weights("no such file"), FileNotFoundError, "no such file"),
     "whole models": (
-        lambda: keras.callbacks.ModelCheckpoint("x", save_freq=3, save_weights_only=True),
+        lambda: keras.callbacks.ModelCheckpoint("x", save_freq=0, save_weights_only=True),
         ValueError,
-        "save_freq must be 'epoch'",
+        "save_freq must be 'epoch' or a positive number",
     ),
 }
 

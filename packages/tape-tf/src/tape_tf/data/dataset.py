@@ -22,6 +22,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.data.elements import as_count, as_shapes, leaves, map_structure, row, spec_of, to_array, to_tensor
 from tape_tf.data.transformations import (
+    AUTOTUNE,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     MakeIterator,
@@ -30,6 +31,7 @@ from tape_tf.data.transformations import (
     as_dataset,
 )
 from tape_tf.errors import InvalidArgumentError, OutOfRangeError
+from tape_tf.names import export
 from tape_tf.ops.files import matching_files
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
@@ -417,3 +419,25 @@ _INSTEAD = {
     "with_options": "; there is nothing to set",
     "shape": "; element_spec tells the shapes of its elements",
 }
+
+
+def cardinality(dataset: Dataset) -> Tensor:
+    """Return the number of elements: see :meth:`Dataset.cardinality`.
+
+    >>> import tape_tf as tf
+    >>> int(tf.data.experimental.cardinality(tf.data.Dataset.range(7).batch(2)))
+    4
+    """
+    return dataset.cardinality()
+
+
+def counter(start: IntLike = 0, step: IntLike = 1, dtype: DTypeLike = dtypes.int64) -> Dataset:
+    """Return the endless dataset of `start`, `start + step`, ...: see :meth:`Dataset.counter`."""
+    return Dataset.counter(start, step, dtype)
+
+
+export("data.experimental.cardinality", cardinality)
+export("data.experimental.Counter", counter)
+export("data.experimental.AUTOTUNE", AUTOTUNE)
+export("data.experimental.INFINITE_CARDINALITY", INFINITE_CARDINALITY)
+export("data.experimental.UNKNOWN_CARDINALITY", UNKNOWN_CARDINALITY)

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import tape_nn as nn
@@ -248,14 +249,15 @@ class ModelCheckpoint(_NativeCallback):
         verbose: 1 to print a line on saving.
         save_best_only: save only after epochs that improve on all before.
         save_weights_only: save only the weights.
-        save_freq: "epoch", the only supported value.
+        save_freq: "epoch", or a number of batches, counted over epochs, after which to save; the name may then have
+            `{batch}`.
         initial_value_threshold: a value that the first saved epoch has to improve on.
 
     Raises:
-        ValueError: `save_freq` is not supported, or the file's name does not fit.
+        ValueError: `save_freq` is neither, or the file's name does not fit.
     """
 
-    __tf_differs__ = "weights in the safetensors format; after epochs only"
+    __tf_differs__ = "weights in the safetensors format"
 
     def __init__(
         self,
@@ -265,12 +267,17 @@ class ModelCheckpoint(_NativeCallback):
         save_best_only: bool = False,
         save_weights_only: bool = False,
         mode: Mode = "auto",
-        save_freq: str = "epoch",
+        save_freq: int | str = "epoch",
         initial_value_threshold: float | None = None,
     ) -> None:
         super().__init__()
-        if save_freq != "epoch":
-            raise ValueError(f"ModelCheckpoint: save_freq must be 'epoch'; got {save_freq!r}")
+        counts = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq > 0
+        if save_freq != "epoch" and not counts:
+            raise ValueError(
+                f"ModelCheckpoint: save_freq must be 'epoch' or a positive number of batches; got {save_freq!r}"
+            )
+        self.save_freq = save_freq
+        self._epoch = self._waiting = 0  # batches since the last file
         self.filepath = os.fspath(filepath)
         self.verbose, self.save_best_only, self.save_weights_only = verbose, save_best_only, save_weights_only
         if not (save_weights_only or self.filepath.endswith(".keras")):
@@ -282,14 +289,30 @@ class ModelCheckpoint(_NativeCallback):
         if initial_value_threshold is not None:
             self.native.best = initial_value_threshold
 
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if isinstance(self.save_freq, int):
+            self._waiting += 1
+            if self._waiting >= self.save_freq:
+                self._waiting = 0
+                self._save(self._epoch, logs, batch=batch + 1)
+
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self.save_freq == "epoch":
+            self._save(epoch, logs)
+
+    def _save(self, epoch: int, logs: Logs, **numbers: int) -> None:
         # tape_nn's callback only judges here: it would write a file of its own form.
         if self.save_best_only and not self.native.improved(self._native_run(epoch, logs)):
             return
+        known = {"epoch": epoch + 1, **numbers, **(logs or {})}
         try:
-            path = self.filepath.format(epoch=epoch + 1, **(logs or {}))
+            path = self.filepath.format(**known)
         except KeyError as error:
-            raise KeyError(f"ModelCheckpoint: filepath names {error}; the logs have {', '.join(logs or {})}") from error
+            raise KeyError(f"ModelCheckpoint: filepath names {error}; there are {', '.join(known)}") from error
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         if self.verbose:
             sys.stdout.write(f"\nEpoch {epoch + 1}: saving model to {path}\n")
         if self.save_weights_only:

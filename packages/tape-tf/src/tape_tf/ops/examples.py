@@ -83,6 +83,8 @@ class Int64List(_List):
     """A list of integers."""
 
     def _convert(self, value: Any) -> int:
+        if getattr(value, "dtype", None) == "bool" or isinstance(value, bool):  # arrays of bools have no __index__
+            return int(bool(value))
         number = value.__index__() if hasattr(value, "__index__") else int(value)
         if isinstance(value, float) or not -(2**63) <= number < 2**63:
             raise TypeError(f"Int64List takes integers of 64 bits, got {value!r}")

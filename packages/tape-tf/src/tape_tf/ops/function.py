@@ -162,11 +162,16 @@ class Function:
     def _fit_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Convert the arguments to tensors, and check them against the input signature."""
         specs = self.input_signature or ()
-        if kwargs and self._signature is not None:
+        if self._signature is not None and (kwargs or len(args) < len(specs)):
             try:
-                args = self._signature.bind(*args, **kwargs).args
+                bound = self._signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise self._signature_error(str(error), args, kwargs) from None
+            given = set(bound.arguments)
+            bound.apply_defaults()
+            # Defaults of parameters after those that the signature describes are left to the Python function.
+            described = given.isdisjoint(list(bound.arguments)[len(specs) :])
+            args = bound.args[: len(specs)] if described else bound.args
         if len(args) != len(specs):
             what = "too many positional arguments" if len(args) > len(specs) else "missing a required argument"
             raise self._signature_error(what, args, kwargs)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import tape_nn as nn
 
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras.backend import floatx
 from tape_tf.names import absent
-from tape_tf.typing import IntLike
+from tape_tf.typing import IntLike, TensorLike
 
 __all__ = [
     "CosineDecay",
@@ -38,7 +39,10 @@ class LearningRateSchedule:
 
 
 class _Native(LearningRateSchedule):
-    """A schedule that delegates to one of tape_nn, `native`, with the same arguments."""
+    """A schedule that delegates to one of tape_nn, `native`, with the same arguments.
+
+    Of an array of steps it gives the array of their rates, as for a plot.
+    """
 
     _native_class: ClassVar[Any]
 
@@ -51,8 +55,12 @@ class _Native(LearningRateSchedule):
             raise AttributeError(name)
         return getattr(self.native, name)
 
-    def __call__(self, step: IntLike) -> Any:
-        return convert_to_tensor(self.native(int(step)), dtype=floatx())
+    def __call__(self, step: IntLike | TensorLike) -> Any:
+        if getattr(step, "shape", ()) or isinstance(step, list | tuple):
+            steps = np.asarray(step)
+            rates = [float(self.native(number)) for number in steps.ravel().tolist()]
+            return convert_to_tensor(np.reshape(rates, steps.shape), dtype=floatx())
+        return convert_to_tensor(self.native(int(step)), dtype=floatx())  # type: ignore[arg-type]
 
 
 class ExponentialDecay(_Native):
