@@ -47,7 +47,7 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "train.FeatureList": "use tf.train.Example, with lists of one length for each feature",
     "train.FeatureLists": "use tf.train.Example, with lists of one length for each feature",
     "train": "of tf.train there are checkpoints and Example; averages are in tape_nn.ExponentialMovingAverage",
-    "saved_model": "of tf.saved_model there are save, load and contains_saved_model, of Keras models",
+    "saved_model": "of tf.saved_model there are save, load and contains_saved_model",
     "distribute": "of tf.distribute there are strategies of one device; " + _PROCESSES,
     "distribute.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "distribute.experimental.TPUStrategy": "there are no TPUs; " + _PROCESSES,

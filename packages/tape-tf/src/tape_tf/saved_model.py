@@ -1,8 +1,7 @@
-"""`tf.saved_model`: a Keras model in a folder, with the signatures by which it is served.
+"""`tf.saved_model`: a Keras model or a `tf.Module` in a folder, with the signatures by which it is served.
 
-The folder has `model.keras`, which describes the model by names of classes and has its weights, and `saved_model.json`,
-which describes the signatures. Both are data: unlike TensorFlow's, they hold no graph, so that functions of one's own,
-those of a `tf.Module`, are not saved.
+For a Keras model the folder has `model.keras`, which describes the model by names of classes and has its weights, and
+`saved_model.json`, which describes the signatures. For a `tf.Module` see :mod:`tape_tf.object_files`.
 
 >>> import tempfile
 >>> import tape_tf as tf
@@ -32,6 +31,8 @@ from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.keras.weight_files import replacing
 from tape_tf.module import Module
 from tape_tf.names import absent, export, exported, published
+from tape_tf.object_files import ARRAYS, LoadedObject, describe_object, load_object, write_object
+from tape_tf.object_files import FORMAT as FUNCTIONS_FORMAT
 from tape_tf.shapes import TensorSpec
 from tape_tf.typing import PathLike, PyTree
 
@@ -42,30 +43,42 @@ export("saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY saved_model.SERVING_DEFAUL
 _SERVING = "serving_default"
 
 
-@exported("saved_model.save", differs="of Keras models; functions of one's own are not saved")
-def save(obj: Any, export_dir: PathLike, signatures: None = None, options: object = None) -> None:
-    """Write a Keras model into a folder, which is made if needed.
+@exported("saved_model.save", differs="functions without branches, loops and random draws")
+def save(obj: Any, export_dir: PathLike, signatures: Any = None, options: object = None) -> None:
+    """Write a Keras model, or a `tf.Module` with its tf.functions, into a folder, which is made if needed.
+
+    Of a tf.function the ops are written that it calls for each of its signatures: its `input_signature`, or those of
+    its calls and of `get_concrete_function`. It is run on samples to find them; Variables keep their values.
 
     Args:
-        obj: a model that has its weights, of classes of `tf.keras` or registered ones.
-        signatures: must be None: the signature "serving_default" is the model's call.
+        obj: a model that has its weights, of classes of `tf.keras` or registered ones; or a `tf.Module`.
+        signatures: of a Module: a tf.function or concrete function, or a dict of them by name. A single function with
+            an `input_signature` is the signature "serving_default" by itself. Of a model it must be None.
 
     Raises:
-        TypeError: `obj` is no Keras model, or a part of it has no description.
-        ValueError: there are other signatures, or the model has no weights yet.
+        TypeError: `obj` is neither, or a part of a model has no description.
+        ValueError: a function cannot be written: it draws random numbers, has branches or loops on tensors, depends
+            on values or on lengths that its signature leaves open, or uses a Variable that no attribute leads to; or a
+            model has no weights yet.
     """
+    folder = Path(os.fspath(export_dir))
     if not isinstance(obj, Model):
-        raise TypeError(
-            f"saved_model.save takes a Keras model; the functions of a {type(obj).__name__} are code, and files hold "
-            "none: save its Variables with tf.train.Checkpoint, and make it by its class before restoring them"
-        )
+        if not isinstance(obj, Module):
+            raise TypeError(
+                f"saved_model.save takes a Keras model or a tf.Module, got a {type(obj).__name__}: make it a "
+                "tf.Module, whose Variables and tf.functions are written"
+            )
+        description, arrays = describe_object(obj, signatures)
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing("saved_model.save", folder / _DESCRIPTION) as draft:
+            write_object(description, arrays, folder, draft)
+        return
     if signatures is not None:
         raise ValueError(
-            "saved_model.save: signatures is not taken, since files hold no functions; put what they compute into a "
-            "model, whose call is the signature 'serving_default'"
+            "saved_model.save: signatures is not taken of a Keras model, whose call is the signature "
+            "'serving_default'; make the model an attribute of a tf.Module with a tf.function for each signature"
         )
     specs = _input_specs(obj)
-    folder = Path(os.fspath(export_dir))
     folder.mkdir(parents=True, exist_ok=True)
     save_model(obj, folder / _MODEL, save_format="tape")
     inputs = [[name, list(spec.shape), spec.dtype.name] for name, spec in specs.items()]
@@ -92,8 +105,8 @@ def _input_specs(model: Model) -> dict[str, TensorSpec]:
 
 
 @exported("saved_model.load", differs="reads what is written here; the loaded model can be trained again")
-def load(export_dir: PathLike, tags: object = None, options: object = None) -> LoadedModel:
-    """Read a model from a folder that :func:`save` or `model.export` wrote.
+def load(export_dir: PathLike, tags: object = None, options: object = None) -> LoadedModel | LoadedObject:
+    """Read a model or an object from a folder that :func:`save` or `model.export` wrote.
 
     Raises:
         FileNotFoundError: the folder, or a file in it, does not exist.
@@ -109,6 +122,8 @@ def load(export_dir: PathLike, tags: object = None, options: object = None) -> L
     text = (folder / _DESCRIPTION).read_bytes()
     with report_damage(f"saved_model.load: {str(folder / _DESCRIPTION)!r}"):
         content = parse_json(text)
+        if isinstance(content, dict) and content.get("format") == FUNCTIONS_FORMAT:
+            return load_object(content, folder)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         signatures = {name: _read_inputs(value) for name, value in dict(content["signatures"]).items()}
@@ -130,9 +145,9 @@ def _read_inputs(value: Any) -> dict[str, Any]:
 
 @exported("saved_model.contains_saved_model")
 def contains_saved_model(export_dir: PathLike) -> bool:
-    """Return whether a folder has a model that :func:`load` reads."""
+    """Return whether a folder has a model or an object that :func:`load` reads."""
     folder = Path(os.fspath(export_dir))
-    return (folder / _DESCRIPTION).is_file() and (folder / _MODEL).is_file()
+    return (folder / _DESCRIPTION).is_file() and any((folder / name).is_file() for name in (_MODEL, ARRAYS))
 
 
 class LoadedModel(Module):

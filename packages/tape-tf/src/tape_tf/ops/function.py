@@ -67,6 +67,17 @@ class _Compiled(CompiledFunction[..., Any]):
             )
         self._made_variables = True
 
+    def code_for(self, args: tuple[Any, ...]) -> Any:
+        """Return the code for these arguments.
+
+        Raises:
+            ValueError: the function runs as plain Python for these arguments.
+        """
+        try:
+            return self._compiled_for(args, {}, "saved_model.save")
+        except ValueError as error:
+            raise ValueError("\n".join([str(error), *self.fallbacks])) from None
+
 
 class Function:
     """A Python function with its traces: the result of `tf.function`.
@@ -74,6 +85,7 @@ class Function:
     Attributes:
         python_function: the Python function.
         input_signature: the TensorSpecs that its arguments must be compatible with; None for any arguments.
+        seen: the specs of the arguments of each trace, and of each concrete function, for which it can be saved.
     """
 
     def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[PyTree] | None = None) -> None:
@@ -84,6 +96,7 @@ class Function:
         self._weak_self = ref(self)
         self._compiled = self._compile()
         self._traces = 0
+        self.seen: list[Any] = []
         self._recent_calls: deque[bool] = deque(maxlen=RETRACING_WARNING_CALLS)  # True for each call that traced
 
     def _compile(self) -> _Compiled:
@@ -117,6 +130,8 @@ class Function:
         self._recent_calls.append(self._traces > before)
         if self._traces > before:
             self._warn_of_retracing()
+            if self.input_signature is None:
+                self._note(nest.map_structure(_spec, (args, kwargs)))
         return wrap(found)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -231,7 +246,29 @@ class Function:
         if self.input_signature is not None and not args and not kwargs:
             # Without arguments the specs themselves stand for them.
             args = self.input_signature
-        return ConcreteFunction(self, args, kwargs)
+        found = ConcreteFunction(self, args, kwargs)
+        if self.input_signature is None:
+            self._note(found.structured_input_signature)
+        return found
+
+    def _note(self, signature: Any) -> None:
+        # Other objects are not kept: they are in no file, and would live as long as the function.
+        plain = all(isinstance(leaf, TensorSpec | bool | int | float | str | None) for leaf in nest.flatten(signature))
+        # By their text, since 1 == True == 1.0, of which each has its own trace.
+        if plain and repr(signature) not in map(repr, self.seen):
+            self.seen.append(signature)
+
+    def trace_apart(self, args: tuple[Any, ...]) -> Any:
+        """Return the compiled code for tape_core's values, which later calls do not use.
+
+        Raises:
+            ValueError: the function runs as plain Python for these arguments.
+        """
+        known, compiled = self._traces, self._compile()
+        try:
+            return compiled.code_for(args)
+        finally:
+            self._traces = known
 
     def __getattr__(self, name: str) -> Any:
         if name in ("experimental_get_compiler_ir", "pretty_printed_concrete_signatures"):
