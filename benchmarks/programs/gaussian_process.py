@@ -43,7 +43,8 @@ def gradient(data: Data, wrap: Wrap) -> Step:
     both = wrap(tc.value_and_grad(loss_of(data)))
 
     def step():
-        value, found = both(named(data["start"]))
+        # Arrays without dimensions: NumPy's scalars would be constants of the trace, and the whole program folded.
+        value, found = both(named(np.asarray(number) for number in data["start"]))
         return [value, tc.stack([found[name] for name in named(data["start"])])]
 
     return step
