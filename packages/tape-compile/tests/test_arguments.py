@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import tape_core as tc
 from tape_core import function
@@ -268,3 +269,16 @@ def test_a_copy_may_be_changed_and_tensors_in_place() -> None:
         b = tc.asarray(1.0)
         assert f({"w": tc.asarray(3.0), "b": b}, y=b * 1, z=2)["w"].item() == 6.0
         assert b.item() == 2.0
+
+
+def test_scalars_of_numpy_that_change_are_warned_of_as_pythons_numbers_are() -> None:
+    f = tc.function(lambda x, rate: x * rate)
+    with pytest.warns(
+        UserWarning, match="NumPy's scalars, are constants of a trace: give those that change as Tensors"
+    ):
+        for k in range(8):
+            assert f(tc.ones(2), np.float64(k)).dtype is tc.float32
+    before = f.traces
+    for k in range(8):
+        f(tc.ones(2), tc.asarray(float(k)))
+    assert f.traces == before + 1

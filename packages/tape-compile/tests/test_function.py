@@ -332,7 +332,7 @@ def test_freezing_a_variable_traces_again() -> None:
 
 def test_many_traces_are_warned_of_or_refused() -> None:
     f = function(lambda x, k: x * k)
-    with pytest.warns(UserWarning, match="is traced for the 6th time.*Python numbers"):
+    with pytest.warns(UserWarning, match="is traced for the 6th time.*Numbers among its arguments, Python"):
         for k in range(7):
             f(tc.ones(2), k)
     once = function(retrace="error")(lambda x: x + 1)

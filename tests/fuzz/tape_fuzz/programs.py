@@ -54,6 +54,12 @@ OPS: list[Op] = [
     Op("{p} ** {g}"), Op("({f} < {g}) == ({g} < 0.25)"), Op("(({f} < {g}) < ({f} > 0.1))"), Op("~({f} < {g}) | ({f} > 0)"),
     Op("({i} ** 2) ** 2 % 7"), Op("{i} // 3 + {i} % 4 - ({i} << 1)"), Op("-({i} - ({i} - {k}))"), Op("({i} & 6) ^ ({i} | 1)"),
     Op("{f} // 0.75", ("smooth", "continuous")), Op("{f} % 0.75", ("smooth", "continuous")),
+    # -- operands of several dtypes
+    Op("{f} * {i}", ("torch",), 2), Op("{i} - {f}", ("torch",), 2), Op("{f} + ({g} < {f})", ("smooth", "continuous", "torch")), Op("{i} / ({i} * {i} + 2)", ("torch",)),
+    Op("tc.where({f} > 0, {i}, {f})", ("smooth", "continuous", "torch")), Op("tc.maximum({i}, {f})", ("smooth", "torch")), Op("tc.arctan2({p}, {i} * {i} + 1)".replace("arctan2", "atan2"), ("torch",)),
+    Op("tc.sin({i}) + {n}", ("torch",)), Op("tc.mean({i}) * {f}", ("torch",)), Op("({i} < 2) * {f} + np.int32(2)", ("torch",)), Op("np.float64(0.5) * {f} - np.float32(2) * {i}", ("torch",)),
+    Op("{i} + np.float64(0.5)", ("torch",)), Op("{i} * True + np.int64({k})", ("torch",)), Op("tc.where({i} > 0, np.float64(0.5), {f})", ("smooth", "continuous", "torch")),
+    Op("tc.cond({n} < tc.sum({f}), lambda: tc.sum({f0}) * {i}, lambda: {i} - tc.mean({f0}))", ("smooth", "continuous", "torch")),
     # -- elementwise
     *_each("tc.NAME({f})", "sin cos tanh sigmoid softplus square erf atan asinh expm1 negative gelu silu softmax sinh mish"),
     *_each("tc.NAME({p})", "log sqrt log1p log2 reciprocal gammaln digamma cosh xlogy".replace(" xlogy", "")),

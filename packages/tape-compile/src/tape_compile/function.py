@@ -375,9 +375,9 @@ class Function(Generic[P, R_co]):
         if known == thresholds.RETRACES_WARN_AT and self._retrace == "warn":
             warn_user(
                 f"{self._name} is compiled, and is traced for the {known + 1}th time, which takes longer than an "
-                f"eager call. Python numbers among its arguments are constants of a trace: give those that change as "
-                f"Tensors; pad arrays of many shapes to a few; make Tensors, not functions, in loops. If it is meant: "
-                f"tape_core.function(retrace='allow')"
+                f"eager call. Numbers among its arguments, Python's and NumPy's scalars, are constants of a trace: "
+                f"give those that change as Tensors; pad arrays of many shapes to a few; make Tensors, not functions, "
+                f"in loops. If it is meant: tape_core.function(retrace='allow')"
             )
 
     def _check_new_variables(self, made: list[Variable]) -> None:
