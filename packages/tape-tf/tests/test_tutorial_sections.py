@@ -477,3 +477,53 @@ def test_sizes_of_datasets_by_their_older_names():
 
 def test_the_version_has_two_names():
     assert tf.__version__ == tf.version.VERSION
+
+
+def test_pictures_of_bytes_are_adjusted():
+    """The expected values are TensorFlow's."""
+    picture = tf.reshape(tf.constant(np.arange(0, 240, 20), tf.uint8), (2, 2, 3))
+    grey, brighter = tf.image.rgb_to_grayscale(picture), tf.image.adjust_brightness(picture, 0.4)
+    assert grey.dtype == brighter.dtype == tf.uint8
+    assert grey.numpy().ravel().tolist() == [16, 76, 136, 196]
+    assert brighter.numpy().ravel().tolist() == [102, 122, 142, 162, 182, 202, 222, 242, 255, 255, 255, 255]
+    darker = tf.image.adjust_brightness(picture, -0.1).numpy().ravel().tolist()
+    assert darker == [0, 0, 14, 34, 54, 74, 94, 114, 134, 154, 174, 194]
+    contrast = tf.image.adjust_contrast(picture, 2.0).numpy().ravel().tolist()
+    assert contrast == [0, 0, 0, 30, 50, 70, 150, 170, 190, 255, 255, 255]
+    vivid = tf.image.adjust_saturation(picture, 3).numpy().ravel().tolist()
+    assert vivid == [0, 20, 40, 0, 50, 100, 40, 100, 160, 100, 160, 220]
+
+
+def test_saturation_of_floats():
+    """The expected values are TensorFlow's."""
+    picture = tf.constant([[[0.63696170, 0.26978672, 0.04097353], [0.01652764, 0.81327021, 0.91275555], [0.3] * 3]])
+    vivid = [[[0.63696170, 0.24454382, 0.0], [0.0, 0.81143570, 0.91275555], [0.3] * 3]]
+    pale = [[[0.63696170, 0.45337421, 0.33896762], [0.46464160, 0.86301291, 0.91275555], [0.3] * 3]]
+    np.testing.assert_allclose(tf.image.adjust_saturation(picture, 3.0), vivid, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tf.function(tf.image.adjust_saturation)(picture, 0.5), pale, rtol=1e-5)
+    with tf.GradientTape() as tape:
+        tape.watch(picture)
+        total = tf.reduce_sum(tf.image.adjust_saturation(picture, 0.5))
+    gradient = tape.gradient(total, picture).numpy()
+    np.testing.assert_allclose(gradient[0, :2], [[2.0, 0.5, 0.5], [0.5, 0.5, 2.0]], rtol=1e-5)
+    assert np.isfinite(gradient).all()
+    with pytest.raises(ValueError, match="RGB"):
+        tf.image.adjust_saturation(picture[..., :2], 2.0)
+
+
+def test_the_same_seed_changes_pictures_alike():
+    picture = tf.reshape(tf.range(300.0) / 300, (10, 10, 3))
+    changes = {
+        "brightness": lambda seed: tf.image.stateless_random_brightness(picture, 0.5, seed),
+        "contrast": lambda seed: tf.image.stateless_random_contrast(picture, 0.1, 0.9, seed=seed),
+        "saturation": lambda seed: tf.image.stateless_random_saturation(picture, 0.1, 0.9, seed),
+        "crop": lambda seed: tf.image.stateless_random_crop(picture, (4, 4, 3), seed=seed),
+    }
+    for name, change in changes.items():
+        results = [change((k, 0)).numpy() for k in range(6)]
+        np.testing.assert_array_equal(results[3], change(tf.constant([3, 0])), err_msg=name)
+        assert len({result.tobytes() for result in results}) > 1, name
+    counter = tf.data.experimental.Counter()
+    pairs = tf.data.Dataset.zip((tf.data.Dataset.from_tensors(picture).repeat(3), (counter, counter)))
+    mapped = pairs.map(lambda image, seed: tf.image.stateless_random_brightness(image, 0.5, seed))
+    assert len({image.numpy().tobytes() for image in mapped}) == 3

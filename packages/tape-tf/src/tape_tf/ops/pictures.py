@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import tape_core as tc
+from tape_core.random import Generator as NativeGenerator
 
 from tape_tf import dtypes
 from tape_tf.conversion import native, static, wrap
 from tape_tf.functions import op
 from tape_tf.names import exported
-from tape_tf.ops.sampling import generator
+from tape_tf.ops.sampling import Seed, generator, stateless_generator
 from tape_tf.typing import DTypeLike, IntLike, ShapeLike, TensorLike
+
+_DIFFERS = "other random numbers than TensorFlow's"
+
+
+def _as_floats(adjust: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for ops of images: integers are computed on as floats from 0 to 1, and converted back, saturated."""
+
+    name = next(iter(inspect.signature(adjust).parameters))
+
+    @wraps(adjust)
+    def adjusted(**given: Any) -> Any:  # `op` passes arguments by name
+        kind = dtypes.of(given[name].dtype)
+        if not kind.is_integer:
+            return adjust(**given)
+        floats = native(convert_image_dtype(wrap(given[name]), dtypes.float32))
+        found = adjust(**{**given, name: floats})
+        return native(convert_image_dtype(wrap(found), kind, saturate=True))
+
+    return adjusted
 
 
 @op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
+@_as_floats
 def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
     """Multiply the distance of each pixel from its channel's mean by a factor.
 
@@ -39,9 +63,30 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
 
 
 @op("image.adjust_brightness", "image")
+@_as_floats
 def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> tc.Tensor:
-    """Add `delta` to all pixels."""
+    """Add `delta` to all pixels; integers count as from 0 to 1."""
     return image + native(delta, dtypes.of(image.dtype), like=image)
+
+
+@op("image.adjust_saturation", "image", differs="it has a gradient")
+@_as_floats
+def adjust_saturation(image: tc.Tensor, saturation_factor: TensorLike) -> tc.Tensor:
+    """Multiply the saturation of RGB images, in HSV, by a factor; it ends at 1.
+
+    >>> import tape_tf as tf
+    >>> tf.image.adjust_saturation(tf.constant([[[1.0, 0.5, 0.75]]]), 0.5).numpy().tolist()
+    [[[1.0, 0.75, 0.875]]]
+    """
+    if image.ndim < 3 or image.shape[-1] != 3:
+        raise ValueError(f"adjust_saturation takes RGB images (..., height, width, 3); got shape {image.shape}")
+    factor = native(saturation_factor, dtypes.of(image.dtype), like=image)
+    # The largest channel is HSV's value and stays; the distances of the others from it are proportional to saturation.
+    most = tc.max(image, axis=-1, keepdims=True)
+    spread = most - tc.min(image, axis=-1, keepdims=True)
+    grey = spread == 0
+    limit = tc.where(grey, tc.ones_like(most), most / tc.where(grey, tc.ones_like(spread), spread))
+    return most - (most - image) * tc.minimum(tc.maximum(factor, tc.zeros_like(factor)), limit)
 
 
 # -- orientation
@@ -106,6 +151,7 @@ def per_image_standardization(image: tc.Tensor) -> tc.Tensor:
 
 
 @op("image.rgb_to_grayscale", "images")
+@_as_floats
 def rgb_to_grayscale(images: tc.Tensor) -> tc.Tensor:
     """Return the luma of RGB images, one channel."""
     # Weights of red, green and blue of ITU-R BT.601, rounded as in TensorFlow.
@@ -194,30 +240,77 @@ _publish_random_flip("image.random_flip_left_right", -2, "Mirror each image left
 _publish_random_flip("image.random_flip_up_down", -3, "Mirror each image top to bottom with probability 1/2.")
 
 
-@exported("image.random_brightness", "other random numbers than TensorFlow's")
-def random_brightness(image: TensorLike, max_delta: float, seed: IntLike | None = None) -> Any:
-    """Add a random number from [-`max_delta`, `max_delta`)."""
+def _between(low: float, high: float, numbers: NativeGenerator) -> float:
+    return numbers.uniform((), low=low, high=high).item()
+
+
+def _brightness(image: TensorLike, max_delta: float, numbers: NativeGenerator) -> Any:
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
-    return adjust_brightness(image, generator(seed).uniform((), low=-max_delta, high=max_delta).item())
+    return adjust_brightness(image, _between(-max_delta, max_delta, numbers))
 
 
-@exported("image.random_contrast", "other random numbers than TensorFlow's")
-def random_contrast(image: TensorLike, lower: float, upper: float, seed: IntLike | None = None) -> Any:
-    """Multiply the contrast by a random number from [`lower`, `upper`)."""
+def _factor(lower: float, upper: float, numbers: NativeGenerator) -> float:
     if not 0 <= lower < upper:
         raise ValueError("upper must be > lower, and lower must be non-negative")
-    return adjust_contrast(image, generator(seed).uniform((), low=lower, high=upper).item())
+    return _between(lower, upper, numbers)
 
 
-@exported("image.random_crop", "other random numbers than TensorFlow's")
-def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None, name: str | None = None) -> Any:
-    """Cut a part of this size out of the tensor, at a random place."""
+def _crop(value: TensorLike, size: ShapeLike, numbers: Callable[[], NativeGenerator]) -> Any:
     x, lengths = native(value), tuple(static(size))
     if len(lengths) != x.ndim or any(n > m for n, m in zip(lengths, x.shape, strict=True)):
         raise ValueError(f"Need value.shape >= size, got {x.shape} and {lengths}")
-    starts = [int(generator(seed).integers(0, m - n + 1)) for n, m in zip(lengths, x.shape, strict=True)]
+    drawn = numbers()
+    starts = [int(drawn.integers(0, m - n + 1)) for n, m in zip(lengths, x.shape, strict=True)]
     return wrap(x[tuple(slice(start, start + n) for start, n in zip(starts, lengths, strict=True))])
+
+
+@exported("image.random_brightness", _DIFFERS)
+def random_brightness(image: TensorLike, max_delta: float, seed: IntLike | None = None) -> Any:
+    """Add a random number from [-`max_delta`, `max_delta`)."""
+    return _brightness(image, max_delta, generator(seed))
+
+
+@exported("image.stateless_random_brightness", _DIFFERS)
+def stateless_random_brightness(image: TensorLike, max_delta: float, seed: Seed) -> Any:
+    """Do as :func:`random_brightness`; the same seed, two integers, gives the same picture."""
+    return _brightness(image, max_delta, stateless_generator(seed))
+
+
+@exported("image.random_contrast", _DIFFERS)
+def random_contrast(image: TensorLike, lower: float, upper: float, seed: IntLike | None = None) -> Any:
+    """Multiply the contrast by a random number from [`lower`, `upper`)."""
+    return adjust_contrast(image, _factor(lower, upper, generator(seed)))
+
+
+@exported("image.stateless_random_contrast", _DIFFERS)
+def stateless_random_contrast(image: TensorLike, lower: float, upper: float, seed: Seed) -> Any:
+    """Do as :func:`random_contrast`; the same seed, two integers, gives the same picture."""
+    return adjust_contrast(image, _factor(lower, upper, stateless_generator(seed)))
+
+
+@exported("image.random_saturation", _DIFFERS)
+def random_saturation(image: TensorLike, lower: float, upper: float, seed: IntLike | None = None) -> Any:
+    """Multiply the saturation of RGB images by a random number from [`lower`, `upper`)."""
+    return adjust_saturation(image, _factor(lower, upper, generator(seed)))
+
+
+@exported("image.stateless_random_saturation", _DIFFERS)
+def stateless_random_saturation(image: TensorLike, lower: float, upper: float, seed: Seed) -> Any:
+    """Do as :func:`random_saturation`; the same seed, two integers, gives the same picture."""
+    return adjust_saturation(image, _factor(lower, upper, stateless_generator(seed)))
+
+
+@exported("image.random_crop", _DIFFERS)
+def random_crop(value: TensorLike, size: ShapeLike, seed: IntLike | None = None, name: str | None = None) -> Any:
+    """Cut a part of this size out of the tensor, at a random place."""
+    return _crop(value, size, lambda: generator(seed))
+
+
+@exported("image.stateless_random_crop", _DIFFERS)
+def stateless_random_crop(value: TensorLike, size: ShapeLike, seed: Seed, name: str | None = None) -> Any:
+    """Do as :func:`random_crop`; the same seed, two integers, gives the same part."""
+    return _crop(value, size, lambda: stateless_generator(seed))
 
 
 # -- filters, and sizes of other proportions

@@ -190,7 +190,12 @@ def _categorical(rng: NativeGenerator, logits: TensorLike, num_samples: IntLike,
 # -- stateless functions: the seed alone decides
 
 
-def _stateless(seed: Seed) -> NativeGenerator:
+def stateless_generator(seed: Seed) -> NativeGenerator:
+    """Return a new generator for a seed of two integers.
+
+    Raises:
+        ValueError: it is not two integers.
+    """
     parts = static(seed)
     if not isinstance(parts, tuple) or len(parts) != 2:
         raise ValueError(f"seed must be two integers, got {seed!r}")
@@ -208,7 +213,7 @@ def stateless_normal(
     alg: object = None,
 ) -> Any:
     """Draw normally distributed numbers; the same seed gives the same numbers."""
-    return _normal(_stateless(seed), shape, mean, stddev, dtype)
+    return _normal(stateless_generator(seed), shape, mean, stddev, dtype)
 
 
 @exported("random.stateless_truncated_normal", _DIFFERS)
@@ -222,7 +227,7 @@ def stateless_truncated_normal(
     alg: object = None,
 ) -> Any:
     """Draw like :func:`truncated_normal`; the same seed gives the same numbers."""
-    return _truncated(_stateless(seed), shape, mean, stddev, dtype)
+    return _truncated(stateless_generator(seed), shape, mean, stddev, dtype)
 
 
 @exported("random.stateless_uniform", _DIFFERS)
@@ -236,7 +241,7 @@ def stateless_uniform(
     alg: object = None,
 ) -> Any:
     """Draw like :func:`uniform`; the same seed gives the same numbers."""
-    return _uniform(_stateless(seed), shape, minval, maxval, dtype)
+    return _uniform(stateless_generator(seed), shape, minval, maxval, dtype)
 
 
 @exported("random.stateless_categorical", _DIFFERS)
@@ -244,14 +249,16 @@ def stateless_categorical(
     logits: TensorLike, num_samples: IntLike, seed: Seed, dtype: DTypeLike = dtypes.int64, name: str | None = None
 ) -> Any:
     """Draw like :func:`categorical`; the same seed gives the same indices."""
-    return _categorical(_stateless(seed), logits, num_samples, dtype)
+    return _categorical(stateless_generator(seed), logits, num_samples, dtype)
 
 
 @exported("random.split random.experimental.stateless_split", _DIFFERS)
 def split(seed: Seed, num: int = 2, alg: object = None) -> Any:
     """Derive `num` new seeds from one, shape (num, 2)."""
     # Seeds of int32, the dtype that TensorFlow's stateless functions take and return.
-    return wrap(tc.astype(_stateless(seed).integers(-(2**31), 2**31, (num, 2), **_backend_and_device()), tc.int32))
+    return wrap(
+        tc.astype(stateless_generator(seed).integers(-(2**31), 2**31, (num, 2), **_backend_and_device()), tc.int32)
+    )
 
 
 @exported("random.fold_in random.experimental.stateless_fold_in", _DIFFERS)
