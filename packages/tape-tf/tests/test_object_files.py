@@ -121,6 +121,10 @@ def test_what_no_file_holds_is_refused(tmp_path: Path) -> None:
     refused(lambda x: x * float(tf.reduce_sum(x)), tmp_path, "runs as plain Python", X)
     refused(lambda x: x + tf.random.normal([3]), tmp_path, "random", X)
     refused(lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x, lambda: -x), tmp_path, "branches on tensors", X)
+    refused(lambda x: tf.stop_gradient(x) * x, tmp_path, "gradients are not those of its ops", X)
+    refused(
+        lambda x: tf.custom_gradient(lambda y: (y * 2.0, lambda d: d * 7.0))(x), tmp_path, "gradients are not those", X
+    )
     module = tf.Module()
     module.mean = tf.function(
         lambda x: tf.reduce_sum(x) / tf.cast(tf.shape(x)[0], tf.float32), input_signature=[tf.TensorSpec([None])]

@@ -57,7 +57,7 @@ def save(obj: Any, export_dir: PathLike, signatures: Any = None, options: object
 
     Raises:
         TypeError: `obj` is neither, or a part of a model has no description.
-        ValueError: a function cannot be written: it draws random numbers, has branches or loops on tensors, depends
+        ValueError: a function is refused: it draws random numbers, has branches, loops or own gradients, depends
             on values or on lengths that its signature leaves open, or uses a Variable that no attribute leads to; or a
             model has no weights yet.
     """
