@@ -527,3 +527,13 @@ def test_the_same_seed_changes_pictures_alike():
     pairs = tf.data.Dataset.zip((tf.data.Dataset.from_tensors(picture).repeat(3), (counter, counter)))
     mapped = pairs.map(lambda image, seed: tf.image.stateless_random_brightness(image, 0.5, seed))
     assert len({image.numpy().tobytes() for image in mapped}) == 3
+
+
+def test_integers_before_symbolic_floats(tmp_path):
+    x = tf.keras.Input(shape=(2,))
+    model = tf.keras.Model(x, [2 * x + 1, 1 - x, 6 / x, 2**x])
+    values = np.array([[1.0, 2.0]], np.float32)
+    expected = [[[3.0, 5.0]], [[0.0, -1.0]], [[6.0, 3.0]], [[2.0, 4.0]]]
+    np.testing.assert_allclose(model(values), expected, rtol=1e-6)
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_allclose(tf.keras.models.load_model(tmp_path / "model.keras")(values), expected, rtol=1e-6)

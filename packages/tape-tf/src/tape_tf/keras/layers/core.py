@@ -15,6 +15,7 @@ import tape_nn as nn
 from tape_core.support import real
 from tape_core.typing import Shape
 
+from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, try_broadcast
@@ -417,6 +418,9 @@ def _define_operator(name: str, reflected: bool) -> None:
         return Operation(function, name=auto_name(label))(self, *others)
 
     def backward(self: KerasTensor, other: TensorLike) -> Any:
+        # A layer makes a tensor of its first argument: of an integer one of int32, which fits no floats.
+        if isinstance(other, int) and not isinstance(other, bool) and dtypes.as_dtype(self.dtype).is_floating:
+            other = float(other)
         return Operation(function, name=auto_name(label))(other, self)
 
     setattr(KerasTensor, f"__{name}__", forward)
