@@ -22,7 +22,7 @@ from tape_core.engine import binding, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.levels import BatchedArray
-from tape_core.engine.op import Plans
+from tape_core.engine.op import Binding, Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
@@ -36,6 +36,7 @@ __all__ = [
     "OPEN_AXES",
     "SCALARS",
     "BatchedArray",
+    "Binding",
     "Commit",
     "Leaving",
     "Lines",

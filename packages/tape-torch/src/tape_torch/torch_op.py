@@ -23,7 +23,7 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.backends.errors import BatchError
 from tape_core.extend import Op, registry, vjp
 from tape_core.staging import TracingError, current
-from tape_core.support import ACTIVE, BatchedArray, Plans, contextmanager, setting, wrap
+from tape_core.support import ACTIVE, BatchedArray, Binding, Plans, contextmanager, setting, wrap
 from tape_core.tracing import is_captured, lift, move_to_level
 from tape_core.typing import Array, Cotangent, Namespace
 
@@ -698,7 +698,7 @@ class _CallOp(Op):
     foreign = True
     promotes = False
 
-    def bind(self, backend: Backend) -> tuple[Callable[..., Any], Plans, Any]:
+    def bind(self, backend: Backend) -> Binding:
         """Bind the one kernel there is, on every backend: it returns values that are computed already."""
         return self.bound(backend, _computed_values, Plans(self, self.compiled, None, backend))
 
