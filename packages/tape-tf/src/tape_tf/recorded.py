@@ -149,7 +149,7 @@ class Replay:
 
     Raises:
         ValueError: the program is not what :func:`record` writes: it names an unknown op or array, calls an op with
-            other arguments than it has, or refers to values that are not there yet.
+            other arguments than it has, or refers to values that come after it.
     """
 
     def __init__(self, recorded: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
