@@ -180,3 +180,13 @@ def test_damaged_folders_are_refused_or_give_an_object(tmp_path: Path) -> None:
     arrays.write_bytes(arrays.read_bytes()[:-3])
     with pytest.raises(ValueError, match=r"variables\.safetensors"):
         tf.saved_model.load(tmp_path)
+
+
+def test_a_stopped_gradient_that_a_rectifier_hides_at_the_sample_is_found(tmp_path: Path) -> None:
+    class Hidden(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([3])])
+        def __call__(self, x: Any) -> Any:
+            return tf.nn.relu(-x) * tf.stop_gradient(x)  # 0 for the positive numbers of a first sample
+
+    with pytest.raises(ValueError, match="stop_gradient"):
+        tf.saved_model.save(Hidden(), str(tmp_path / "hidden"))

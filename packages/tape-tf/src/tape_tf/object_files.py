@@ -25,6 +25,7 @@ from tape_tf.keras import limits
 from tape_tf.module import Module
 from tape_tf.ops.function import ConcreteFunction, Function
 from tape_tf.recorded import Replay, Unrecordable, decode, dtype_named, encode, record
+from tape_tf.recorded_gradients import check_gradients
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Tensor, Value, wrap_tensor
 from tape_tf.typing import Json
@@ -252,43 +253,8 @@ def _trace(
         "results": results,
     }
     _check_replay(chosen, recorded, arrays, given)
-    _check_gradients(function, chosen, recorded, arrays, given)
+    check_gradients(function, chosen, recorded, arrays, given)
     return recorded
-
-
-def _check_gradients(function: Function, chosen: Any, recorded: Any, arrays: Mapping[str, Any], given: Any) -> None:
-    """Compare gradients of the record with the function's own, whose custom gradients are in no trace."""
-    tensors = [leaf for leaf in pytree.flatten_whole(given)[0] if isinstance(leaf, tc.Tensor)]
-    before = [variable.value for variable in chosen.variables]
-    watched = [v for v in [*tensors, *chosen.variables] if v.dtype.kind == "real floating"]
-
-    def gradients(compute: Callable[[], list[Any]]) -> list[Any] | None:
-        for variable, value in zip(chosen.variables, before, strict=True):
-            variable.assign(value)
-        try:
-            with tc.GradientTape() as tape:
-                for value in watched:
-                    tape.watch(value)
-                parts = [tc.sum(tc.sin(part)) for part in compute() if part.dtype.kind == "real floating"]
-            found: list[Any] = list(tape.gradient(parts, watched)) if parts else []
-            return [np.asarray(0.0 if g is None else g) for g in found]
-        except Exception:  # noqa: BLE001 - what has no gradient has none when it is loaded
-            return None
-
-    def own() -> list[Any]:
-        found = unwrap(function.python_function(*wrap(given)))
-        return [leaf for leaf in pytree.flatten_whole(found)[0] if isinstance(leaf, tc.Tensor)]
-
-    count = len(recorded["outputs"]) - len(recorded["assigned"])
-    ours = gradients(lambda: Replay(recorded, arrays)([*tensors, *[v.value for v in chosen.variables]])[:count])
-    theirs = gradients(own)
-    if theirs is not None and (
-        ours is None
-        or not all(np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
-    ):
-        raise Unrecordable(
-            "its gradients are not those of its ops: tf.stop_gradient, tf.custom_gradient and the like are in no file"
-        )
 
 
 class _Result:
