@@ -411,3 +411,10 @@ def test_fit_runs_compiled_steps_with_the_same_results() -> None:
     assert compiled[:3] == eager[:3]
     assert eager[3] == 3 * (4 + 1) + 2
     assert compiled[3] < 8
+
+
+def test_metrics_given_where_weights_of_losses_stand_are_told():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="loss_weights, the third argument, are numbers"):
+        model.compile("sgd", "mse", ["mae"])
+    assert not model.compiled

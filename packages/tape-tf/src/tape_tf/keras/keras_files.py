@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 """The members of a `.keras` file of Keras 3."""
 
-_VERSION = "3.15.0"  # the version of Keras whose format is written
+VERSION = "3.15.0"
+"""The version of Keras whose formats are written."""
+
 _OPTIMIZER = "optimizer"
 _MAX_NAMED = 3  # names of what does not fit that an error lists
 _UNUSED = ("seed_generator", "_seed_generator", "random_generator")  # states of generators, which are others here
@@ -49,9 +51,9 @@ def write_weights(target: Any, model: Any, stored: Callable[[str], int] | None =
     Args:
         stored: as for :func:`tape_tf.keras.keras_layout.places`.
     """
-    entries = {
-        place.path: Entry(place.name, [slot.read() for slot in place.slots]) for place in places(model, stored)
-    } | _optimizer_entries(model)
+    entries = {place.path: Entry(place.name, [slot.read() for slot in place.slots]) for place in places(model, stored)}
+    if (entry := optimizer_entry(model)) is not None:
+        entries[_OPTIMIZER] = entry
     write_entries(target, entries)
 
 
@@ -135,17 +137,17 @@ def _orders(names: Iterable[str], count: int) -> list[tuple[int, str]]:
     return found + [(number, name) for name in listed if name in later for number in range(count)]
 
 
-def _optimizer_entries(model: Any) -> dict[str, Entry]:
-    """Return what Keras would write of a model's optimizer."""
+def optimizer_entry(model: Any) -> Entry | None:
+    """Return what Keras would write of a model's optimizer; None for a model that is not compiled."""
     if not getattr(model, "compiled", False):
-        return {}
+        return None
     optimizer = model.optimizer
     variables = model.trainable_variables
     names = {str(number): variable.native for number, variable in enumerate(variables)}
     try:
         state = optimizer.native.state_dict(names)
     except ValueError:  # it was used for Variables of other models, too
-        return {}
+        return None
     arrays = [np.asarray(int(state["iterations"]), "int32")]
     if optimizer._schedule is None:
         arrays.append(np.asarray(float(optimizer.learning_rate), "float32"))
@@ -155,7 +157,7 @@ def _optimizer_entries(model: Any) -> dict[str, Entry]:
             arrays += [np.asarray(state[f"{number}/{name}"].numpy()) for number, name in order]
             if isinstance(optimizer, Nadam):
                 arrays.append(np.asarray(_nadam_product(optimizer.beta_1, int(state["iterations"])), "float32"))
-    return {_OPTIMIZER: Entry(optimizer.name, arrays)}
+    return Entry(optimizer.name, arrays)
 
 
 def _nadam_product(beta: float, updates: int) -> float:
@@ -255,7 +257,7 @@ def _build_shapes(model: Model) -> dict[str, Any] | None:
 
 def write_model(stream: BinaryIO, content: dict[str, Any], model: Model) -> None:
     """Write a model, which :func:`describe` has described, as an archive."""
-    metadata = {"keras_version": _VERSION, "date_saved": datetime.now(UTC).strftime("%Y-%m-%d@%H:%M:%S")}
+    metadata = {"keras_version": VERSION, "date_saved": datetime.now(UTC).strftime("%Y-%m-%d@%H:%M:%S")}
     weights = BytesIO()
     write_weights(weights, model, lambda path: 0)  # what may be arguments is in the description
     with zipfile.ZipFile(stream, "w") as archive:

@@ -6,21 +6,36 @@ describes the model, with classes that are named without their modules.
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tape_tf.keras import limits
-from tape_tf.keras.hdf5 import Budget, check_groups, open_file, read_array
+from tape_tf.keras.hdf5 import Budget, check_groups, open_file, read_array, require_h5py
 from tape_tf.keras.keras_configs import FUNCTIONAL, OPERATION_CLASSES, OPERATIONS_MODULE, from_keras
-from tape_tf.keras.keras_files import check_model, compile_model, load_optimizer
+from tape_tf.keras.keras_describing import NoCounterpart
+from tape_tf.keras.keras_files import VERSION, check_model, compile_model, load_optimizer, optimizer_entry
 from tape_tf.keras.keras_layout import Slot, slot_of, statistics
 from tape_tf.keras.layers.normalization import Normalization
 from tape_tf.keras.nameable import find_namespace
 from tape_tf.keras.restoring import parse_json, restore
 
 _LAYERS, _WEIGHTS, _MODEL, _OPTIMIZER = "layer_names", "weight_names", "model_weights", "optimizer_weights"
+
+LEGACY_SUFFIXES = (".h5", ".hdf5")
+"""The endings of the names under which Keras writes such files."""
+
+# Keras 3.15 does not find its losses by these names when it reads such a file, though it writes them.
+_SHORT_NAMES = {
+    "mse": "mean_squared_error",
+    "mae": "mean_absolute_error",
+    "mape": "mean_absolute_percentage_error",
+    "msle": "mean_squared_logarithmic_error",
+    "kld": "kl_divergence",
+    "logcosh": "log_cosh",
+}
 
 Stored = list[tuple[str, list[np.ndarray[Any, Any]]]]
 """The weights of layers by name, in order."""
@@ -72,6 +87,84 @@ def read_legacy_model(stream: BinaryIO, compile: bool, safe_mode: bool, factor: 
         compile_model(model, from_keras(_with_modules(arguments)))
         load_optimizer(model, state)
     return model
+
+
+def write_legacy_weights(target: Any, model: Any) -> None:
+    """Write the weights of a model to a path or a stream, for `load_weights` of Keras 2 and 3."""
+    with require_h5py("save_weights").File(target, "w") as file:
+        _write_layers(file, model, with_statistics=True)
+
+
+def write_legacy_model(target: Any, content: dict[str, Any], model: Any) -> None:
+    """Write a model, which :func:`tape_tf.keras.keras_files.describe` has described, to a path or a stream.
+
+    Raises:
+        NoCounterpart: the model is neither a Sequential nor made of symbolic calls, for which the format is made.
+    """
+    if content["class_name"] not in ("Sequential", "Functional") or content["registered_name"] not in (
+        None,
+        "Functional",
+    ):
+        raise NoCounterpart(
+            f"the HDF5 format takes Sequential models and those of symbolic calls, and {model.name!r} is of class "
+            f"{type(model).__name__}: give the file a name that ends in .keras"
+        )
+    config = dict(content["config"])
+    built = content.get("build_config")
+    if content["class_name"] == "Sequential" and built is not None:
+        config.setdefault("build_input_shape", built["input_shape"])
+    with require_h5py("save").File(target, "w") as file:
+        file.attrs["keras_version"], file.attrs["backend"] = VERSION, "tensorflow"
+        file.attrs["model_config"] = json.dumps({"class_name": content["class_name"], "config": config})
+        # Statistics of layers of class Normalization are arguments in the description.
+        _write_layers(file.create_group(_MODEL), model, with_statistics=False)
+        if (training := content.get("compile_config")) is None:
+            return
+        arguments = dict(training)
+        arguments["optimizer_config"] = arguments.pop("optimizer")
+        arguments["loss"] = _in_full(arguments.get("loss"))
+        file.attrs["training_config"] = json.dumps(arguments)
+        if (entry := optimizer_entry(model)) is not None:
+            names = [f"{entry.name}/{number}" for number in range(len(entry.arrays))]
+            _write_arrays(file.create_group(_OPTIMIZER), names, entry.arrays)
+
+
+def _in_full(loss: Any) -> Any:
+    """Write out the short names of losses; there may be one for each output."""
+    if isinstance(loss, list):
+        return [_in_full(part) for part in loss]
+    if isinstance(loss, dict) and "class_name" not in loss:
+        return {output: _in_full(part) for output, part in loss.items()}
+    return _SHORT_NAMES.get(loss, loss) if isinstance(loss, str) else loss
+
+
+def _write_layers(root: Any, model: Any, with_statistics: bool) -> None:
+    """Write the weights of the layers of a model, each into a group of its name."""
+    root.attrs["keras_version"], root.attrs["backend"] = VERSION, "tensorflow"
+    layers = list(model.layers)
+    held = {id(variable) for layer in layers for variable in layer.variables}
+    if others := [variable.name for variable in model.variables if id(variable) not in held]:
+        raise NoCounterpart(
+            f"the HDF5 format of Keras 2 keeps the weights of layers, and {model.name!r} has weights of its own, "
+            f"{', '.join(others[:3])}: give the file a name that ends in .keras, or .weights.h5"
+        )
+    root.attrs[_LAYERS] = [layer.name for layer in layers]
+    for layer in layers:
+        slots = list(map(slot_of, variables := _legacy_order(layer)))
+        names = [f"{layer.name}/{variable.name}" for variable in variables]
+        if isinstance(layer, Normalization):
+            slots = statistics(layer) if with_statistics and layer.adapted else []
+            names = [f"{layer.name}/{name}" for name in ("mean", "variance", "count")[: len(slots)]]
+        if len(set(names)) < len(names):  # those of layers in the layer
+            names = [f"{layer.name}/{number}_{name.rpartition('/')[2]}" for number, name in enumerate(names)]
+        _write_arrays(root.create_group(layer.name), names, [slot.read() for slot in slots])
+
+
+def _write_arrays(group: Any, names: list[str], arrays: list[np.ndarray[Any, Any]]) -> None:
+    """Write arrays with the attribute that lists their names in order."""
+    group.attrs[_WEIGHTS] = names or np.zeros(0)
+    for name, array in zip(names, arrays, strict=True):
+        group.create_dataset(name, data=array)
 
 
 def _stored(root: Any, budget: Budget) -> Stored:

@@ -27,7 +27,7 @@ from tape_tf.keras.keras_files import WEIGHTS as KERAS_WEIGHTS
 from tape_tf.keras.keras_files import compile_arguments, describe, read_model, write_model
 from tape_tf.keras.keras_vocabularies import ASSETS
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.legacy_files import read_legacy_model
+from tape_tf.keras.legacy_files import LEGACY_SUFFIXES, read_legacy_model, write_legacy_model
 from tape_tf.keras.optimizers import Optimizer
 from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, restore
 from tape_tf.keras.saving import Weights
@@ -63,7 +63,8 @@ def save_model(
     True
 
     Args:
-        filepath: a path that ends in `.keras`.
+        filepath: a path that ends in `.keras`, or in `.h5` or `.hdf5` for the format of Keras 2, which Keras 3 reads,
+            too; it takes the package h5py.
         overwrite: replace an existing file.
         zipped: must be True: the file is an archive.
         save_format: "keras" for a file that Keras 3 reads, too; it takes the package h5py. "tape" for one that this
@@ -71,17 +72,19 @@ def save_model(
             possible, and else "tape", with a warning that says why.
 
     Raises:
-        ModuleNotFoundError: the format is "keras", and h5py is not installed.
+        ModuleNotFoundError: the format is "keras", or that of Keras 2, and h5py is not installed.
         ValueError: the path has another ending, the model has no weights yet, or the description of its structure
             takes more than 16 MB of text; it includes arrays that are arguments of layers.
         FileExistsError: the file exists, and `overwrite` is False.
         OSError: the file cannot be written, or the path is that of something other than a file.
-        TypeError: a part of the model cannot be named in a file, such as a lambda.
+        TypeError: a part of the model cannot be named in a file, such as a lambda; or the path ends in `.h5`, and the
+            model is neither a Sequential nor made of symbolic calls.
     """
     path = Path(os.fspath(filepath))
-    if path.suffix != ".keras":
+    if path.suffix not in (".keras", *LEGACY_SUFFIXES):
         raise ValueError(
-            f"save: the file's name must end in .keras, got {str(path)!r}; save_weights writes weights alone"
+            f"save: the file's name must end in .keras, or in .h5 for the format of Keras 2, got {str(path)!r}; "
+            "save_weights writes weights alone"
         )
     if path.exists() and not overwrite:
         raise FileExistsError(f"save: there is a file {str(path)!r} already")
@@ -91,12 +94,15 @@ def save_model(
         raise ValueError(
             f"save: save_format must be 'keras' or 'tape', and zipped True; got {save_format!r}, {zipped!r}"
         )
+    legacy = path.suffix in LEGACY_SUFFIXES
+    if legacy and save_format is not None:
+        raise ValueError(f"save: the name {path.name!r} says the format already: leave save_format out")
     if save_format != "tape":
         try:
             require_h5py("save")
             content, left_out = describe(model)
         except (ModuleNotFoundError, NoCounterpart) as error:
-            if save_format is not None:
+            if save_format is not None or legacy:
                 raise
             warn_user(
                 f"save: {str(path)!r} is written in the format of this library, and Keras does not read it: {error}"
@@ -106,7 +112,7 @@ def save_model(
                 warn_user(f"save: how the model was compiled is not saved: {left_out}")
             _check_size(json.dumps(content))
             with replacing("save", path) as draft, draft.open("w+b") as stream:
-                write_model(stream, content, model)
+                (write_legacy_model if legacy else write_model)(stream, content, model)
             return
     _save_own_format(path, model)
 

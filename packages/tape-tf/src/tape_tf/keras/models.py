@@ -210,12 +210,12 @@ class Model(Trainer, Layer):
         summary_table(self, line_length, print_fn, expand_nested, show_trainable)
 
     def save_weights(self, filepath: PathLike, overwrite: bool = True) -> None:
-        """Write the weights to a file: for Keras 3 if its name ends in `.weights.h5`, else in the safetensors format.
+        """Write the weights to a file: for Keras if its name ends in `.h5`, else in the safetensors format.
 
         Raises:
             ValueError: a layer has not made its weights yet.
             FileExistsError: the file exists, and `overwrite` is False.
-            ModuleNotFoundError: the name ends in `.weights.h5`, and h5py is not installed.
+            ModuleNotFoundError: the name ends in `.h5`, and h5py is not installed.
         """
         # By its published name, as below: the modules that read and write models import this one.
         published()["keras.saving.save_weights"](self, filepath, overwrite)

@@ -24,7 +24,7 @@ from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.optimizers.loss_scaling import LossScaleOptimizer
 from tape_tf.keras.progress import Progress
 from tape_tf.keras.saving import Weights
-from tape_tf.keras.structures import map_structure, tensor_leaves
+from tape_tf.keras.structures import leaves, map_structure, tensor_leaves
 from tape_tf.names import published
 from tape_tf.ops.function import Function
 from tape_tf.tape import GradientTape
@@ -77,13 +77,18 @@ class Trainer:
             auto_scale_loss: under the policy "mixed_float16" wrap the optimizer in a LossScaleOptimizer.
 
         Raises:
-            ValueError: a name is unknown; or metrics are no list or dict.
+            ValueError: a name is unknown; metrics are no list or dict, or weights of losses text.
         """
         for name, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
             if value is not None and not isinstance(value, list | tuple | dict):
                 raise ValueError(
                     f"Expected `{name}` argument to be a list, tuple, or dict. Received instead: {value!r}"
                 )
+        if any(isinstance(weight, str) for weight in leaves(loss_weights)):
+            raise ValueError(
+                f"compile: loss_weights, the third argument, are numbers, as in Keras; got {loss_weights!r}. Pass "
+                "metrics by name: compile(optimizer, loss, metrics=[...])"
+            )
         # Everything is made before the first attribute is set: a `compile` that fails leaves the model as it was.
         made = optimizers.get(optimizer)
         mixed = self.dtype_policy.name == "mixed_float16"  # type: ignore[attr-defined]

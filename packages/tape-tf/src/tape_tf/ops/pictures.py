@@ -37,6 +37,21 @@ def _as_floats(adjust: Callable[..., Any]) -> Callable[..., Any]:
     return adjusted
 
 
+def _without_rule(kernel: str, adjust: Callable[..., tc.Tensor], instead: str) -> Callable[..., Any]:
+    """Return a function of tensors without a derivative: by the formula, code would work that fails in TensorFlow."""
+
+    @tc.custom_gradient
+    def adjusted(*tensors: tc.Tensor) -> Any:
+        def no_rule(upstream: object) -> Any:
+            raise LookupError(
+                f"gradient registry has no entry for: {kernel}; write it out to differentiate it: {instead}"
+            )
+
+        return adjust(*tensors), no_rule
+
+    return adjusted
+
+
 @op("image.adjust_contrast", "images", kernel="AdjustContrastv2")
 @_as_floats
 def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
@@ -46,20 +61,14 @@ def adjust_contrast(images: tc.Tensor, contrast_factor: TensorLike) -> Any:
         LookupError: when the gradient is computed: there is none, as in TensorFlow.
     """
 
-    # The forward pass alone is TensorFlow's; a derivative by the formula would make code work that fails there.
-    @tc.custom_gradient
-    def adjusted(images: tc.Tensor, factor: tc.Tensor) -> Any:
+    factor = native(contrast_factor, dtypes.of(images.dtype), like=images)
+
+    def adjusted(images: tc.Tensor, factor: tc.Tensor) -> tc.Tensor:
         mean = tc.mean(images, axis=(-3, -2), keepdims=True)
+        return (images - mean) * factor + mean
 
-        def no_rule(upstream: object) -> Any:
-            raise LookupError(
-                "gradient registry has no entry for: AdjustContrastv2; write it out to differentiate it: with mean = "
-                "tf.reduce_mean(x, axis=[-3, -2], keepdims=True) it is (x - mean) * factor + mean"
-            )
-
-        return (images - mean) * factor + mean, no_rule
-
-    return adjusted(images, native(contrast_factor, dtypes.of(images.dtype), like=images))
+    instead = "with mean = tf.reduce_mean(x, axis=[-3, -2], keepdims=True) it is (x - mean) * factor + mean"
+    return _without_rule("AdjustContrastv2", adjusted, instead)(images, factor)
 
 
 @op("image.adjust_brightness", "image")
@@ -69,24 +78,33 @@ def adjust_brightness(image: tc.Tensor, delta: TensorLike) -> tc.Tensor:
     return image + native(delta, dtypes.of(image.dtype), like=image)
 
 
-@op("image.adjust_saturation", "image", differs="it has a gradient")
+@op("image.adjust_saturation", "image", kernel="AdjustSaturation")
 @_as_floats
-def adjust_saturation(image: tc.Tensor, saturation_factor: TensorLike) -> tc.Tensor:
+def adjust_saturation(image: tc.Tensor, saturation_factor: TensorLike) -> Any:
     """Multiply the saturation of RGB images, in HSV, by a factor; it ends at 1.
 
     >>> import tape_tf as tf
     >>> tf.image.adjust_saturation(tf.constant([[[1.0, 0.5, 0.75]]]), 0.5).numpy().tolist()
     [[[1.0, 0.75, 0.875]]]
+
+    Raises:
+        LookupError: when the gradient is computed: there is none, as in TensorFlow.
     """
     if image.ndim < 3 or image.shape[-1] != 3:
         raise ValueError(f"adjust_saturation takes RGB images (..., height, width, 3); got shape {image.shape}")
     factor = native(saturation_factor, dtypes.of(image.dtype), like=image)
-    # The largest channel is HSV's value and stays; the distances of the others from it are proportional to saturation.
-    most = tc.max(image, axis=-1, keepdims=True)
-    spread = most - tc.min(image, axis=-1, keepdims=True)
-    grey = spread == 0
-    limit = tc.where(grey, tc.ones_like(most), most / tc.where(grey, tc.ones_like(spread), spread))
-    return most - (most - image) * tc.minimum(tc.maximum(factor, tc.zeros_like(factor)), limit)
+
+    def adjusted(image: tc.Tensor, factor: tc.Tensor) -> tc.Tensor:
+        # The largest channel is HSV's value and stays; the distances of the others from it are proportional to
+        # saturation.
+        most = tc.max(image, axis=-1, keepdims=True)
+        spread = most - tc.min(image, axis=-1, keepdims=True)
+        grey = spread == 0
+        limit = tc.where(grey, tc.ones_like(most), most / tc.where(grey, tc.ones_like(spread), spread))
+        return most - (most - image) * tc.minimum(tc.maximum(factor, tc.zeros_like(factor)), limit)
+
+    instead = "with most = tf.reduce_max(x, -1, keepdims=True) it is most - (most - x) * factor, where that is positive"
+    return _without_rule("AdjustSaturation", adjusted, instead)(image, factor)
 
 
 # -- orientation
