@@ -122,6 +122,37 @@ def test_auc(batch: int) -> None:
     assert math.isnan(auc.result())
 
 
+# Keras' metric, with 20001 thresholds, gives these for the same data.
+@pytest.mark.parametrize(
+    ("curve", "summation", "expected"),
+    [
+        ("PR", "interpolation", 0.6335122),
+        ("PR", "minoring", 0.4285714),
+        ("PR", "majoring", 0.7012987),
+        ("ROC", "interpolation", 0.4857143),
+        ("ROC", "minoring", 0.4),
+        ("ROC", "majoring", 0.5714286),
+    ],
+)
+def test_auc_of_curves_and_sums(curve: str, summation: str, expected: float) -> None:
+    auc = metrics.AUC(curve, summation)
+    auc.update([0, 0, 1, 1, 0, 1, 1, 0], [0.1, 0.4, 0.35, 0.8, 0.4, 0.4, 0.9, 0.85], [1, 2, 3, 1, 1, 2, 1, 1])
+    assert auc.result() == pytest.approx(expected, abs=2e-6)
+
+
+def test_precision_over_recall_of_one_class() -> None:
+    auc = metrics.AUC("PR")
+    auc.update([1, 1], [0.1, 0.2])
+    assert auc.result() == pytest.approx(1.0)
+    auc.reset()
+    auc.update([0, 0], [0.1, 0.2])
+    assert math.isnan(auc.result())
+    with pytest.raises(ValueError, match="curve must be 'ROC' or 'PR'; got 'pr'"):
+        metrics.AUC("pr")
+    with pytest.raises(ValueError, match="summation must be 'interpolation'"):
+        metrics.AUC("PR", "mean")
+
+
 def test_the_best_k() -> None:
     scores = tc.asarray([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.0]])
     top = metrics.SparseTopKCategoricalAccuracy(2)

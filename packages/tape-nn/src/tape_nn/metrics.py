@@ -262,14 +262,33 @@ class AUC(Metric):
     Equal predictions count half. The area is exact (Mann and Whitney, 1947), where Keras sums over 200 thresholds; so
     all predictions are kept until the next reset. It is NaN while one of the two classes has no example.
 
+    With `curve="PR"` it is the area under the curve of precision over recall, whose points lie at all different
+    predictions, interpolated between them as Davis and Goadrich (2006) do; it needs positive examples alone.
+
     >>> import tape_nn as nn
     >>> auc = nn.metrics.AUC()
     >>> auc.update([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])
     >>> auc.result()
     0.75
+
+    Args:
+        curve: "ROC" or "PR".
+        summation: "interpolation", or for steps of the smaller or larger height of each two neighbouring points
+            "minoring" or "majoring".
+
+    Raises:
+        ValueError: the curve or the summation is none of these.
     """
 
     name = "auc"
+
+    def __init__(self, curve: str = "ROC", summation: str = "interpolation") -> None:
+        if curve not in ("ROC", "PR"):
+            raise ValueError(f"AUC: curve must be 'ROC' or 'PR'; got {curve!r}")
+        if summation not in ("interpolation", "minoring", "majoring"):
+            raise ValueError(f"AUC: summation must be 'interpolation', 'minoring' or 'majoring'; got {summation!r}")
+        self.curve, self.summation = curve, summation
+        super().__init__()
 
     # Lists that grow are no numbers that a trace could follow: a compiled function calls this in Python.
     @opaque
@@ -299,9 +318,35 @@ class AUC(Metric):
         # For each different prediction: the weight of the positive and of the negative examples that have it.
         positive = tc.segment_sum(tc.where(truth, weights, 0.0), groups, n)
         negative = tc.segment_sum(tc.where(truth, 0.0, weights), groups, n)
-        below = tc.cumulative_sum(negative) - negative / 2  # equal predictions count half
-        pairs = tc.sum(positive) * tc.sum(negative)
-        return float(tc.sum(positive * below) / pairs) if float(pairs) else math.nan
+        if not float(tc.sum(positive) * (1.0 if self.curve == "PR" else tc.sum(negative))):
+            return math.nan
+        # Of the examples at or above each threshold, which goes from above all predictions to below them all.
+        start = tc.zeros(1, dtype=tc.float64)
+        hits = tc.concat([start, tc.cumulative_sum(tc.flip(positive))])
+        alarms = tc.concat([start, tc.cumulative_sum(tc.flip(negative))])
+        return float(self._area(hits, alarms))
+
+    def _area(self, hits: Tensor, alarms: Tensor) -> Tensor:
+        """Return the area, from the weights of true and of false positives at falling thresholds."""
+        found = hits + alarms
+        recall = hits / hits[-1]
+        if self.curve == "PR" and self.summation == "interpolation":
+            # Between two points the false positives grow linearly with the true ones: precision is no straight line.
+            gained, grown = hits[1:] - hits[:-1], found[1:] - found[:-1]
+            slope = gained / tc.where(grown > 0.0, grown, 1.0)
+            offset = hits[1:] - slope * found[1:]
+            ratio = tc.where(found[:-1] > 0.0, found[1:] / tc.where(found[:-1] > 0.0, found[:-1], 1.0), 1.0)
+            return tc.sum(slope * (gained + offset * tc.log(ratio))) / hits[-1]
+        if self.curve == "PR":
+            along, height = recall, hits / tc.where(found > 0.0, found, 1.0)
+        else:
+            along, height = alarms / alarms[-1], recall
+        first, second = height[:-1], height[1:]
+        if self.summation == "interpolation":
+            between = (first + second) / 2.0
+        else:
+            between = (tc.minimum if self.summation == "minoring" else tc.maximum)(first, second)
+        return tc.sum((along[1:] - along[:-1]) * between)
 
     def _holders(self) -> list[HostNumber]:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 
 import pytest
@@ -133,3 +134,9 @@ def test_rows_of_csv_files(tmp_path):
     assert features["name"].numpy().tolist() == [b"a, b", b"c"]
     with pytest.raises(ValueError, match="no column 'label'"):
         tf.data.experimental.make_csv_dataset(str(path), 2, label_name="label")
+    packed = tmp_path / "rows.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    batches = tf.data.experimental.make_csv_dataset(
+        str(packed), batch_size=2, label_name="n", num_epochs=1, shuffle=False, compression_type="GZIP"
+    )
+    assert next(iter(batches))[1].numpy().tolist() == [1, 2]

@@ -369,3 +369,84 @@ def test_spatial_dropout_drops_whole_channels() -> None:
     assert set(np.unique(found)) == {0.0, 2.0}
     assert (found == found[:, :1, :1]).all()
     np.testing.assert_array_equal(layer(tf.ones((1, 2, 2, 1))), np.ones((1, 2, 2, 1)))
+
+
+def test_vectors_for_inputs_of_one_number() -> None:
+    scale = layers.Normalization(input_shape=(1,), axis=None)
+    x = np.arange(8.0)
+    scale.adapt(x)
+    model = tf.keras.Sequential([scale, layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    column = model(x[:, None])
+    np.testing.assert_array_equal(model(x), column)
+    np.testing.assert_array_equal(model(tf.constant(x)), column)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), column)
+    assert model.evaluate(x, 2 * x, verbose=0) == pytest.approx(np.mean((column.numpy()[:, 0] - 2 * x) ** 2), rel=1e-5)
+    assert model.train_on_batch(x, 2 * x) > model.fit(x, 2 * x, epochs=3, verbose=0).history["loss"][-1]
+
+    inputs = tf.keras.Input((1,))
+    functional = tf.keras.Model(inputs, layers.Dense(2)(inputs))
+    assert functional(x).shape == (8, 2)
+    assert functional.predict(x, batch_size=3, verbose=0).shape == (8, 2)
+    with pytest.raises(ValueError, match="expected shape"):
+        functional(x[:, None, None, None])
+
+
+def test_a_last_axis_of_one_is_removed_for_inputs_of_numbers() -> None:
+    number: Any = tf.keras.Input(())
+    assert tf.keras.Model(number, number * 2.0)(np.ones((3, 1))).shape == (3,)
+
+
+@pytest.mark.parametrize("data", [np.array([1, 2]), np.array([1.0, 2.0]), tf.constant([1, 2], tf.int64), [1, 2]])
+def test_inputs_take_their_dtype(data: Any) -> None:
+    number: Any = tf.keras.Input((), dtype="float32")
+    model = tf.keras.Model(number, 2 * number + 1)
+    found = model(np.array(data) if isinstance(data, list) else data)
+    assert found.dtype == tf.float32
+    assert found.numpy().tolist() == [3.0, 5.0]
+    assert tf.function(model)(tf.constant([1, 2])).numpy().tolist() == [3.0, 5.0]
+
+
+def test_truth_values_and_dicts_for_inputs_of_floats() -> None:
+    flag: Any
+    count: Any
+    flag, count = tf.keras.Input((1,), name="flag"), tf.keras.Input((1,), name="count", dtype="int64")
+    model = tf.keras.Model({"flag": flag, "count": count}, {"flag": flag * 0.5, "count": count + 1})
+    found = model({"flag": np.array([True, False]), "count": np.array([1.0, 2.0])})
+    assert found["flag"].numpy().tolist() == [[0.5], [0.0]]
+    assert found["count"].dtype == tf.int64
+    assert found["count"].numpy().tolist() == [[2], [3]]
+
+
+def test_statistics_of_a_normalization_are_tensors() -> None:
+    assert layers.Normalization().mean is None
+    scale = layers.Normalization()
+    scale.adapt([[0.0, 10.0], [2.0, 30.0]])
+    # With an axis for the examples, as in Keras.
+    np.testing.assert_array_equal(scale.mean.numpy(), [[1.0, 20.0]])
+    np.testing.assert_array_equal(scale.variance.numpy(), [[1.0, 100.0]])
+    assert scale.mean.dtype == tf.float32
+    again = layers.Normalization.from_config(scale.get_config())
+    np.testing.assert_array_equal(again([[2.0, 30.0]]), [[1.0, 1.0]])
+
+
+def test_texts_of_a_vector_for_inputs_of_one_text() -> None:
+    word, age = tf.keras.Input((1,), name="word", dtype="string"), tf.keras.Input((1,), name="age")
+    hot = layers.StringLookup(vocabulary=["blue", "red"], output_mode="one_hot")(word)
+    model = tf.keras.Model({"word": word, "age": age}, layers.Concatenate()([age, hot]))
+    found = model({"word": np.array(["red", "green"]), "age": np.array([3, 4])})
+    assert found.numpy().tolist() == [[3, 0, 0, 1], [4, 1, 0, 0]]
+    # On such a model another one is trained, as if it were a layer.
+    trained = tf.keras.Model({"word": word, "age": age}, layers.Dense(1)(model({"word": word, "age": age})))
+    trained.compile(loss="mse")
+    data = {"word": np.array(["red", "blue"] * 4), "age": np.arange(8)}
+    assert np.isfinite(trained.fit(data, np.arange(8), verbose=0).history["loss"][0])
+    assert trained.predict(data, verbose=0).shape == (8, 1)
+
+
+def test_no_initializer_of_the_bias_is_the_one_of_the_kernel() -> None:
+    layer = layers.Dense(64, bias_initializer=None)
+    layer.build((None, 3))
+    bias = layer.bias.numpy()
+    assert 0 < np.abs(bias).max() < np.sqrt(6 / 64)
+    assert layer.get_config()["bias_initializer"] is None

@@ -193,6 +193,7 @@ def make_csv_dataset(
     shuffle_seed: int | None = None,
     num_rows_for_inference: int | None = 100,
     ignore_errors: bool = False,
+    compression_type: str | None = None,
     **ignored: Any,
 ) -> Dataset:
     """Return batches of the rows of CSV files: dicts by the names of columns, and the labels if `label_name` is given.
@@ -203,12 +204,13 @@ def make_csv_dataset(
         column_names: by default those in the first line.
         column_defaults: for the columns that are read, a default or a dtype.
         num_epochs: how often the rows are repeated; without end by default.
+        compression_type: `""`, `"GZIP"` or `"ZLIB"`, of all files.
     """
     from tape_tf.ops.files import glob
 
     patterns = [file_pattern] if isinstance(file_pattern, str | bytes) else list(file_pattern)
     paths = sorted({path for one in patterns for path in (glob(one) or [local_path(one)])})
-    with open_for_reading(paths[0], "") as file:
+    with open_for_reading(paths[0], compression_of(compression_type)) as file:
         text = io.StringIO(file.read().decode("utf-8", "surrogateescape"), newline="")
     rows = csv.reader(text, delimiter=field_delim)
     first = next(rows)
@@ -225,7 +227,7 @@ def make_csv_dataset(
         column_defaults = [_inferred([row[k] for row in sample], na_value) for k in places]
     data: Dataset = CsvDataset(
         paths, column_defaults, header=header, field_delim=field_delim, use_quote_delim=use_quote_delim,
-        na_value=na_value, select_cols=places,
+        na_value=na_value, select_cols=places, compression_type=compression_type,
     )  # fmt: skip
     if shuffle:
         data = data.shuffle(shuffle_buffer_size, shuffle_seed)

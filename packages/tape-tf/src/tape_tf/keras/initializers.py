@@ -275,9 +275,9 @@ def get(identifier: InitializerLike | None) -> Any:
     return by_name("initializer", identifier, _BY_NAME)()
 
 
-def for_tape_nn(initializer: InitializerLike) -> Callable[..., tc.Tensor]:
-    """Return the initializer as a function with the signature that layers of tape_nn call."""
-    found = get(initializer)
+def for_tape_nn(initializer: InitializerLike | None) -> Callable[..., tc.Tensor]:
+    """Return the initializer, by default "glorot_uniform" as in Keras, as a function that layers of tape_nn call."""
+    found = get("glorot_uniform" if initializer is None else initializer)
     if isinstance(found, Initializer) and hasattr(found, "_native"):
         return found._draw
 

@@ -149,8 +149,7 @@ def statistics(layer: Normalization) -> list[Slot]:
             return np.squeeze(np.asarray(getattr(layer, name), dtype="float32"))
 
         def write(value: np.ndarray[Any, Any]) -> None:
-            setattr(layer, name, layer.along_axes(value))
-            layer.adapted = layer.built = True
+            layer.set_statistics(**{name: value})
 
         return Slot(None, read, write)
 

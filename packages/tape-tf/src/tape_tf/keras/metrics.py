@@ -245,19 +245,20 @@ class FalseNegatives(_ConfusionCount):
 
 
 class AUC(NativeMetric):
-    """The area under the ROC curve, exact: see :class:`tape_nn.metrics.AUC`.
+    """The area under the ROC or the precision-recall curve, exact: see :class:`tape_nn.metrics.AUC`.
 
     Keras approximates it by a sum over `num_thresholds`; that argument is accepted and has no effect.
 
     Args:
-        curve: "ROC", the only supported curve.
+        curve: "ROC" or "PR", the curve of precision over recall.
+        summation_method: "interpolation", "minoring" or "majoring".
         from_logits: no effect, since only the order of the predictions matters.
 
     Raises:
-        ValueError: another curve is asked for.
+        ValueError: another curve or summation is asked for.
     """
 
-    __tf_differs__ = "the area is exact, only of the ROC curve; num_thresholds has no effect"
+    __tf_differs__ = "the area is exact; num_thresholds has no effect"
 
     def __init__(
         self,
@@ -268,9 +269,7 @@ class AUC(NativeMetric):
         dtype: DTypeLike = None,
         from_logits: bool = False,
     ) -> None:
-        if curve != "ROC":
-            raise ValueError(f"AUC: there is only curve='ROC'; got {curve!r}")
-        super().__init__(nn.metrics.AUC(), name or auto_name("auc"), dtype)
+        super().__init__(nn.metrics.AUC(curve, summation_method), name or auto_name("auc"), dtype)
 
     def _python_result(self) -> float:
         # With labels of one class alone the area is undefined: NaN in tape_nn, 0 in Keras.

@@ -6,6 +6,12 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import tape_core as tc
+
+from tape_tf import dtypes
+from tape_tf.conversion import native
+from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.layers.core import InputLayer, Operation
 from tape_tf.keras.masks import has_mask, mask_of, with_mask
@@ -16,8 +22,10 @@ from tape_tf.keras.symbolic import SHAPE_RULES, Input, KerasTensor, layers_by_de
 from tape_tf.keras.training import Trainer
 from tape_tf.names import absent, published
 from tape_tf.shapes import TensorSpec
-from tape_tf.tensor import Value
+from tape_tf.string_tensor import StringTensor, wrap_strings
+from tape_tf.tensor import Tensor, Value, wrap_tensor
 from tape_tf.typing import PathLike, PyTree
+from tape_tf.variable import Variable
 
 
 class Model(Trainer, Layer):
@@ -104,6 +112,7 @@ class Model(Trainer, Layer):
             values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
         if len(values) != len(names):
             raise ValueError(f"{self.name} takes {len(names)} inputs, {', '.join(names)}; got {len(values)}")
+        values = [_fit_to_input(tensor, value) for tensor, value in zip(leaves(wanted), values, strict=True)]
         for tensor, value in zip(leaves(wanted), values, strict=True):
             if not tensor.shape.is_compatible_with(value.shape):
                 raise ValueError(
@@ -337,6 +346,8 @@ class Sequential(Model):
         """Apply the layers in order."""
         if has_mask(mask) and mask is not mask_of(inputs):
             inputs = with_mask(inputs, mask)
+        if isinstance(self._inputs, KerasTensor):
+            inputs = _fit_to_input(self._inputs, inputs)
         for layer in self._layers:
             inputs = layer(inputs)
         return inputs
@@ -345,6 +356,28 @@ class Sequential(Model):
     def layers(self) -> list[Layer]:
         """The layers, in order."""
         return list(self._layers)
+
+
+def _fit_to_input(expected: KerasTensor, value: PyTree) -> Any:
+    """Return a value of the dtype of a symbolic input, with a last axis of length 1 added or removed to have its rank.
+
+    Keras does both: integers for an input of floats become floats, and a vector is an input of shape (n, 1).
+    """
+    if isinstance(value, StringTensor):
+        if len(value.shape) == len(expected.shape) - 1 and expected.shape[-1] == 1:
+            return wrap_strings(value.numpy()[..., np.newaxis])
+        return value
+    if not isinstance(value, Tensor | Variable):
+        return value
+    found = native(value)
+    if found.dtype.name != expected.dtype.name and expected.dtype is not dtypes.string:
+        found = cast(found, expected.dtype)
+    rank = len(expected.shape)
+    if found.ndim == rank - 1 and expected.shape[-1] == 1:
+        found = tc.expand_dims(found, axis=-1)
+    elif found.ndim == rank + 1 and found.shape[-1] == 1:
+        found = tc.squeeze(found, axis=-1)
+    return value if found is native(value) else with_mask(wrap_tensor(found), mask_of(value))
 
 
 def _declared_output(model: Model, shape: tuple[int | None, ...]) -> tuple[int | None, ...] | None:

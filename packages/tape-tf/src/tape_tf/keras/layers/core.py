@@ -89,7 +89,7 @@ class Dense(NativeLayer):
         units: the number of outputs for each example.
         activation: a name of `tf.keras.activations`, a function of a tensor, or None.
         use_bias: add a bias.
-        kernel_initializer, bias_initializer: see `tf.keras.initializers`.
+        kernel_initializer, bias_initializer: see `tf.keras.initializers`; None is "glorot_uniform", for both.
         kernel_regularizer, bias_regularizer, activity_regularizer: see `tf.keras.regularizers`.
         kernel_constraint, bias_constraint: see `tf.keras.constraints`.
         kwargs: the arguments of :class:`Layer`.
@@ -102,8 +102,8 @@ class Dense(NativeLayer):
         units: int,
         activation: ActivationLike = None,
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
+        kernel_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
         kernel_regularizer: RegularizerLike = None,
         bias_regularizer: RegularizerLike = None,
         activity_regularizer: RegularizerLike = None,

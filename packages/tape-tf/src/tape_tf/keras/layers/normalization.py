@@ -217,13 +217,32 @@ class Normalization(Layer):
         self.axis = () if axis is None else tuple(axis) if isinstance(axis, list | tuple) else (axis,)
         self.invert = invert
         self.adapted = False  # as opposed to statistics that were given as arguments
-        self.mean: Any = None
-        self.variance: Any = None
+        self._mean: Any = None  # NumPy arrays of float64
+        self._variance: Any = None
         if mean is not None:
-            self.mean, self.variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
+            self._mean, self._variance = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
+
+    @property
+    def mean(self) -> Any:
+        """The mean of each feature, of the layer's dtype; None while there is none."""
+        return self._as_tensor(self._mean)
+
+    @property
+    def variance(self) -> Any:
+        """The variance of each feature, of the layer's dtype; None while there is none."""
+        return self._as_tensor(self._variance)
+
+    def _as_tensor(self, statistics: Any) -> Tensor | None:
+        return None if statistics is None else wrap_tensor(cast(statistics, self.dtype))
+
+    def set_statistics(self, **values: Any) -> None:
+        """Set `mean` or `variance`, or both, to arrays with the lengths of `axis`."""
+        for name, value in values.items():
+            setattr(self, f"_{name}", self.along_axes(value))
+        self.adapted = self.built = True
 
     def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
-        return try_broadcast(*shapes, np.shape(self.mean), np.shape(self.variance))
+        return try_broadcast(*shapes, np.shape(self._mean), np.shape(self._variance))
 
     def adapt(self, data: TensorLike | Dataset, batch_size: int | None = None, steps: int | None = None) -> None:
         """Compute mean and variance of data: an array, or a `tf.data.Dataset` of batches.
@@ -242,18 +261,18 @@ class Normalization(Layer):
             values = np.concatenate(batches)
         else:
             values = np.asarray(cast(data).numpy())
-        # The statistics are taken over all other axes, and keep axes of length 1 there; [0] drops that of examples.
+        # The statistics are taken over all other axes, and keep axes of length 1 there, as in Keras.
         kept = {a % values.ndim for a in self.axis}
         over = tuple([a for a in range(values.ndim) if a not in kept])
         values = values.astype(np.float64)  # sums of many float32 lose digits
-        self.mean, self.variance = (f(values, axis=over, keepdims=True)[0] for f in (np.mean, np.var))
+        self._mean, self._variance = (f(values, axis=over, keepdims=True) for f in (np.mean, np.var))
         self.adapted = self.built = True
 
     def along_axes(self, statistics: Any) -> Any:
         """Return statistics that are an array with the lengths of `axis` in the shape in which they broadcast."""
         values = np.asarray(statistics, dtype=np.float64)
-        if self.mean is not None:
-            return values.reshape(np.shape(self.mean))
+        if self._mean is not None:
+            return values.reshape(np.shape(self._mean))
         if any(axis >= 0 for axis in self.axis) or sorted(self.axis) != list(range(-len(self.axis), 0)):
             raise ValueError(f"layer {self.name!r} normalizes other axes than the last: call it, or adapt it, before")
         return values
@@ -261,15 +280,15 @@ class Normalization(Layer):
     def get_config(self) -> dict[str, Any]:
         """The arguments that make this layer, with the statistics that `adapt` computed as `mean` and `variance`."""
         # They are no weights here: a file of the model would lose them otherwise.
-        return super().get_config() | {"mean": self.mean, "variance": self.variance}
+        return super().get_config() | {"mean": self._mean, "variance": self._variance}
 
     def call(self, inputs: TensorLike) -> Tensor:
         """Normalize the input."""
-        if self.mean is None:
+        if self._mean is None:
             raise ValueError(f"Layer {self.name!r} has no mean and variance yet: call adapt(data) before")
         value = cast(inputs, self.compute_dtype)
         where: dict[str, Any] = {"dtype": value.dtype, "backend": value.backend.root, "device": value.device}
-        mean = tc.asarray(self.mean, **where)
+        mean = tc.asarray(self._mean, **where)
         # In NumPy, at float64; the tensors are made for the input's dtype and device in each call.
-        deviation = tc.asarray(np.maximum(np.sqrt(self.variance), _MIN_DEVIATION), **where)
+        deviation = tc.asarray(np.maximum(np.sqrt(self._variance), _MIN_DEVIATION), **where)
         return wrap_tensor(mean + value * deviation if self.invert else (value - mean) / deviation)
