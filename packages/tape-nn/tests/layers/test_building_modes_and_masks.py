@@ -298,3 +298,21 @@ def test_layers_can_be_copied() -> None:
     twin = copy.deepcopy(layer)
     assert twin(x).tolist() == y.tolist()
     assert not {id(v) for v in twin.variables} & {id(v) for v in layer.variables}
+
+
+@pytest.mark.each_backend
+def test_a_gru_that_resets_before_the_product_composes_with_the_transforms() -> None:
+    layer = nn.GRU(2, reset_after=False, return_sequences=True)
+    x = tc.asarray(np.linspace(-1.0, 1.0, 12, dtype="float32").reshape(2, 3, 2))
+    y = layer(x)
+    assert layer.bias.shape == (6,)
+    rows = tc.vmap(lambda row: layer(row[None])[0])(x)
+    np.testing.assert_allclose(rows.numpy(), y.numpy(), rtol=1e-5, atol=1e-6)
+
+    def loss(x: tc.Tensor) -> tc.Tensor:
+        return tc.sum(layer(x) ** 2)
+
+    slope = tc.grad(loss)(x)
+    np.testing.assert_allclose(tc.function(tc.grad(loss))(x).numpy(), slope.numpy(), rtol=1e-4, atol=1e-6)
+    ahead = tc.jvp(loss, (x,), (tc.ones_like(x),))[1]
+    np.testing.assert_allclose(ahead.numpy(), np.sum(slope.numpy()), rtol=1e-4, atol=1e-5)

@@ -279,17 +279,54 @@ class GRU(_Recurrent):
     >>> y.shape, h.shape
     ((2, 5, 4), (2, 4))
 
-    Args: as for :class:`LSTM`, which alone has `unit_forget_bias`. The state is `h`.
+    Args: as for :class:`LSTM`, which alone has `unit_forget_bias`. The state is `h`. `reset_after=False` is the cell of
+        the paper: `g'` is the product with `sigmoid(r + r') * h`, and there is one bias, of shape `(3 * units,)`.
     """
 
     _gates, _states = 3, 1
 
+    def __init__(
+        self,
+        units: int,
+        activation: Function | str | None = "tanh",
+        recurrent_activation: Function | str | None = "sigmoid",
+        use_bias: bool = True,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        kernel_initializer: Initializer | str = "glorot_uniform",
+        recurrent_initializer: Initializer | str = "orthogonal",
+        bias_initializer: Initializer | str = "zeros",
+        rng: tc.Generator | None = None,
+        reset_after: bool = True,
+    ) -> None:
+        super().__init__(
+            units,
+            activation,
+            recurrent_activation,
+            use_bias,
+            return_sequences,
+            return_state,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            rng,
+        )
+        self.reset_after = reset_after
+
     def _biases(self) -> tuple[tc.Tensor | None, tc.Tensor | None]:
         bias = self._cast_variable(self.bias)
-        return (None, None) if bias is None else (bias[0], bias[1])
+        if bias is None or not self.reset_after:
+            return bias, None
+        return bias[0], bias[1]
 
     def _step(self, x: tc.Tensor, state: State, recurrent: tc.Tensor, bias: tc.Tensor | None) -> State:
         (h,) = state
+        if not self.reset_after:
+            (z, r, g), last = self._split_gates(x), 2 * self.units
+            z_inner, r_inner = tc.split(tc.matmul(h, recurrent[:, :last]), 2, axis=1)
+            z = self._activate_gate(z + z_inner)
+            new = self._activate(g + tc.matmul(self._activate_gate(r + r_inner) * h, recurrent[:, last:]))
+            return (new + z * (h - new),)
         inner = tc.matmul(h, recurrent)
         if bias is not None:
             inner = inner + bias
@@ -304,7 +341,7 @@ class GRU(_Recurrent):
         add("kernel", (shape[-1], 3 * self.units), self.kernel_initializer)
         add("recurrent_kernel", (self.units, 3 * self.units), self.recurrent_initializer)
         if self.use_bias:
-            add("bias", (2, 3 * self.units), self.bias_initializer)
+            add("bias", (2, 3 * self.units) if self.reset_after else (3 * self.units,), self.bias_initializer)
 
 
 class SimpleRNN(_Recurrent):

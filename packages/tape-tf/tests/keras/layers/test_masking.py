@@ -250,3 +250,27 @@ def test_no_warning_where_layers_pass_masks_on() -> None:
             ]
         )
         model(IDS)
+
+
+@pytest.mark.each_backend
+def test_a_gru_that_resets_before_the_product_is_that_of_keras(tmp_path):
+    """The expected values are those of Keras 3.15."""
+    layer = layers.GRU(2, reset_after=False, return_sequences=True)
+    model = tf.keras.Sequential([layers.Input((3, 2)), layer])
+    weights = [np.linspace(-1, 1, 12).reshape(2, 6), np.linspace(1, -0.5, 12).reshape(2, 6), np.linspace(-0.3, 0.3, 6)]
+    layer.set_weights(weights)
+    x = np.linspace(-1, 1, 12).reshape(2, 3, 2).astype("float32")
+    expected = [
+        [[-0.0743586, -0.1602904], [-0.0435208, -0.1174334], [0.0792103, 0.0697698]],
+        [[0.2133379, 0.2785863], [0.3956981, 0.5033251], [0.5502438, 0.6750980]],
+    ]
+    np.testing.assert_allclose(layer(x), expected, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(tf.function(layer)(x), expected, rtol=2e-5, atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(x), expected, rtol=2e-5, atol=1e-6)
+    cell = layers.GRUCell(2, reset_after=False)
+    cell(x[:, 0], [np.ones((2, 2), "float32")])
+    cell.set_weights(weights)
+    output, _ = cell(x[:, 0], [np.ones((2, 2), "float32")])
+    np.testing.assert_allclose(output, [[0.8431771, 0.6928955], [0.8214791, 0.8132834]], rtol=2e-5)

@@ -71,13 +71,15 @@ class RecurrentOptions(NativeLayer):
         gates: dict[str, Any] = {}
         if self._native_class is nn.LSTM:
             gates["unit_forget_bias"] = kwargs.pop("unit_forget_bias", True)
+        if self._native_class is nn.GRU:
+            gates["reset_after"] = bool(kwargs.pop("reset_after", True))
         if self._native_class is not nn.SimpleRNN:
             gates["recurrent_activation"] = activations.for_tape_nn(recurrent_activation)
             self.recurrent_activation = activations.get(recurrent_activation)
         for name in _IGNORED:
             kwargs.pop(name, None)
         sequences = {name: kwargs.pop(name) for name in ("return_sequences", "return_state") if name in kwargs}
-        refuse_options(type(self).__name__, kwargs, **({"reset_after": True} if self._native_class is nn.GRU else {}))
+        refuse_options(type(self).__name__, kwargs)
         for name, rate in (("dropout", dropout), ("recurrent_dropout", recurrent_dropout)):
             if not 0 <= rate <= 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be from 0 to 1; got {rate!r}")

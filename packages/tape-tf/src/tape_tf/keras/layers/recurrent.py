@@ -312,9 +312,12 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """A gated recurrent unit (Cho et al., 2014): see :class:`tape_nn.GRU`, and :class:`LSTM` for the arguments."""
+    """A gated recurrent unit (Cho et al., 2014): see :class:`tape_nn.GRU`, and :class:`LSTM` for the arguments.
 
-    __tf_differs__ = f"{LSTM.__tf_differs__}; no reset_after=False"
+    `reset_after=False` applies the reset gate before the product with the recurrent kernel, as older models do.
+    """
+
+    __tf_differs__ = LSTM.__tf_differs__
 
     _native_class, _gates = nn.GRU, 3
 
