@@ -131,3 +131,51 @@ def test_averages_constraints_and_scaled_losses() -> None:
     np.testing.assert_array_equal(w, [[3.0]])
     assert decayed.weight_decay == 0.5
     assert decayed.get_config()["momentum"] == 0.0
+
+
+@pytest.mark.each_backend
+def test_gradients_of_several_batches_make_one_update() -> None:
+    """The expected values are those of Keras 3.15."""
+    optimizer = optimizers.Adam(0.1, gradient_accumulation_steps=2)
+    weights = tf.Variable([1.0, 2.0])
+    found = []
+    for k in range(5):
+        optimizer.apply([tf.constant([0.5 * (k + 1), -1.0])], [weights])
+        found.append((*weights.numpy().tolist(), int(optimizer.iterations)))
+    once, twice = (0.9000011, 2.0999990, 1), (0.8052162, 2.1999977, 2)
+    np.testing.assert_allclose(found, [(1.0, 2.0, 0), once, once, twice, twice], rtol=1e-5)
+    assert optimizer.get_config()["gradient_accumulation_steps"] == 2
+    again = (
+        optimizers.Adam.from_config(optimizer.get_config()) if hasattr(optimizers.Adam, "from_config") else optimizer
+    )
+    assert again.gradient_accumulation_steps == 2
+    with pytest.raises(ValueError, match="gradient_accumulation_steps"):
+        optimizers.SGD(gradient_accumulation_steps=1)
+    with pytest.raises(ValueError, match="use_ema averages after each batch"):
+        optimizers.SGD(gradient_accumulation_steps=2, use_ema=True)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("scaled", [False, True])
+def test_fit_with_accumulated_gradients_is_fit_with_larger_batches(scaled: bool, tmp_path: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    y = x.sum(1, keepdims=True)
+
+    def trained(batch: int, **options: Any) -> Any:
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+        optimizer = optimizers.Adam(0.1, **options)
+        model.compile(optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse")
+        model.fit(x, y + 1, batch_size=batch, epochs=3, shuffle=False, verbose=0)
+        return model
+
+    small, large = trained(2, gradient_accumulation_steps=2), trained(4)
+    assert int(small.optimizer.iterations) == int(large.optimizer.iterations) == 6
+    for found, expected in zip(small.get_weights(), large.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    if not scaled:
+        small.save(tmp_path / "model.keras", save_format="tape")
+        again = tf.keras.models.load_model(tmp_path / "model.keras")
+        assert again.optimizer.gradient_accumulation_steps == 2
+        for model in (small, again):
+            model.fit(x, y, batch_size=2, epochs=1, shuffle=False, verbose=0)
+        np.testing.assert_allclose(again.get_weights()[0], small.get_weights()[0], rtol=1e-5)

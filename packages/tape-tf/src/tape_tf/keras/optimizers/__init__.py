@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import tape_core as tc
 import tape_nn as nn
 from tape_core.staging import outside
-from tape_core.support import real
+from tape_core.support import integer, real
 
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras.backend import floatx
@@ -65,6 +65,8 @@ class Optimizer:
         ema_momentum: the share of an average that remains at each update.
         ema_overwrite_frequency: set the variables to their averages after every so many updates.
         loss_scale_factor: `scale_loss` multiplies by it, and gradients are divided by it.
+        gradient_accumulation_steps: update with the mean of the gradients of so many calls, two or more, as if their
+            batches were one; `iterations` counts the updates. Gradients that wait are not saved in files.
         name: the optimizer's name; by default the class's name in snake case, numbered.
 
     Raises:
@@ -97,10 +99,12 @@ class Optimizer:
                 "and use it with tensor.native and variable.native"
             )
         if gradient_accumulation_steps is not None:
-            raise ValueError(
-                f"{kind.__name__}: gradient_accumulation_steps is not taken; add gradients up, and apply them every so "
-                "many steps"
-            )
+            integer(kind.__name__, "gradient_accumulation_steps", gradient_accumulation_steps, 2)
+            if use_ema:
+                raise ValueError(
+                    f"{kind.__name__}: use_ema averages after each batch, and gradient_accumulation_steps updates "
+                    "after several: give one of them, or call tape_nn.ExponentialMovingAverage in a loop of your own"
+                )
         if "lr" in options or "decay" in options:
             raise ValueError(
                 f"{kind.__name__}: use learning_rate, and a schedule for its decay, instead of lr and decay"
@@ -114,6 +118,8 @@ class Optimizer:
         rate = given.arguments["learning_rate"]
         given.arguments["learning_rate"] = 0.0
         self.native = kind._native_class(*given.args[1:], **given.kwargs)
+        steps = self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._accumulation = None if steps is None else nn.GradientAccumulation(self.native, steps)
         self.name = name or auto_name(kind.__name__)
         self.learning_rate = rate
         self.loss_scale_factor = None if loss_scale_factor is None else float(loss_scale_factor)
@@ -275,7 +281,7 @@ class Optimizer:
         if self.loss_scale_factor is not None:
             # Before the native optimizer, so that clipping sees gradients of the usual size.
             natives = [scaled_gradient(gradient, 1 / self.loss_scale_factor) for gradient in natives]
-        self.native.apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
+        self._updater().apply_gradients(zip(natives, (variable.native for variable in variables), strict=True))
         for gradient, variable in zip(gradients, variables, strict=True):
             # A variable without a gradient was not updated, so its constraint still holds.
             if gradient is not None and variable.constraint is not None:
@@ -287,6 +293,10 @@ class Optimizer:
             if every and self.native.iterations % every == 0:
                 self.finalize_variable_values(self._trained_variables)
         return self.iterations
+
+    def _updater(self) -> Any:
+        """Return what is given the gradients of each batch."""
+        return self._accumulation or self.native
 
     def scale_loss(self, loss: Value) -> Any:
         """Return the loss times `loss_scale_factor`."""
@@ -317,6 +327,8 @@ class Optimizer:
         common = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
         rate = float(self._rate_variable) if self._schedule is None else self._schedule
         config = {name: getattr(self.native, name) for name in (*names, *common) if name != "learning_rate"}
+        if self.gradient_accumulation_steps is not None:
+            config["gradient_accumulation_steps"] = self.gradient_accumulation_steps
         return {"name": self.name, "learning_rate": rate, **config}
 
 

@@ -58,7 +58,7 @@ class LossScaleOptimizer(Optimizer):
         self.dynamic, self.dynamic_growth_steps = dynamic, dynamic_growth_steps
         self.initial_scale = float(initial_scale)
         growth = dynamic_growth_steps if dynamic else None
-        self.native: Any = nn.LossScaler(self.inner_optimizer.native, initial_scale, growth)
+        self.native: Any = nn.LossScaler(self.inner_optimizer._updater(), initial_scale, growth)
         self.name = name or auto_name("LossScaleOptimizer")
         self.loss_scale_factor = None
         self._unscaled = False  # True from `get_unscaled_gradients` to the update with its gradients
@@ -129,6 +129,9 @@ class LossScaleOptimizer(Optimizer):
             scale = self.native.scale
             gradients = [wrap(scaled_gradient(unwrap(gradient), scale)) for gradient in gradients]
         return super()._apply(gradients, variables)
+
+    def _updater(self) -> Any:
+        return self.native
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
         """Set the variables to their averages, if the inner optimizer has `use_ema`."""
