@@ -412,6 +412,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
 
 
 _INSTEAD = {
+    "ragged_batch": "; padded_batch fills rows up, and tf.RaggedTensor.from_tensor(batch, lengths) makes them ragged",
     "load": "; from_tensor_slices takes what np.load gives",
     "save": "; np.savez of what as_numpy_iterator() gives writes a file",
     "snapshot": "; cache() keeps the elements in memory",
