@@ -141,14 +141,21 @@ def wrap_strings(strings: Any) -> StringTensor:
 _NUMBERS = frozenset({int, float, bool, complex, Tensor})
 
 
-def is_text(value: object) -> bool:
-    """Return whether a value is text: str, bytes, a tensor or array of such, or a nested list with some first."""
+def is_column(value: Any) -> bool:
+    """Return whether a value is a column of a table, such as a pandas Series."""
+    return hasattr(value, "to_numpy") and getattr(value, "ndim", 1) == 1
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is text: str, bytes, tensors, arrays or columns of such, or nested lists of such."""
     kind = type(value)
     while (kind is list or kind is tuple) and value:
-        value = value[0]  # type: ignore[index]
+        value = value[0]
         kind = type(value)
     if kind in _NUMBERS:  # the common case, in each call of tf.constant
         return False
+    if is_column(value):
+        value = value.to_numpy()
     if isinstance(value, np.ndarray | np.generic):
         first = value.ravel()[0] if value.dtype == object and value.size else None
         return value.dtype.kind in "UST" or isinstance(first, str | bytes)
@@ -164,6 +171,8 @@ def as_strings(value: Any) -> StringTensor:
     """
     if isinstance(value, StringTensor):
         return value
+    if is_column(value):
+        value = value.to_numpy()
     shape: list[int] = []
     flat = [value]
     # One level at a time, since NumPy would make an array of fixed width of text, and cut off zero bytes at its ends.

@@ -140,3 +140,13 @@ def test_rows_of_csv_files(tmp_path):
         str(packed), batch_size=2, label_name="n", num_epochs=1, shuffle=False, compression_type="GZIP"
     )
     assert next(iter(batches))[1].numpy().tolist() == [1, 2]
+
+
+def test_lines_are_decoded_in_map(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("name,n,x\na,1,0.5\nb,2,1.5\n")
+    lines = tf.data.TextLineDataset(str(path)).skip(1)
+    rows = list(lines.map(lambda line: tf.io.decode_csv(line, ["", 0, 0.0])))
+    assert [[part.numpy() for part in row] for row in rows] == [[b"a", 1, 0.5], [b"b", 2, 1.5]]
+    batches = lines.batch(2).map(lambda text: tf.io.decode_csv(text, ["", 0, 0.0]))
+    assert next(iter(batches))[2].numpy().tolist() == [0.5, 1.5]

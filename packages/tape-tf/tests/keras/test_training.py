@@ -418,3 +418,44 @@ def test_metrics_given_where_weights_of_losses_stand_are_told():
     with pytest.raises(ValueError, match="loss_weights, the third argument, are numbers"):
         model.compile("sgd", "mse", ["mae"])
     assert not model.compiled
+
+
+class Column:
+    """A column of a table, with what pandas gives its own."""
+
+    ndim = 1
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = np.array(values, object if isinstance(values[0], str) else None)
+        self.dtype, self.shape = self.values.dtype, self.values.shape
+
+    def to_numpy(self) -> Any:
+        return self.values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values.astype(dtype or self.values.dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def test_columns_of_a_table() -> None:
+    table = {"age": Column([1, 2, 3, 4]), "word": Column(["red", "blue", "red", "blue"])}
+    assert tf.constant(table["word"]).numpy().tolist() == [b"red", b"blue", b"red", b"blue"]
+    assert next(iter(tf.data.Dataset.from_tensor_slices(table)))["word"].numpy() == b"red"
+
+    class Joined(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lookup = tf.keras.layers.StringLookup(vocabulary=["red", "blue"], output_mode="one_hot")
+            self.join, self.dense = tf.keras.layers.Concatenate(axis=1), tf.keras.layers.Dense(1)
+
+        def call(self, inputs: Any) -> Any:  # type: ignore[override]
+            assert inputs["word"].shape[1:] == (1,), "a column is an input of one feature"
+            return self.dense(self.join([tf.cast(inputs["age"], tf.float32), self.lookup(inputs["word"])]))
+
+    model = Joined()
+    model.compile(loss="mse")
+    assert np.isfinite(model.fit(table, Column([1, 2, 3, 4]), verbose=0).history["loss"][0])
+    assert model.predict(table, verbose=0).shape == (4, 1)
+    assert model.predict({name: table[name] for name in ("age", "word")}, batch_size=3, verbose=0).shape == (4, 1)

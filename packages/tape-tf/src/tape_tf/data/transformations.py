@@ -81,6 +81,8 @@ class Transformations:
     ) -> Dataset:
         """Apply a function to each element. The parts of a tuple are separate arguments; a dictionary is one argument.
 
+        A list that the function returns is a tuple of parts.
+
         >>> import tape_tf as tf
         >>> pairs = tf.data.Dataset.from_tensor_slices(([1.0, 2.0], [3.0, 4.0]))
         >>> [float(x) for x in pairs.map(lambda x, y: x * y)]
@@ -89,7 +91,9 @@ class Transformations:
         check_callable(map_func, "map")
 
         def map_element(element: Element) -> Any:
-            return map_structure(to_array, call_on(map_func, element))
+            result = call_on(map_func, element)
+            # As in TensorFlow: a list comes of functions such as tf.io.decode_csv, whose tensors do not stack.
+            return map_structure(to_array, tuple(result) if isinstance(result, list) else result)
 
         def spec() -> Any:
             # The function is called on the first element. Where that is a batch, a result of the batch's length keeps

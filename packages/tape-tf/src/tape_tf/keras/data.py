@@ -16,7 +16,7 @@ from tape_tf.data import Dataset
 from tape_tf.keras.backend import floatx
 from tape_tf.keras.conversion import autocast
 from tape_tf.keras.structures import is_array, leaves, map_structure
-from tape_tf.string_tensor import StringTensor, as_strings, is_text
+from tape_tf.string_tensor import StringTensor, as_strings, is_column, is_text
 from tape_tf.tensor import Value
 from tape_tf.typing import PyTree
 
@@ -224,6 +224,8 @@ def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | 
     """
     if x is None:
         raise ValueError("x is missing: arrays, or batches")
+    # As in Keras, a column of a table is an input of one feature, and the column of labels alike.
+    x, y = map_structure(_as_column, [x, y])
     if _is_arrays(x) and any(map(_is_text, leaves((x, y)))):
         return TextBatches(x, y, sample_weight, batch_size, steps)
     if _is_arrays(x):
@@ -245,6 +247,10 @@ def make_batches(x: PyTree, y: PyTree, sample_weight: PyTree, batch_size: int | 
                 "(x, y, sample_weight)"
             )
     return Batches(x, steps)
+
+
+def _as_column(leaf: Any) -> Any:
+    return leaf.to_numpy()[:, np.newaxis] if is_column(leaf) else leaf
 
 
 def _is_arrays(x: object) -> bool:
