@@ -135,7 +135,7 @@ OPS: list[Op] = [
     Op("{v}.assign_add({h})\n{out} = {v} * 0.5", ("torch", "pure")), Op("tc.cond(tc.sum({f}) > {h}.sum(), lambda: {f0} * h0, lambda: {f0} + h0)", ("torch", "smooth", "continuous")),
     Op("tc.scan(lambda c, x: (tc.tanh(c * {h} + x), c * x), {f}, np.stack([h0, h0]))[{j}]", ("torch",)), Op("tc.scan(lambda c, x: (c * 0.5 + x, x), h0, tc.stack([{f}] * {k}))[0]", ("torch",)),
     Op("tc.while_loop(lambda c: c[0] < np.int64({k}), lambda c: (c[0] + 1, tc.cos(c[1]) * {h}), (np.int64(0), {f}))[1]", ("torch", "smooth")),
-    Op("tc.vmap(lambda a: tc.tanh(a * {h}))({f})", ("torch",)), Op("tc.vmap(lambda a, b: a * b)({f}, h0)", ("torch",)), Op("tc.map(lambda r: r * tc.sum({f}), h0)", ("torch",)),
+    Op("tc.vmap(lambda a: tc.tanh(a * {h}))({f})", ("torch",)), Op("tc.vmap(lambda a, b: a * b)({f}, h0)", ("torch",)), Op("tc.map(lambda r: r * tc.sum({f}), np.stack([h0, h0]))", ("torch",)),
     Op("tc.grad(lambda a: tc.sum(tc.sin(a) * {f}))(h0)", ("torch",)), Op("tc.grad(lambda a: tc.sum(tc.sin(a) * {h}))({f})", ("torch",)), Op("tc.jvp(lambda a: tc.tanh(a * {f}), (h0,), ({f0},))[1]", ("torch",)),
     Op("tc.jvp(lambda a: tc.tanh(a * {h}), ({f},), (h0,))[1]", ("torch",)), Op("tc.vjp(lambda a: tc.sin(a * {h}), {f})[1](h0)[0]", ("torch",)),
     Op("tc.checkpoint(lambda a: tc.sin(a) * {h})({f})", ("torch",)), Op("tc.checkpoint(lambda a, b: tc.sin(a) * b)({f}, h0)", ("torch",)),
