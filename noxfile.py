@@ -196,13 +196,9 @@ def tests(session: nox.Session, backend: str) -> None:
     """
     if backend == "torch":
         install(session, *TESTING, *EXAMPLES, "expecttest", packages=PACKAGES)
-        # The other packages' have none of this mark; to collect them takes longer than some tests.
-        folders = [
-            "packages/tape-core/tests",
-            "packages/tape-nn/tests",
-            "packages/tape-torch/tests",
-            "packages/tape-tf/tests",
-        ]
+        # The other packages' have none of this mark.
+        folders = ["packages/tape-core/tests", "packages/tape-compile/tests", "packages/tape-nn/tests"]
+        folders += ["packages/tape-torch/tests", "packages/tape-tf/tests"]
         chosen = [*folders, "tests", "-m", "each_backend"]
     else:
         install(session, *TESTING, *EXAMPLES)
