@@ -93,7 +93,7 @@ def test_kernels_that_a_checkpoint_replaces_in_the_block_are_told_of_once() -> N
         calls = [call.name for call in tape._journal.now.calls]  # type: ignore[union-attr]
         assert calls == ["checkpoint(<lambda>)", "log1p", "sum"]
         assert tape.gradient(y, x) is not None
-        kernel, plans, _ = op.bindings[x.backend]
+        kernel, plans, *_ = op.bindings[x.backend]
         assert kernel.__name__ == "asking"
         assert type(kernel) is not NotedKernel
         inside = [cell.cell_contents for cell in kernel.__closure__]
