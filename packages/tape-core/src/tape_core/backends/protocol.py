@@ -317,7 +317,7 @@ class Backend:
 
         Args:
             array: an array that nobody else refers to.
-            key: integers, slices, `...` and None, or a tuple of them; no arrays.
+            key: a tuple of integers, which are within bounds, and slices; or a mask. There are no arrays of integers.
             values: an array that can be broadcast to the elements, or a number.
         """
         array[key] = values
