@@ -29,9 +29,10 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 BACKENDS = ["torch", "numpy"]
-PACKAGES = ["tape-core", "tape-compile", "tape-numpy", "tape-torch", "tape-nn", "tape-tf", "tape-conformance"]
-# What brings torch, which is large, is installed only where it is asked for.
-WITHOUT_TORCH = [name for name in PACKAGES if name != "tape-torch"]
+PACKAGES = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-conformance", "tape-jax"]
+# What brings torch or JAX, which are large, is installed only where it is asked for.
+LIGHT = [name for name in PACKAGES if name not in ("tape-torch", "tape-jax")]
+WITH_TORCH = [*LIGHT, "tape-torch"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
 PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
@@ -79,7 +80,7 @@ def install_torch(session: nox.Session) -> None:
     (Path(str(where).strip()) / "torch.pth").write_text(f"{unpacked}\n")
 
 
-def install(session: nox.Session, *tools: str, packages: list[str] = WITHOUT_TORCH) -> None:
+def install(session: nox.Session, *tools: str, packages: list[str] = LIGHT) -> None:
     """Install packages of this repository, editable, and tools."""
     if "tape-torch" in packages:
         install_torch(session)
@@ -129,10 +130,10 @@ def wheels(session: nox.Session) -> None:
     session.run("virtualenv", "--quiet", "--clear", str(empty))
     python = str(empty / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     wheels = {wheel.name.split("-")[0]: str(wheel) for wheel in dist.glob("*.whl")}
-    torch = wheels.pop("tape_torch")
+    large = [wheels.pop("tape_torch"), wheels.pop("tape_jax")]
     session.run(python, "-m", "pip", "install", "--quiet", *wheels.values(), external=True)
-    # Without PyTorch: a backend that cannot be used is in nobody's way.
-    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", torch, external=True)
+    # Without PyTorch and JAX: a backend that cannot be used is in nobody's way.
+    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", *large, external=True)
     session.chdir(empty)  # nothing may be imported from the checkout
     session.run(python, str(ROOT / ".ci" / "smoke.py"), external=True)
     session.run(python, "-m", "tape_core", external=True)
@@ -195,7 +196,7 @@ def tests(session: nox.Session, backend: str) -> None:
     Without a choice of the caller's the tests on NumPy run where torch is not installed.
     """
     if backend == "torch":
-        install(session, *TESTING, *EXAMPLES, "expecttest", packages=PACKAGES)
+        install(session, *TESTING, *EXAMPLES, "expecttest", packages=WITH_TORCH)
         # The other packages' have none of this mark.
         folders = ["packages/tape-core/tests", "packages/tape-compile/tests", "packages/tape-nn/tests"]
         folders += ["packages/tape-torch/tests", "packages/tape-tf/tests"]
@@ -220,7 +221,7 @@ def fuzz(session: nox.Session) -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="for each search (default: 5)")
     parser.add_argument("--seed", type=int, help="of the first programs; by default another one in each run")
     options, others = parser.parse_known_args(session.posargs)
-    install(session, *TESTING, *EXAMPLES, packages=PACKAGES)
+    install(session, *TESTING, *EXAMPLES, packages=WITH_TORCH)
     chosen = {"TAPE_FUZZ_MINUTES": str(options.minutes), "TAPE_FUZZ_SEED": str(options.seed or "")}
     how = ["-n", "auto", "-o", "faulthandler_timeout=0"]
     session.run("pytest", "tests/fuzz", *how, *others, env={**ONE_THREAD, **chosen})
@@ -235,7 +236,7 @@ def array_api(session: nox.Session, backend: str) -> None:
     checkout, *options = session.posargs
     expected = ROOT / "tests" / "array_api" / f"{backend}.txt"
     tools = ["pytest", "pytest-xdist", "pytest-json-report", "hypothesis", "ndindex"]
-    install(session, *tools, packages=PACKAGES if backend == "torch" else WITHOUT_TORCH)
+    install(session, *tools, packages=WITH_TORCH if backend == "torch" else LIGHT)
     session.chdir(checkout)
     session.run(
         "pytest",
@@ -259,7 +260,7 @@ def guides(session: nox.Session, backend: str) -> None:
     if not session.posargs:
         session.error("name a checkout: nox -s guides -- PATH; git clone https://github.com/tensorflow/docs")
     checkout, *options = session.posargs
-    install(session, "pytest", "matplotlib", packages=PACKAGES if backend == "torch" else WITHOUT_TORCH)
+    install(session, "pytest", "matplotlib", packages=WITH_TORCH if backend == "torch" else LIGHT)
     session.run(
         "pytest",
         "packages/tape-tf/tests/test_guides.py",
@@ -299,7 +300,7 @@ def bench(session: nox.Session) -> None:
     `python -m nox -s bench -- --docs` also writes the documentation's page.
     """
     session.log("The first run installs torch, JAX and TensorFlow, which takes minutes")
-    install(session, "matplotlib", packages=PACKAGES)
+    install(session, "matplotlib", packages=WITH_TORCH)
     peers = Path(session.virtualenv.location).resolve() / "peers"
     session.run("python", "benchmarks/environments.py", str(peers))
     session.run("python", "benchmarks/run.py", "--environments", str(peers), *session.posargs, env=ONE_THREAD)

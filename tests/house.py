@@ -27,7 +27,16 @@ FLOORS = (
 )
 """The rooms of tape-core from the ground up: a module imports from its own floor and from those below."""
 
-PACKAGES = ["tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "tape_conformance"]
+PACKAGES = [
+    "tape_core",
+    "tape_compile",
+    "tape_numpy",
+    "tape_torch",
+    "tape_jax",
+    "tape_nn",
+    "tape_tf",
+    "tape_conformance",
+]
 """A package imports only those before it in this order, and of these only what they declare."""
 
 DECLARED = {

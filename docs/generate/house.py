@@ -17,6 +17,7 @@ ROOMS = {
     "tape_conformance": "the suite for backends",
     "tape_nn": "layers, optimizers, fit",
     "tape_torch": "PyTorch backend",
+    "tape_jax": "JAX backend, XLA",
     "tape_numpy": "NumPy backend",
     "tape_compile": "tracer, passes, code",
     "interop": "NumPy's own functions",
@@ -143,7 +144,16 @@ And what its gradient calls. `backward` is the code that Tape has generated for 
 ![The calls that a gradient makes](_static/calls-of-a-gradient.svg)
 """
 
-PACKAGES = ("tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "tape_conformance")
+PACKAGES = (
+    "tape_core",
+    "tape_compile",
+    "tape_numpy",
+    "tape_torch",
+    "tape_jax",
+    "tape_nn",
+    "tape_tf",
+    "tape_conformance",
+)
 
 
 def page() -> str:

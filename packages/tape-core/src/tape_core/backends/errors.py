@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch"}
+PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch", "jax": "tape-jax"}
 """The packages of the Tape project, for install hints: nothing is ever imported by these names."""
 
 

@@ -1,0 +1,32 @@
+"""The JAX backend of Tape. This module is light: it does not import JAX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
+
+if TYPE_CHECKING:
+    from tape_core.backends import Backend
+
+__all__: list[str] = []
+
+
+@hookimpl
+def tape_backend_info() -> BackendInfo:
+    """Describe the backend to discovery, without importing JAX."""
+    return BackendInfo(
+        name="jax",
+        contract=CONTRACT_VERSION,
+        array_types=("jax:Array",),
+        capabilities=("cpu", "cuda", "tpu", "float64", "complex"),
+        install="pip install tape-jax",
+    )
+
+
+@hookimpl
+def tape_load_backend() -> Backend:
+    """Import JAX and make the backend."""
+    from tape_jax.backend import JaxBackend
+
+    return JaxBackend()
