@@ -1,8 +1,7 @@
 """Expected values of ops, in float64: from a NumPy or SciPy function, or from Tape's default kernels on plain NumPy.
 
 The functions are in `tape_conformance.references`, a module for each chapter of ops. The reference of any other op is
-NumPy's function of the same name, called through the backend `PLAIN`, which is NumPy's namespace with no kernel of
-tape-numpy.
+NumPy's function of the same name, called through the backend `PLAIN`.
 """
 
 from __future__ import annotations
@@ -16,17 +15,12 @@ from typing import Any, Final
 import numpy as np
 import tape_core as tc
 from numpy.typing import NDArray
-from tape_core.backends import ArrayAPIBackend
 
 from tape_conformance import references
-from tape_conformance.references import standard
+from tape_conformance.plain import PLAIN
 from tape_conformance.samples import Case
 
 NO_ARRAYS: Final[Mapping[int, NDArray[Any]]] = {}
-
-# NumPy's functions follow the standard, except that these cannot sort in descending order.
-_KERNELS = {name: standard.REFERENCES[name] for name in ("sort", "argsort")}
-PLAIN = ArrayAPIBackend("reference", np, array_types=("numpy:ndarray", "numpy:generic"), kernels=_KERNELS)
 
 
 @cache
@@ -45,7 +39,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 def results(case: Case, replaced: Mapping[int, NDArray[Any]] = NO_ARRAYS) -> list[NDArray[Any]]:
     """Return the expected observed results as NumPy arrays, for the case's inputs with some replaced."""
     function = functions().get(case.op.name)
-    values = [replaced.get(k, v) for k, v in enumerate(case.values)]
+    values = [replaced.get(k, v) for k, v in enumerate(case.drawn_values)]
     with np.errstate(all="ignore"):  # special values are part of the game
         if function is None:
             out = _call_on_plain_numpy(case, [_to_plain_argument(v) for v in values])
@@ -60,7 +54,7 @@ def results(case: Case, replaced: Mapping[int, NDArray[Any]] = NO_ARRAYS) -> lis
 
 def gradients(case: Case, given: Mapping[int, NDArray[Any]], leaves: list[int]) -> dict[int, NDArray[Any]]:
     """Return the gradients of some inputs for a cotangent of ones: the op's own rules, on plain NumPy."""
-    values = [_to_plain(given[k]) if k in given else _to_plain_argument(v) for k, v in enumerate(case.values)]
+    values = [_to_plain(given[k]) if k in given else _to_plain_argument(v) for k, v in enumerate(case.drawn_values)]
     with np.errstate(all="ignore"):
         with tc.GradientTape() as tape:
             sources: list[Any] = [values[k] for k in leaves]
@@ -77,11 +71,11 @@ def _call_on_plain_numpy(case: Case, values: list[Any]) -> Any:
 
 def _other_arguments(case: Case) -> tuple[Any, ...]:
     """Return the positional arguments that are no inputs."""
-    return case.sample.args[len(case.op.inputs) :]
+    return case.drawn.args[len(case.op.inputs) :]
 
 
 def _keywords(case: Case) -> dict[str, Any]:
-    return {k: _to_numpy(v) for k, v in case.sample.kwargs.items()}
+    return {k: _to_numpy(v) for k, v in case.drawn.kwargs.items()}
 
 
 def _to_plain(array: NDArray[Any]) -> tc.Tensor:

@@ -1,16 +1,25 @@
-"""Cases: samples of ops, made on the backend under test, with the labels that name them in ids of checks."""
+"""Cases: samples of ops, with the labels that name them in ids of checks.
+
+Samples are drawn with NumPy, whatever is checked, so that the checks of any library are listed at once; their arrays
+become the library's when a case is first checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import tape_core as tc
 from numpy.typing import NDArray
-from tape_core.backends import select
+from tape_core.backends import select, use_backend
 from tape_core.extend import NONDIFF, TODO, Draw, Op, Refused, Sample
+
+from tape_conformance.checking import Check
+from tape_conformance.plain import PLAIN, Here
 
 Replaced: TypeAlias = Mapping[int, Any]
 """Tensors in place of some inputs: by the number of the input, or of the element of an input that is a sequence."""
@@ -24,21 +33,40 @@ Directions: TypeAlias = Mapping[int, NDArray[Any]]
 """A direction for each leaf, by its number: the tangent of a JVP, or the line of a finite difference."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Leaf:
     """An input of a sample that has a gradient: the `k`-th one, or the `k`-th element of an input sequence."""
 
+    case: Case
     k: int
     name: str
-    value: tc.Tensor
+
+    @property
+    def value(self) -> tc.Tensor:
+        """The input, on the backend under test."""
+        value: tc.Tensor = self.case.values[self.k]
+        return value
+
+    @property
+    def size(self) -> int:
+        """The number of its elements."""
+        size: int = self.case.drawn_values[self.k].size
+        return size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """One sample of an op, with its label and its differentiable inputs."""
+    """One sample of an op, with its label and its differentiable inputs.
+
+    Attributes:
+        op: the op.
+        drawn: the sample as it was drawn, with arrays of plain NumPy.
+        label: its name in ids.
+        leaves: the differentiable inputs.
+    """
 
     op: Op
-    sample: Sample
+    drawn: Sample
     label: str
     leaves: tuple[Leaf, ...] = field(init=False)
 
@@ -46,22 +74,34 @@ class Case:
         # The dataclass is frozen.
         object.__setattr__(self, "leaves", tuple(self._leaves()))
 
+    @cached_property
+    def sample(self) -> Sample:
+        """The sample with arrays of the backend under test. Checks are run by `check_of`, which makes it."""
+        return _moved(self.drawn, 1 if self.op.sequence else len(self.op.inputs))
+
     @property
     def values(self) -> list[Any]:
         """The arguments for the op's inputs, or the elements of the one input that is a sequence."""
-        args = self.sample.args
-        return list(args[0]) if self.op.sequence else list(args[: len(self.op.inputs)])
+        return self._inputs(self.sample)
+
+    @property
+    def drawn_values(self) -> list[Any]:
+        """The same as they were drawn."""
+        return self._inputs(self.drawn)
+
+    def _inputs(self, sample: Sample) -> list[Any]:
+        return list(sample.args[0]) if self.op.sequence else list(sample.args[: len(self.op.inputs)])
 
     def _leaves(self) -> list[Leaf]:
         return [
-            Leaf(k, self.name_of(k), value)
-            for k, value in enumerate(self.values)
+            Leaf(self, k, self.name_of(k))
+            for k, value in enumerate(self.drawn_values)
             if isinstance(value, tc.Tensor) and value.dtype.inexact and self.rule_of(k) not in (NONDIFF, TODO)
         ]
 
     def parameter(self, name: str) -> Any:
         """Return the argument for a parameter of the op; None if none is given, or the op has no such parameter."""
-        given = self.op.signature.bind(*self.sample.args, **self.sample.kwargs).arguments
+        given = self.op.signature.bind(*self.drawn.args, **self.drawn.kwargs).arguments
         return given.get(name)
 
     def rule_of(self, k: int) -> Any:
@@ -75,7 +115,7 @@ class Case:
     @property
     def is_complex(self) -> bool:
         """True if an input is complex."""
-        return any(isinstance(v, tc.Tensor) and v.dtype.kind == "complex floating" for v in self.values)
+        return any(isinstance(v, tc.Tensor) and v.dtype.kind == "complex floating" for v in self.drawn_values)
 
     def call(self, replaced: Replaced = AS_SAMPLED) -> tuple[Any, ...]:
         """Call the op, with some inputs replaced; return a tuple of results."""
@@ -88,15 +128,23 @@ class Case:
     @property
     def by_keyword(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The sample's arguments with parameters passed by name; None if the sample passes none by position."""
+        return self._by_keyword(self.sample)
+
+    @property
+    def passes_by_position(self) -> bool:
+        """True if there is a parameter that the sample passes by position and could pass by name."""
+        return self._by_keyword(self.drawn) is not None
+
+    def _by_keyword(self, sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         given = 1 if self.op.sequence else len(self.op.inputs)
         parameters = [p for p in self.op.signature.parameters.values() if p.name not in self.op.inputs]
-        args, named = list(self.sample.args[:given]), {}
-        for parameter, value in zip(parameters, self.sample.args[given:], strict=False):
+        args, named = list(sample.args[:given]), {}
+        for parameter, value in zip(parameters, sample.args[given:], strict=False):
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 args.append(value)
             else:
                 named[parameter.name] = value
-        return (tuple(args), {**named, **self.sample.kwargs}) if named else None
+        return (tuple(args), {**named, **sample.kwargs}) if named else None
 
     def observed(self, outs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the part of the results that is determined: all, or for an eigenvector its projector, say."""
@@ -109,6 +157,10 @@ class Case:
         The loss of a case is the real inner product of the results with the weights, so that the weights are its
         cotangents. NumPy computes it, since an op under test must not compute what it is tested with.
         """
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> list[NDArray[Any] | None]:
         # Always the same weights: each check of a case differentiates the same loss. Random ones, since with weights of
         # 1 the gradient of a softmax, for one, is 0.
         rng = np.random.default_rng(2)
@@ -142,7 +194,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cases:
-    """The samples of an op, made on a backend.
+    """The samples of an op.
 
     Attributes:
         accepted: the cases that the op must compute.
@@ -156,17 +208,68 @@ class Cases:
 
 
 def draw_cases(op: Op) -> Cases:
-    """Draw the samples of an op on the selected backend."""
+    """Draw the samples of an op, with NumPy if that can be."""
+    with use_backend(PLAIN):
+        found, error = _draw(op)
+    if error is not None or any(map(_keeps_an_array, found)):
+        # They may call an op that only the backend under test has, or a function of its library.
+        found, error = _draw(op)
+    accepted = [s for s in found if not isinstance(s, Refused)]
+    return Cases(_label_all(op, accepted), _label_all(op, [s for s in found if isinstance(s, Refused)]), error)
+
+
+def _draw(op: Op) -> tuple[list[Sample], Exception | None]:
+    """Return the samples of an op, and the error that stopped their generator."""
     # A generator that fails half-way has yielded some samples: these are checked, and `samples` reports the error.
     found: list[Sample] = []
-    error = None
     try:
         if op.samples is not None:
             found.extend(op.samples(Draw(1)))
     except Exception as stopped:  # noqa: BLE001 - a finding, to be told by a check
-        error = stopped
-    accepted = [s for s in found if not isinstance(s, Refused)]
-    return Cases(_label_all(op, accepted), _label_all(op, [s for s in found if isinstance(s, Refused)]), error)
+        return found, stopped
+    return found, None
+
+
+def _keeps_an_array(sample: Sample) -> bool:
+    """Return whether what is observed is computed with a Tensor of the sample, which would stay on plain NumPy."""
+    cells = getattr(sample.observed, "__closure__", None) or ()
+    return any([isinstance(cell.cell_contents, tc.Tensor) for cell in cells])
+
+
+def check_of(id: str, function: Callable[..., None], *args: object) -> Check:
+    """Return a check that calls a function of cases."""
+
+    def run() -> None:
+        for case in args:
+            if isinstance(case, Case):
+                _ = case.sample  # made here, since the function may trace or map what it calls
+        function(*args)
+
+    return Check(id, run)
+
+
+def _moved(sample: Sample, inputs: int) -> Sample:
+    """Return a sample that was drawn with NumPy with the arrays of the selected backend, and its device."""
+    chosen = select()
+    known: dict[int, Any] = {}
+
+    def move(value: Any, *, operand: bool) -> Any:
+        if isinstance(value, tc.Tensor):
+            if value.backend is PLAIN and id(value) not in known:
+                known[id(value)] = on_backend(value.numpy())
+            return known.get(id(value), value)
+        if isinstance(value, list | tuple):
+            return type(value)([move(v, operand=operand) for v in value])
+        if isinstance(value, np.ndarray) and not operand:  # such as the key of an index: as kernels get it
+            return on_backend(value)._array
+        if isinstance(value, Here):
+            return chosen.device or chosen.backend.default_device
+        return value
+
+    found = copy(sample)
+    found.args = tuple([move(v, operand=k < inputs) for k, v in enumerate(sample.args)])
+    found.kwargs = {name: move(v, operand=False) for name, v in sample.kwargs.items()}
+    return found
 
 
 def _label_all(op: Op, samples: Sequence[Sample]) -> list[Case]:

@@ -12,7 +12,7 @@ from tape_core.extend import NONDIFF, TODO, Op
 from tape_core.support import dtypes
 
 from tape_conformance.checking import Check, Target, expect, expect_equal
-from tape_conformance.samples import Case, Cases, Replaced
+from tape_conformance.samples import Case, Cases, Replaced, check_of
 
 DTYPES = ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64")
 """One dtype of each sort: those that libraries treat as another one do."""
@@ -32,21 +32,22 @@ def dtype_checks(op: Op, samples: Cases, target: Target) -> Iterator[Check]:
         smallest = min(found, key=lambda case: (any(size < 2 for size in _sizes(case)), sum(_sizes(case))))
         # An op whose samples have no complex numbers may be for real ones, and need not refuse others.
         is_real = not any([case.is_complex for case in samples.accepted])
-        yield Check(f"{op.name}/dtypes", lambda: check_dtypes(smallest, target, is_real=is_real))
+        yield check_of(f"{op.name}/dtypes", check_dtypes, smallest, target, is_real)
 
 
 def _sizes(case: Case) -> list[int]:
-    return [value.size for value in case.values if isinstance(value, tc.Tensor)]
+    return [value.size for value in case.drawn_values if isinstance(value, tc.Tensor)]
 
 
 def places(case: Case) -> list[int]:
     """Return the inputs of a sample whose common dtype is that of the result."""
     promoted = case.op.promoted
-    given = range(len(case.values)) if case.op.sequence and promoted == (-1,) else promoted
-    return [k for k in given if k < len(case.values) and isinstance(v := case.values[k], tc.Tensor) and v.dtype.inexact]
+    values = case.drawn_values
+    given = range(len(values)) if case.op.sequence and promoted == (-1,) else promoted
+    return [k for k in given if k < len(values) and isinstance(v := values[k], tc.Tensor) and v.dtype.inexact]
 
 
-def check_dtypes(case: Case, target: Target, *, is_real: bool) -> None:
+def check_dtypes(case: Case, target: Target, is_real: bool) -> None:
     """For operands of two dtypes the results are those for operands of their common one; numbers are weak."""
     if case.parameter("dtype") is not None or case.op.name in ("astype", "to_device"):
         return

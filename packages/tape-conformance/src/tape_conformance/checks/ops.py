@@ -17,7 +17,7 @@ from tape_conformance.checking import Check, Skipped, Target, expect, expect_clo
 from tape_conformance.checks.compiled import check_compiled_by
 from tape_conformance.checks.dtypes import dtype_checks
 from tape_conformance.checks.transforms import transform_checks
-from tape_conformance.samples import Case, Cases, Leaf, Replaced, draw_cases, on_backend
+from tape_conformance.samples import Case, Cases, Leaf, Replaced, check_of, draw_cases, on_backend
 from tape_conformance.tolerances import (
     DOT_PRODUCT_RTOL,
     FIRST_DERIVATIVE_RTOL,
@@ -38,35 +38,31 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
     yield Check(f"{op.name}/samples", lambda: check_samples(op, samples))
     for case in found:
         at = case.label
-        yield _check(f"{op.name}/value/{at}", check_value, case)
-        yield _check(f"{op.name}/mutation/{at}", check_mutation, case)
-        if case.by_keyword is not None:
-            yield _check(f"{op.name}/keywords/{at}", check_keywords, case)
+        yield check_of(f"{op.name}/value/{at}", check_value, case)
+        yield check_of(f"{op.name}/mutation/{at}", check_mutation, case)
+        if case.passes_by_position:
+            yield check_of(f"{op.name}/keywords/{at}", check_keywords, case)
         if case.leaves:
-            yield _check(f"{op.name}/layout/{at}", check_layout, case)
-            yield _check(f"{op.name}/float32/{at}", check_float32, case)
+            yield check_of(f"{op.name}/layout/{at}", check_layout, case)
+            yield check_of(f"{op.name}/float32/{at}", check_float32, case)
         if op.differentiable and case.leaves:
             for leaf in case.leaves:
-                yield _check(f"{op.name}/vjp/{leaf.name}/{at}", check_vjp, case, leaf, target)
-            yield _check(f"{op.name}/jvp/{at}", check_jvp, case)
-            yield _check(f"{op.name}/second/{at}", check_second, case)
+                yield check_of(f"{op.name}/vjp/{leaf.name}/{at}", check_vjp, case, leaf, target)
+            yield check_of(f"{op.name}/jvp/{at}", check_jvp, case)
+            yield check_of(f"{op.name}/second/{at}", check_second, case)
             # The elements of a sequence are one input, kept as a whole or not at all.
             if not op.sequence:
-                yield _check(f"{op.name}/memory/{at}", check_memory, case)
+                yield check_of(f"{op.name}/memory/{at}", check_memory, case)
         for name in target.compilers:
-            yield _check(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
+            yield check_of(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
     yield from transform_checks(op, samples)
     yield from dtype_checks(op, samples, target)
     if op.elementwise and found:
-        yield _check(f"{op.name}/special", check_special, op, found[0])
+        yield check_of(f"{op.name}/special", check_special, op, found[0])
         if op.differentiable and (uniform := _case_of_one_shape(found)):
-            yield _check(f"{op.name}/large", check_large, uniform)
+            yield check_of(f"{op.name}/large", check_large, uniform)
     for case in samples.refused:
-        yield _check(f"{op.name}/refused/{case.label}", check_refused, case)
-
-
-def _check(id: str, function: Callable[..., None], *args: object) -> Check:
-    return Check(id, lambda: function(*args))
+        yield check_of(f"{op.name}/refused/{case.label}", check_refused, case)
 
 
 def check_samples(op: Op, samples: Cases) -> None:
@@ -344,7 +340,7 @@ def check_refused(case: Case) -> None:
 def _case_of_one_shape(found: list[Case]) -> Case | None:
     """Return the first case all of whose arrays have one shape that is neither () nor empty."""
     for case in found:
-        shapes = {v.shape for v in case.values if isinstance(v, tc.Tensor)}
+        shapes = {v.shape for v in case.drawn_values if isinstance(v, tc.Tensor)}
         if len(shapes) == 1 and (shape := shapes.pop()) and 0 not in shape:
             return case
     return None

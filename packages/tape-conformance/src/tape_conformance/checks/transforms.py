@@ -6,7 +6,6 @@ The expected result of vmap is that of a loop over the examples.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tape_core.testing import sparsity_pattern
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
 from tape_conformance.checks.compiled import check_compiled, check_compiled_derivatives
-from tape_conformance.samples import AS_SAMPLED, Case, Cases, Directions, Leaf, Replaced, Weights, on_backend
+from tape_conformance.samples import AS_SAMPLED, Case, Cases, Directions, Leaf, Replaced, Weights, check_of, on_backend
 from tape_conformance.tolerances import BATCHED_RTOL, MAX_JACOBIAN_ELEMENTS, SECOND_EXAMPLE_SCALE
 
 
@@ -29,7 +28,7 @@ def _leaves_for_jacobians(op: Op, samples: Cases) -> dict[str, list[Leaf]]:
     for case in samples.accepted if op.differentiable else ():
         for leaf in case.leaves:
             key = op.inputs[0 if op.sequence else leaf.k], case.is_complex
-            if 0 < leaf.value.size <= MAX_JACOBIAN_ELEMENTS and key not in seen:
+            if 0 < leaf.size <= MAX_JACOBIAN_ELEMENTS and key not in seen:
                 seen.add(key)
                 found.setdefault(case.label, []).append(leaf)
     return found
@@ -38,22 +37,21 @@ def _leaves_for_jacobians(op: Op, samples: Cases) -> dict[str, list[Leaf]]:
 def transform_checks(op: Op, samples: Cases) -> Iterator[Check]:
     """Yield the checks of one op."""
     chosen = _leaves_for_jacobians(op, samples)
-    # The defaults of the lambdas keep the case of their turn; a closure would see the last one.
     for case in samples.accepted:
         if _arrays(case):
-            yield Check(f"{op.name}/batch/{case.label}", lambda case=case: check_batch(case))  # type: ignore[misc]
-            yield Check(
-                f"{op.name}/compiled/{case.label}",
-                lambda case=case: check_compiled(case, _examples(case, _arrays(case))),  # type: ignore[misc]
-            )
+            yield check_of(f"{op.name}/batch/{case.label}", check_batch, case)
+            yield check_of(f"{op.name}/compiled/{case.label}", _check_compiled, case)
         for leaf in chosen.get(case.label, ()):
-            yield Check(
-                f"{op.name}/compiled-derivatives/{leaf.name}/{case.label}",
-                lambda case=case, leaf=leaf: check_compiled_derivatives(case, leaf),  # type: ignore[misc]
+            yield check_of(
+                f"{op.name}/compiled-derivatives/{leaf.name}/{case.label}", check_compiled_derivatives, case, leaf
             )
         if op.differentiable and case.leaves:
-            yield Check(f"{op.name}/compose/{case.label}", lambda case=case: check_compose(case))  # type: ignore[misc]
-            yield Check(f"{op.name}/sparsity/{case.label}", lambda case=case: check_sparsity(case))  # type: ignore[misc]
+            yield check_of(f"{op.name}/compose/{case.label}", check_compose, case)
+            yield check_of(f"{op.name}/sparsity/{case.label}", check_sparsity, case)
+
+
+def _check_compiled(case: Case) -> None:
+    check_compiled(case, _examples(case, _arrays(case)))
 
 
 def check_batch(case: Case) -> None:
@@ -116,8 +114,9 @@ class _CheckpointCase(Case):
 
 
 def _in_checkpoint(case: Case) -> Case:
-    # Without `leaves`, which the new case makes itself.
-    return _CheckpointCase(**{f.name: getattr(case, f.name) for f in fields(case) if f.init})
+    found = _CheckpointCase(case.op, case.drawn, case.label)
+    found.__dict__["sample"] = case.sample  # the same arrays, not others of the same values
+    return found
 
 
 def _expect_gradients(
@@ -205,7 +204,7 @@ def _tangents(case: Case, example: Replaced, directions: Directions) -> list[tc.
 
 def _arrays(case: Case) -> list[int]:
     """Return the numbers of the inputs that are arrays."""
-    return [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor)]
+    return [k for k, v in enumerate(case.drawn_values) if isinstance(v, tc.Tensor)]
 
 
 def _observe(case: Case, replaced: Replaced) -> tuple[tc.Tensor, ...]:
