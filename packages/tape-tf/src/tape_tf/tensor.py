@@ -66,10 +66,8 @@ class Value:
     @property
     def device(self) -> str:
         """The device, spelled as TensorFlow does."""
-        kind, _, number = self.native.device.partition(":")
-        kind = {"cpu": "CPU", "cuda": "GPU"}.get(kind, kind)
         # TensorFlow's name of a device in the only process of a cluster: programs compare and print it.
-        return f"/job:localhost/replica:0/task:0/device:{kind}:{number or 0}"
+        return f"/job:localhost/replica:0/task:0/device:{spelled_device(self.native.device)}"
 
     def ref(self) -> Reference:
         """Return a hashable reference to this object, for sets and keys of dicts."""
@@ -174,6 +172,12 @@ class Value:
         def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __invert__(self) -> Tensor: ...
+
+
+def spelled_device(name: str) -> str:
+    """Return "GPU:0" for a backend's "cuda:0", and "CPU:0" for "cpu"."""
+    kind, _, number = name.partition(":")
+    return f"{ {'cuda': 'GPU'}.get(kind, kind.upper()) }:{number or 0}"
 
 
 class Tensor(Value):

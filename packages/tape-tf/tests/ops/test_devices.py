@@ -52,6 +52,19 @@ def test_memory_of_a_gpu_is_limited_by_its_library(two_gpus: list[Any]) -> None:
     assert tf.config.experimental.get_memory_growth(two_gpus[1])
 
 
+def test_devices_are_spelled_as_in_tensorflow_whatever_the_library_calls_them(monkeypatch: Any) -> None:
+    monkeypatch.setattr(type(devices.tc.get_backend()), "devices", lambda self: ["cpu:0", "cpu:1", "gpu:0", "tpu:0"])
+    names = [found.name for found in tf.config.list_logical_devices()]
+    assert names == ["/device:CPU:0", "/device:CPU:1", "/device:GPU:0", "/device:TPU:0"]
+    with pytest.raises(RuntimeError, match="/CPU:2"), tf.device("/CPU:2"):
+        raise AssertionError("never reached")
+
+
+def test_the_cpu_is_selected_by_its_name() -> None:
+    with tf.device("/CPU:0"):
+        assert tf.zeros(2).device.endswith("/device:CPU:0")
+
+
 def test_hidden_devices_are_not_used(cpu: Any, two_gpus: list[Any]) -> None:
     tf.config.set_visible_devices(two_gpus[1], "GPU")
     assert [found.name for found in tf.config.list_logical_devices()] == ["/device:CPU:0", "/device:GPU:1"]

@@ -10,6 +10,7 @@ import tape_core as tc
 from tape_core.support import contextmanager
 
 from tape_tf.names import exported
+from tape_tf.tensor import spelled_device
 
 
 @exported("config.PhysicalDevice config.LogicalDevice")
@@ -46,16 +47,10 @@ class _Settings:
 _PREFIX = "/physical_device:"
 
 
-def _spelled(name: str) -> str:
-    """Return "GPU:0" for the backend's "cuda:0"."""
-    kind, _, number = name.partition(":")
-    return f"{ ({'cpu': 'CPU', 'cuda': 'GPU'}.get(kind, kind.upper())) }:{number or 0}"
-
-
 def _devices(prefix: str, device_type: str | None) -> list[Any]:
     found = []
     for device in tc.get_backend().devices():
-        name = _spelled(str(device))
+        name = spelled_device(str(device))
         kind = name.partition(":")[0]
         if kind != "META" and device_type in (None, kind):  # PyTorch's meta device has shapes but no values
             found.append(PhysicalDevice(f"{prefix}{name}", kind))
@@ -96,7 +91,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     for found in wanted:
         _check_physical(found, there)
     hidden = {found.name for found in there if found not in wanted}
-    selected = f"{_PREFIX}{_spelled(tc.zeros(()).device)}"
+    selected = f"{_PREFIX}{spelled_device(tc.zeros(()).device)}"
     if selected in hidden:
         raise RuntimeError(
             f"set_visible_devices would hide {selected}, where new tensors are made; select another device before, "
@@ -206,10 +201,11 @@ def device(device_name: str | None) -> Iterator[None]:
     match = re.search(r"(?:^|/|device:)(CPU|GPU)(?::(\d+|\*))?$", str(device_name), re.IGNORECASE)
     if match is None:
         raise ValueError(f"Unknown attribute: {device_name!r} is no name of a device; use '/CPU:0' or '/GPU:0'")
-    kind, number = match[1].upper(), match[2] or "0"
+    kind, number = match[1].upper(), (match[2] or "0").replace("*", "0")
     backend = tc.get_backend()
-    name = "cpu" if kind == "CPU" else f"cuda:{'0' if number == '*' else number}"
-    usable = [str(d) for d in backend.devices() if f"{_PREFIX}{_spelled(str(d))}" not in _Settings.hidden]
+    spelled = {spelled_device(str(d)): str(d) for d in backend.devices()}
+    name = spelled.get(f"{kind}:{number}")
+    usable = [d for spelling, d in spelled.items() if f"{_PREFIX}{spelling}" not in _Settings.hidden]
     if name not in usable and _Settings.soft:
         yield
         return
