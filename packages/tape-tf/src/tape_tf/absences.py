@@ -8,7 +8,10 @@ from __future__ import annotations
 
 _GRAPH = "there are no graphs and sessions: code runs as it is written"
 _STRINGS = "use Python's str and bytes on what tensor.numpy() gives"
-_SPARSE = "there are no sparse tensors: use tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
+_SPARSE = (
+    "there are no sparse tensors: use a dense one (tf.scatter_nd(indices, values, dense_shape) makes it), "
+    "tf.IndexedSlices for rows, tape_core.sparse_jacobian for Jacobians"
+)
 _DEVICES = "there is one process and its devices: use tf.device, or tape_core.use_backend"
 _PROCESSES = "for several processes see docs/torch.md: gradients are added up with torch.distributed.all_reduce"
 _COMPILER = "there is no graph compiler"
@@ -17,10 +20,9 @@ _QUANTIZED = "there are no quantized types"
 ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to use instead
     "ragged_fill_empty_rows": "use tf.ragged.constant, and pad rows with to_tensor()",
     "ragged_fill_empty_rows_grad": "use tf.ragged.constant, and pad rows with to_tensor()",
-    "RaggedTensorSpec": "use tf.ragged.constant, and pad rows with to_tensor()",
     "ragged": "of tf.ragged there are constant, stack and map_flat_values: pad rows with to_tensor(), and use a mask",
     "strings": "of tf.strings there is what tutorials use: use Python's str on the bytes of tensor.numpy()",
-    "sparse": _SPARSE,
+    "sparse": _SPARSE + "; a dense tensor needs no to_dense",
     "SparseTensor": _SPARSE,
     "SparseTensorSpec": _SPARSE,
     "Session": _GRAPH,
@@ -41,7 +43,8 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "io": "of tf.io there is what tutorials use of local files: read others with Python or NumPy, and use "
     "tf.data.Dataset.from_tensor_slices",
     "queue": "use Python's queue",
-    "lookup": "of tf.lookup there are StaticHashTable, KeyValueTensorInitializer and experimental.MutableHashTable: "
+    "lookup": "of tf.lookup there are StaticHashTable, StaticVocabularyTable, KeyValueTensorInitializer and "
+    "experimental.MutableHashTable: "
     "use one of them, a dict, or tf.gather on a table",
     "train.SequenceExample": "use tf.train.Example, with lists of one length for each feature",
     "train.FeatureList": "use tf.train.Example, with lists of one length for each feature",
@@ -53,7 +56,8 @@ ABSENT: dict[str, str] = {  # name without "tf." -> one clause that says what to
     "distribute.experimental.TPUStrategy": "there are no TPUs; " + _PROCESSES,
     "tpu": _DEVICES,
     "profiler": "use tape_core.GradientTape(debug=True) and its summary()",
-    "lite": _COMPILER,
+    "lite": "for devices without Python, export a compiled function (a file that needs NumPy alone), or "
+    "convert a .keras file with TensorFlow itself",
     "mlir": _COMPILER,
     "xla": _COMPILER,
     "raw_ops": "use the functions of tf, tf.math and tf.nn, or those of tape_core",
@@ -124,8 +128,9 @@ _SEVERAL = {  # several names, separated by spaces, that share one clause
     "nn.all_candidate_sampler nn.compute_accidental_hits nn.fixed_unigram_candidate_sampler nn.nce_loss "
     "nn.learned_unigram_candidate_sampler nn.sampled_softmax_loss random.all_candidate_sampler "
     "random.fixed_unigram_candidate_sampler random.learned_unigram_candidate_sampler "
-    "random.log_uniform_candidate_sampler random.uniform_candidate_sampler": "there is no sampled softmax: use "
-    "tf.nn.sparse_softmax_cross_entropy_with_logits",
+    "random.log_uniform_candidate_sampler random.uniform_candidate_sampler": "there are no candidate samplers: draw "
+    "negative classes with tf.random.uniform(shape, maxval=classes, dtype=tf.int64) or tf.random.categorical of the "
+    "logarithms of their frequencies; for all classes use tf.nn.sparse_softmax_cross_entropy_with_logits",
     "nn.batch_norm_with_global_normalization nn.normalize_moments nn.sufficient_statistics": "use tf.nn.moments and "
     "tf.nn.batch_normalization",
     "nn.collapse_repeated nn.ctc_beam_search_decoder nn.ctc_greedy_decoder nn.ctc_loss "

@@ -78,6 +78,13 @@ class ResourceExhaustedError(OpError, MemoryError):
     """Memory ran out."""
 
 
+class RaggedGivenError(TypeError):
+    """A ragged tensor was given to an operation that takes none."""
+
+    def __init__(self) -> None:
+        super().__init__("this operation takes no ragged tensors: use to_tensor(), which pads the rows to one length")
+
+
 class StringsGivenError(InvalidArgumentError, TypeError):
     """A tensor of strings was given to an operation on numbers.
 

@@ -12,10 +12,13 @@ import tape_core as tc
 from tape_tf import dtypes
 from tape_tf.coded import Results, call_with_numbers, moves_strings
 from tape_tf.conversion import check_floating, match_dtypes, native, static, wrap
-from tape_tf.errors import StringsGivenError, translated
+from tape_tf.errors import RaggedGivenError, StringsGivenError, translated
 from tape_tf.names import export
 from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import TensorLike
+
+OF_RAGGED: dict[str, Callable[..., Any]] = {}
+"""By the name of a function, what it does with ragged tensors; others refuse them."""
 
 _DTYPES = frozenset({"dtype", "out_type", "output_type"})
 """Names of parameters that are dtypes in all of TensorFlow's functions: their values are converted to tape_core's."""
@@ -132,6 +135,10 @@ def op(
                 return call_with_numbers(function, signature, groups[0].names, strings, args, kwargs)
             except (ValueError, IndexError) as error:
                 raise translated(error, label) from error
+            except RaggedGivenError:
+                if short not in OF_RAGGED:
+                    raise
+                return OF_RAGGED[short](*args, **kwargs)
             except (AttributeError, TypeError) as error:
                 # A None for a required tensor is looked for only when the body has failed: calls that work do not pay.
                 missing = next((p for p in required if given.get(p, p) is None), None)

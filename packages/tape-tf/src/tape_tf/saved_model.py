@@ -24,11 +24,11 @@ from types import MappingProxyType
 from typing import Any
 
 from tape_tf.conversion import convert_to_tensor
+from tape_tf.drafts import replacing
 from tape_tf.keras.model_files import load_model, save_model
 from tape_tf.keras.models import Model
 from tape_tf.keras.restoring import parse_json, report_damage
 from tape_tf.keras.structures import leaves, map_structure
-from tape_tf.keras.weight_files import replacing
 from tape_tf.module import Module
 from tape_tf.names import absent, export, exported, published
 from tape_tf.object_files import ARRAYS, LoadedObject, describe_object, load_object, write_object

@@ -364,11 +364,10 @@ def test_elements_are_constants() -> None:
             "different types",
             id="concatenate pairs",
         ),
-        pytest.param(lambda: Dataset.range(3).cache("file"), ValueError, "in memory", id="cache in a file"),
         pytest.param(lambda: Dataset.range(3).window(0), ValueError, "size must be at least 1", id="window of 0"),
         pytest.param(lambda: values(Dataset.range(3).window(2).batch(2)), TypeError, "flat_map", id="batch of windows"),
-        pytest.param(lambda: Dataset.range(3).ragged_batch(2), AttributeError, "padded_batch fills rows", id="ragged"),
-        pytest.param(lambda: Dataset.range(3).snapshot("x"), AttributeError, "cache", id="snapshot"),
+        pytest.param(lambda: Dataset.range(3).snapshot("x", "LZ4"), tf.errors.InvalidArgumentError, "GZIP", id="LZ4"),
+        pytest.param(lambda: Dataset.load("nowhere"), tf.errors.NotFoundError, "no dataset here", id="no folder"),
         pytest.param(lambda: values(Dataset.range(3).flat_map(lambda x: x)), TypeError, "map_func", id="no datasets"),
     ],
 )
@@ -398,9 +397,3 @@ def test_elements_of_different_shapes_make_no_batch() -> None:
         tf.errors.InvalidArgumentError, match=r"component 0.*\(1,\) and element 1.*\(2,\).*padded_batch"
     ):
         values(lists.batch(2))
-
-
-def test_what_stands_in_for_a_ragged_batch() -> None:
-    rows = Dataset.range(1, 4).map(lambda n: (tf.fill([int(n)], n), n))
-    batch, lengths = next(iter(rows.padded_batch(3)))
-    assert tf.RaggedTensor.from_tensor(batch, lengths).to_list() == [[1], [2, 2], [3, 3, 3]]

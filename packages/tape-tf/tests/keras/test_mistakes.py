@@ -191,15 +191,15 @@ def test_nothing_to_train() -> None:
         made.fit(X, Y, verbose=0)
 
 
-def test_layers_that_hash_text_say_what_there_is_instead() -> None:
-    with pytest.raises(AttributeError, match=r"Keras' hash function is not here.*StringLookup.*to_hash_bucket_fast"):
-        tf.keras.layers.Hashing(4)
-    assert 0 <= int(tf.strings.to_hash_bucket_fast("word", 4)) < 4
-
-
 @pytest.mark.each_backend
 def test_a_model_without_weights_is_not_drawn(tmp_path) -> None:
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     with pytest.raises(ValueError, match=r"not yet been built. Build the model first by calling `build\(\)`"):
         tf.keras.utils.plot_model(model, tmp_path / "model.svg")
     assert not list(tmp_path.iterdir())
+
+
+def test_layers_of_packages_beside_tensorflow_are_refused_with_what_to_use() -> None:
+    hub = type("KerasLayer", (), {"__module__": "tensorflow_hub.keras_layer", "__call__": lambda self, x: x})
+    with pytest.raises(ValueError, match=r"tensorflow_hub computes with TensorFlow; use tf\.keras.*\.keras"):
+        tf.keras.Sequential([hub()])

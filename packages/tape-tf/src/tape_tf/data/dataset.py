@@ -20,23 +20,35 @@ from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
-from tape_tf.data.elements import as_count, as_shapes, leaves, map_structure, row, spec_of, to_array, to_tensor
-from tape_tf.data.transformations import (
+from tape_tf.data.elements import (
+    DatasetSpec,
+    as_count,
+    as_shapes,
+    leaves,
+    map_structure,
+    row,
+    spec_of,
+    to_array,
+    to_tensor,
+)
+from tape_tf.data.source import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     MakeIterator,
     SpecSource,
-    Transformations,
     as_dataset,
 )
+from tape_tf.data.stored import stored_in
+from tape_tf.data.transformations import Transformations
 from tape_tf.errors import InvalidArgumentError, OutOfRangeError
 from tape_tf.names import export
 from tape_tf.ops.files import matching_files
+from tape_tf.ops.ragged import RaggedTensor
 from tape_tf.shapes import TensorShape, TensorSpec
 from tape_tf.tensor import Tensor, Value
 from tape_tf.tracing import require_value
-from tape_tf.typing import DTypeLike, IntLike, PyTree, TensorLike
+from tape_tf.typing import DTypeLike, IntLike, PathLike, PyTree, TensorLike
 
 
 class DataIterator:
@@ -123,6 +135,7 @@ class Dataset(Transformations, metaclass=_DatasetType):
         self._cardinality = cardinality
         # The element_spec, a function that computes it, or None: then the first element tells.
         self._spec = spec
+        self._declared = None if callable(spec) else spec
 
     # -- sources
 
@@ -269,6 +282,33 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return found if shuffle is False else found.shuffle(len(paths), seed)
 
     @staticmethod
+    def load(
+        path: PathLike,
+        element_spec: PyTree = None,
+        compression: str | None = None,
+        reader_func: Callable[[Any], Any] | None = None,
+        wait: bool = False,
+    ) -> Dataset:
+        """A dataset of the elements that :meth:`save` has written into a folder.
+
+        Args:
+            element_spec: no effect: the folder has it.
+            compression: None finds the file, compressed or not.
+            reader_func: what is made of a dataset with one element, the dataset of what was written.
+            wait: no effect: a folder that is not there is an error.
+
+        Raises:
+            tf.errors.NotFoundError: there is no dataset in the folder.
+            tf.errors.DataLossError: the file is damaged; also while iterating.
+        """
+        make, spec = stored_in(path, compression)
+        found = Dataset(make, UNKNOWN_CARDINALITY, spec)
+        if reader_func is None:
+            return found
+        inner_spec: Any = DatasetSpec(spec)
+        return as_dataset(reader_func(Dataset(lambda: iter([found]), 1, inner_spec)), "reader_func")
+
+    @staticmethod
     def range(*args: Any, output_type: DTypeLike = None, name: str | None = None) -> Dataset:
         """A dataset of the integers of Python's `range`, int64 by default."""
         dtype = dtypes.as_dtype(output_type or dtypes.int64)
@@ -362,14 +402,16 @@ class Dataset(Transformations, metaclass=_DatasetType):
         return DataIterator(self)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """Iterate over the elements as NumPy arrays, scalars as NumPy scalars.
+        """Iterate over the elements as NumPy arrays, scalars as NumPy scalars; ragged tensors stay so.
 
         >>> import tape_tf as tf
         >>> [x.item() for x in tf.data.Dataset.range(2).as_numpy_iterator()]
         [0, 1]
         """
         return (
-            map_structure(lambda leaf: None if leaf is None else np.array(leaf)[()], element)
+            map_structure(
+                lambda leaf: leaf if leaf is None or isinstance(leaf, RaggedTensor) else np.array(leaf)[()], element
+            )
             for element in self._make()
         )
 
@@ -412,10 +454,6 @@ class Dataset(Transformations, metaclass=_DatasetType):
 
 
 _INSTEAD = {
-    "ragged_batch": "; padded_batch fills rows up, and tf.RaggedTensor.from_tensor(batch, lengths) makes them ragged",
-    "load": "; from_tensor_slices takes what np.load gives",
-    "save": "; np.savez of what as_numpy_iterator() gives writes a file",
-    "snapshot": "; cache() keeps the elements in memory",
     "options": "; there is nothing to set",
     "with_options": "; there is nothing to set",
     "shape": "; element_spec tells the shapes of its elements",

@@ -10,8 +10,10 @@ import numpy as np
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.errors import InvalidArgumentError
+from tape_tf.ops.ragged import RaggedTensor, RaggedTensorSpec, ragged_rows, ragged_stack
 from tape_tf.shapes import TensorShape, TensorSpec
-from tape_tf.string_tensor import is_text, strings_of, wrap_strings
+from tape_tf.string_tensor import StringTensor, is_text, strings_of, wrap_strings
+from tape_tf.tensor import Tensor
 from tape_tf.typing import Element, IntLike, Leaf, NumPyArray, PartialShape, PyTree, ShapeLike
 
 
@@ -51,23 +53,41 @@ def describe_dtypes(element: Element) -> Any:
 
 def row(element: Element, k: int) -> Any:
     """Return row `k` of each leaf."""
-    return map_structure(lambda leaf: leaf[k, ...], element)
+
+    def of(leaf: Any) -> Any:
+        if not isinstance(leaf, RaggedTensor):
+            return leaf[k, ...]
+        found = leaf[k]
+        return found if isinstance(found, RaggedTensor) else strings_or_numbers(found)
+
+    return map_structure(of, element)
+
+
+def row_count(element: Element) -> int:
+    """Return the number of rows of an element, those of its first leaf."""
+    first = leaves(element)[0]
+    return len(first) if isinstance(first, RaggedTensor) else int(first.shape[0])
+
+
+def strings_or_numbers(tensor: Tensor) -> Any:
+    """Return the values of a tensor as a NumPy array."""
+    return strings_of(tensor) if isinstance(tensor, StringTensor) else np.asarray(tensor.numpy())
 
 
 def to_array(value: Leaf) -> Any:
-    """Convert a leaf to a NumPy array, under TensorFlow's dtype rules; None and datasets are returned unchanged."""
+    """Convert a leaf to a NumPy array, by TensorFlow's dtype rules; None, datasets, ragged tensors stay as they are."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "UST":
         return strings_of(value)
-    if value is None or isinstance(value, np.ndarray) or is_dataset(value):
+    if value is None or isinstance(value, np.ndarray | RaggedTensor) or is_dataset(value):
         return value
     return strings_of(value) if is_text(value) else native(value).numpy()
 
 
 def to_tensor(array: Leaf) -> Any:
-    """Convert a leaf to a tensor; None and datasets are returned unchanged."""
+    """Convert a leaf to a tensor; None, datasets and ragged tensors stay as they are."""
     if isinstance(array, np.ndarray) and array.dtype == object:
         return wrap_strings(array)
-    return array if array is None or is_dataset(array) else convert_to_tensor(array)
+    return array if array is None or isinstance(array, RaggedTensor) or is_dataset(array) else convert_to_tensor(array)
 
 
 def is_dataset(value: object) -> bool:
@@ -116,9 +136,11 @@ class DatasetSpec:
 
 
 def spec_of(leaf: Leaf) -> Any:
-    """Return the TensorSpec of an array, the DatasetSpec of a dataset, or None for None."""
+    """Return the spec of a leaf: a TensorSpec, RaggedTensorSpec or DatasetSpec, or None for None."""
     if is_dataset(leaf):
         return DatasetSpec(leaf.element_spec)
+    if isinstance(leaf, RaggedTensor):
+        return RaggedTensorSpec.from_value(leaf)
     return None if leaf is None else TensorSpec(leaf.shape, dtypes.as_dtype(leaf.dtype))
 
 
@@ -148,6 +170,8 @@ def stack_elements(rows: list[Any]) -> Any:
         number = next(component)
         if arrays[0] is None:
             return None
+        if isinstance(arrays[0], RaggedTensor):
+            return ragged_stack(arrays)
         if is_dataset(arrays[0]):
             raise TypeError(
                 "batch: the elements hold datasets; flat_map(lambda window: window.batch(n)) batches in each"
@@ -167,6 +191,29 @@ def stack_elements(rows: list[Any]) -> Any:
             raise
 
     return map_structure(stack, *rows)
+
+
+def join_ragged(rows: list[Any], specs: Any) -> Any:
+    """Join elements to one: leaves whose shape is not known become ragged tensors, others are stacked.
+
+    Args:
+        specs: the specs of the elements, in their structure; None where nothing is known.
+    """
+
+    def join(spec: Any, *arrays: Any) -> Any:
+        first = arrays[0]
+        known = isinstance(spec, TensorSpec) and spec.shape.is_fully_defined()
+        if not isinstance(first, np.ndarray) or first.ndim == 0 or known:
+            return stack_elements(list(arrays))
+        if len({array.ndim for array in arrays}) > 1:
+            ranks = ", ".join(str(array.ndim) for array in arrays)
+            raise InvalidArgumentError(None, None, f"ragged_batch: elements of one rank are needed, got ranks {ranks}")
+        open_ends = [d for d in range(first.ndim) if len({array.shape[d] for array in arrays}) > 1]
+        if isinstance(spec, TensorSpec):
+            open_ends += [d for d, length in enumerate(spec.shape) if length is None]
+        return ragged_rows(arrays, max(open_ends, default=0) + 1)
+
+    return map_structure(join, specs, *rows)
 
 
 def pad_elements(rows: list[Any], padded_shapes: PyTree, padding_values: PyTree) -> Any:

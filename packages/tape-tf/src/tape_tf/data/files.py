@@ -12,7 +12,7 @@ import numpy as np
 from tape_tf import dtypes
 from tape_tf.data.dataset import Dataset
 from tape_tf.data.elements import leaves
-from tape_tf.data.transformations import UNKNOWN_CARDINALITY, SpecSource
+from tape_tf.data.source import UNKNOWN_CARDINALITY, SpecSource
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.names import export
 from tape_tf.ops.files import default_of, local_path, parse_field

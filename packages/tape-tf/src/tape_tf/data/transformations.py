@@ -5,25 +5,26 @@ from __future__ import annotations
 import itertools
 import random as stdlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tape_core.random import global_rng
 
 from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor
+from tape_tf.data.batching import Batching
 from tape_tf.data.elements import (
     as_count,
     call_on,
     describe_dtypes,
     leaves,
     map_structure,
-    pad_elements,
-    row,
     spec_of,
-    stack_elements,
     to_array,
     to_tensor,
 )
+from tape_tf.data.source import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, as_dataset
+from tape_tf.data.stored import Stored
 from tape_tf.errors import InvalidArgumentError
 from tape_tf.shapes import TensorSpec
 from tape_tf.typing import Element, IntLike, Leaf, PyTree
@@ -31,44 +32,9 @@ from tape_tf.typing import Element, IntLike, Leaf, PyTree
 if TYPE_CHECKING:
     from tape_tf.data import Dataset
 
-AUTOTUNE = -1  # accepted wherever TensorFlow tunes a number of threads or a buffer; there is nothing to tune here
-INFINITE_CARDINALITY = -1
-UNKNOWN_CARDINALITY = -2
 
-MakeIterator = Callable[[], Iterator[Any]]
-"""A function that starts an iteration over the elements, as structures of NumPy arrays."""
-
-SpecSource: TypeAlias = Any
-"""The `element_spec` of a dataset, a function that computes it, or None: then the first element tells."""
-
-
-class Transformations:
-    """The base class of Dataset: methods that derive a dataset from another.
-
-    They need only `_make`, which starts an iteration, and `_cardinality`, the number of elements or a negative code.
-    """
-
-    _make: MakeIterator
-    _cardinality: int
-
-    if TYPE_CHECKING:
-
-        def __init__(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> None: ...
-
-        def __iter__(self) -> Iterator[Any]: ...
-
-        @property
-        def element_spec(self) -> Any: ...
-
-        range: Callable[..., Dataset]
-        zip: Callable[..., Dataset]
-
-    def _with_same_spec(self, make: MakeIterator, cardinality: int | None = None) -> Dataset:
-        """Return a dataset whose elements have the same spec as those of this one."""
-        return self._new(make, self._cardinality if cardinality is None else cardinality, lambda: self.element_spec)
-
-    def _new(self, make: MakeIterator, cardinality: int, spec: SpecSource = None) -> Dataset:
-        return type(self)(make, cardinality, spec)  # type: ignore[return-value]
+class Transformations(Batching, Stored):
+    """Methods that derive a dataset from another: the base class of Dataset."""
 
     def map(
         self,
@@ -105,7 +71,7 @@ class Transformations:
             open_ends = {leaf.shape[0] for known, leaf in given if known is not None and known.shape[:1] == (None,)}
 
             def found(leaf: Leaf) -> Any:
-                of_batch = leaf is not None and leaf.shape[:1] and leaf.shape[0] in open_ends
+                of_batch = isinstance(leaf, np.ndarray) and leaf.shape[:1] and leaf.shape[0] in open_ends
                 shape = (None, *leaf.shape[1:]) if of_batch else None
                 return TensorSpec(shape, dtypes.as_dtype(leaf.dtype)) if shape else spec_of(leaf)
 
@@ -121,145 +87,6 @@ class Transformations:
         return self._with_same_spec(
             lambda: (element for element in self._make() if bool(call_on(predicate, element))), UNKNOWN_CARDINALITY
         )
-
-    def batch(
-        self,
-        batch_size: IntLike,
-        drop_remainder: bool = False,
-        num_parallel_calls: IntLike | None = None,
-        deterministic: bool | None = None,
-        name: str | None = None,
-    ) -> Dataset:
-        """Stack consecutive elements along a new first dimension.
-
-        Args:
-            drop_remainder: drop a last batch that is smaller.
-
-        Raises:
-            ValueError: `batch_size` is not positive.
-            tf.errors.InvalidArgumentError: while iterating, elements of different shapes; see `padded_batch`.
-        """
-        return self._batch_with(as_count(batch_size, "batch_size", "batch"), drop_remainder, stack_elements)
-
-    def padded_batch(
-        self,
-        batch_size: IntLike,
-        padded_shapes: PyTree = None,
-        padding_values: PyTree = None,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Dataset:
-        """Stack elements of different shapes, each padded at its ends.
-
-        >>> import tape_tf as tf
-        >>> lists = tf.data.Dataset.range(1, 3).map(lambda n: tf.fill([n], n))
-        >>> next(iter(lists.padded_batch(2))).numpy().tolist()
-        [[1, 0], [2, 2]]
-
-        Args:
-            padded_shapes: the shapes, in the structure of an element; None for a length: the longest in the batch.
-            padding_values: the number to pad with, one for all or in the structure of an element; 0 by default.
-        """
-
-        def join(rows: list[Any]) -> Any:
-            return pad_elements(rows, padded_shapes, padding_values)
-
-        return self._batch_with(
-            as_count(batch_size, "batch_size", "padded_batch"), drop_remainder, join, open_ends=True
-        )
-
-    def _batch_with(
-        self, size: int, drop_remainder: bool, join: Callable[[list[Any]], Any], open_ends: bool = False
-    ) -> Dataset:
-        """Join every `size` elements; with `open_ends` the lengths of the result differ between batches."""
-
-        def make() -> Iterator[Any]:
-            elements = self._make()
-            while rows := list(itertools.islice(elements, size)):
-                if len(rows) == size or not drop_remainder:
-                    yield join(rows)
-
-        def spec() -> Any:
-            first = size if drop_remainder else None
-
-            def batch(one: TensorSpec) -> Any:
-                rest = [None] * len(one.shape) if open_ends else one.shape
-                return TensorSpec((first, *rest), one.dtype)
-
-            return map_structure(lambda one: None if one is None else batch(one), self.element_spec)
-
-        count = self._cardinality
-        if count >= 0:
-            # -(-a // b) is a / b rounded up.
-            count = count // size if drop_remainder else -(-count // size)
-        return self._new(make, count, spec)
-
-    def unbatch(self, name: str | None = None) -> Dataset:
-        """Make each row of each element an element."""
-
-        def make() -> Iterator[Any]:
-            for element in self._make():
-                for k in range(leaves(element)[0].shape[0]):
-                    yield row(element, k)
-
-        lengths = [one.shape[0] for one in leaves(self.element_spec)[:1]] if self._cardinality >= 0 else [None]
-        count = UNKNOWN_CARDINALITY if lengths[0] is None else self._cardinality * lengths[0]
-        return self._new(
-            make, count, lambda: map_structure(lambda one: TensorSpec(one.shape[1:], one.dtype), self.element_spec)
-        )
-
-    def window(
-        self,
-        size: IntLike,
-        shift: IntLike | None = None,
-        stride: IntLike = 1,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Dataset:
-        """Group elements into datasets of `size` elements each, every group `shift` elements after the one before.
-
-        >>> import tape_tf as tf
-        >>> windows = tf.data.Dataset.range(5).window(3, shift=1, drop_remainder=True)
-        >>> for window in windows.flat_map(lambda window: window.batch(3)):
-        ...     print(window.numpy())
-        [0 1 2]
-        [1 2 3]
-        [2 3 4]
-
-        Args:
-            size: the number of elements in a window.
-            shift: the distance between the starts of windows; `size` by default.
-            stride: the distance between elements of a window.
-            drop_remainder: drop windows with fewer elements.
-        """
-        count = as_count(size, "size", "window")
-        every = as_count(stride, "stride", "window")
-        step = count if shift is None else as_count(shift, "shift", "window")
-
-        def windows(rows: list[Any]) -> Any:
-            def dataset(*arrays: Any) -> Dataset:
-                return self._new(lambda: iter(arrays), len(arrays), spec_of(arrays[0]))
-
-            return map_structure(dataset, *rows)
-
-        def make() -> Iterator[Any]:
-            elements, waiting = self._make(), list[Any]()  # waiting: read, and needed by a window to come
-            while True:
-                waiting += itertools.islice(elements, (count - 1) * every + 1 - len(waiting))
-                rows = waiting[::every][:count]
-                if not rows or (drop_remainder and len(rows) < count):
-                    return
-                yield windows(rows)
-                gone = step - len(waiting)
-                del waiting[:step]
-                if gone > 0:  # shift exceeds the window: skip the elements between windows
-                    next(itertools.islice(elements, gone, gone), None)
-
-        known = self._cardinality
-        if known >= 0:
-            # The number of starts k * step from which a whole window fits; without `drop_remainder` every start counts.
-            known = max(known - (count - 1) * every - 1 + step, 0) // step if drop_remainder else -(-known // step)
-        return self._new(make, known)
 
     def unique(self, name: str | None = None) -> Dataset:
         """Drop elements that were there before, keeping the order of first appearance."""
@@ -277,10 +104,6 @@ class Transformations:
                     yield element
 
         return self._with_same_spec(make, UNKNOWN_CARDINALITY)
-
-    def rebatch(self, batch_size: IntLike, drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """Join and split batches to batches of another size."""
-        return self.unbatch().batch(batch_size, drop_remainder)
 
     def shuffle(
         self,
@@ -404,28 +227,6 @@ class Transformations:
         """Return a dataset of the same elements: nothing is read ahead."""
         return self._with_same_spec(self._make)
 
-    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
-        """Keep the elements in memory once they have all been read.
-
-        Raises:
-            ValueError: a file is named: only caches in memory are supported.
-        """
-        if filename:
-            raise ValueError(f"cache: there is no cache in files, only in memory: leave filename={filename!r} out")
-        kept: list[list[Any]] = []  # empty, or one list of all elements: an iteration that is cut short caches nothing
-
-        def make() -> Iterator[Any]:
-            if not kept:
-                found = []
-                for element in self._make():
-                    found.append(element)
-                    yield element
-                kept.append(found)
-            else:
-                yield from kept[0]
-
-        return self._with_same_spec(make)
-
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Map each element to a dataset, and chain those datasets."""
         return self.interleave(map_func, cycle_length=1)
@@ -521,12 +322,3 @@ def check_callable(f: object, where: str) -> None:
     """Raise a TypeError unless `f` can be called."""
     if not callable(f):
         raise TypeError(f"{where}: a function is needed, got {f!r}")
-
-
-def as_dataset(value: object, where: str) -> Dataset:
-    """Return the value; raise a TypeError unless it is a dataset."""
-    if not isinstance(value, Transformations):
-        raise TypeError(
-            f"{where}: a tf.data.Dataset is needed, got {value!r}; tf.data.Dataset.from_tensor_slices makes one"
-        )
-    return value  # type: ignore[return-value]

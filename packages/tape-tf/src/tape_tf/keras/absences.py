@@ -9,10 +9,7 @@ _RANDOM = (
     "there are RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, RandomContrast and "
     "RandomBrightness; change images otherwise in tf.data.Dataset.map"
 )
-_HASHES = (
-    "Keras' hash function is not here, so that its numbers would be others than those a model was trained with: use "
-    "StringLookup or IntegerLookup, or tf.strings.to_hash_bucket_fast, which has a hash function of its own"
-)
+_HASHES = "join the features to one string, with tf.strings.join or tf.strings.as_string, and give it to Hashing"
 _LOOP = "write a cell that convolves, and give it to RNN"
 _FLOATX = "there are tf.keras.DTypePolicy and tf.keras.mixed_precision"
 _SUMMED = "write it as a function of y_true and y_pred, which compile takes as a loss or a metric"
@@ -23,7 +20,7 @@ _LAYERS = {
     "RandomElasticTransform RandomErasing RandomGaussianBlur RandomGrayscale RandomHeight RandomHue "
     "RandomInvert RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear "
     "RandomWidth Solarization MaxNumBoundingBoxes": _RANDOM,
-    "Hashing HashedCrossing": _HASHES,
+    "HashedCrossing": _HASHES,
     "ConvLSTM1D ConvLSTM2D ConvLSTM3D": _LOOP,
     "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper": "use the layers of tape_nn, or one of your own",
     "GroupQueryAttention": "use MultiHeadAttention",

@@ -20,6 +20,7 @@ import tape_nn as nn
 from tape_core.support import warn_user
 from tape_nn.extend import read_tensors
 
+from tape_tf.drafts import replacing
 from tape_tf.keras import limits
 from tape_tf.keras.hdf5 import SIGNATURE, require_h5py
 from tape_tf.keras.keras_describing import NoCounterpart
@@ -32,7 +33,6 @@ from tape_tf.keras.optimizers import Optimizer
 from tape_tf.keras.restoring import build_by_call, parse_json, report_damage, restore
 from tape_tf.keras.saving import Weights
 from tape_tf.keras.serialization import custom_object_scope, describe_first_call, serialize_keras_object
-from tape_tf.keras.weight_files import replacing
 from tape_tf.names import exported
 from tape_tf.typing import PathLike
 

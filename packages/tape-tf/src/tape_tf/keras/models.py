@@ -303,6 +303,13 @@ class Sequential(Model):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
         if not isinstance(layer, Layer):
             hint = "; use tf.keras.layers.Lambda or Activation" if callable(layer) else ""
+            # Packages that are compiled against TensorFlow, such as tensorflow_hub and its KerasLayer.
+            package = type(layer).__module__.partition(".")[0]
+            if package.startswith(("tensorflow", "keras")):
+                hint = (
+                    f": {package} computes with TensorFlow; use tf.keras.applications, or have Keras save the model as "
+                    "a .keras file and load that"
+                )
             raise ValueError(
                 f"Only instances of `keras.Layer` can be added to a Sequential model. Received: {layer}{hint}"
             )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tape_core.support import permissions, sync
-
+from tape_tf.drafts import replacing
 from tape_tf.keras.hdf5 import SIGNATURE
 from tape_tf.keras.keras_files import read_weights, write_weights
 from tape_tf.keras.legacy_files import LEGACY_SUFFIXES, is_legacy, load_legacy_weights, write_legacy_weights
@@ -93,24 +89,3 @@ def load_weights(model: Any, filepath: PathLike, skip_mismatch: bool = False, **
                     read_weights(stream, model, skip_mismatch)
             return
     Weights(model).load_weights(path, strict=not skip_mismatch)
-
-
-@contextmanager
-def replacing(what: str, path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A context with the path of a draft, which replaces the file at its end: a crash leaves the old file or the new.
-
-    Raises:
-        OSError: the path is that of something other than a file, or the file cannot be written.
-    """
-    target = os.path.realpath(path)
-    mode = permissions(what, target)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as folder:
-        draft = Path(folder) / "draft"
-        yield draft
-        if mode is not None:
-            os.chmod(draft, mode)
-        # The content reaches the disk before the name does: otherwise a power failure could leave an empty file under
-        # it.
-        if os.name == "posix":
-            sync(str(draft))
-        os.replace(draft, target)

@@ -9,6 +9,8 @@ import numpy as np
 
 from tape_tf import dtypes
 from tape_tf.conversion import constant, convert_to_tensor, static
+from tape_tf.errors import InvalidArgumentError, RaggedGivenError
+from tape_tf.functions import OF_RAGGED
 from tape_tf.names import exported
 from tape_tf.ops.indexing import gather
 from tape_tf.ops.shaping import broadcast_to, concat, reshape
@@ -221,7 +223,7 @@ class RaggedTensor:
         return found
 
     def __tf_tensor__(self, *args: object) -> Any:
-        raise TypeError("this operation takes no ragged tensors: use to_tensor(), which pads the rows to one length")
+        raise RaggedGivenError()
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, RaggedTensor):
@@ -235,6 +237,73 @@ class RaggedTensor:
 
     def __repr__(self) -> str:
         return f"<tf.RaggedTensor {self.to_list()}>"
+
+
+def _reshape(tensor: RaggedTensor, shape: ShapeLike) -> Tensor:
+    wanted = static(shape)
+    if list(wanted) != [-1]:
+        raise InvalidArgumentError(
+            None, None, f"reshape: of a ragged tensor to [-1] only, got {wanted}: to_tensor() pads its rows before"
+        )
+    found: Tensor = reshape(tensor.flat_values, wanted)
+    return found
+
+
+OF_RAGGED["reshape"] = _reshape
+
+
+@exported("RaggedTensorSpec", "row_splits are int64")
+class RaggedTensorSpec:
+    """The shape and dtype of ragged tensors: None stands for lengths that differ.
+
+    >>> import tape_tf as tf
+    >>> tf.RaggedTensorSpec([2, None], tf.int32)
+    RaggedTensorSpec(TensorShape([2, None]), tf.int32, 1, tf.int64)
+    """
+
+    def __init__(
+        self,
+        shape: ShapeLike = None,
+        dtype: DTypeLike = dtypes.float32,
+        ragged_rank: int | None = None,
+        row_splits_dtype: DTypeLike = dtypes.int64,
+        flat_values_spec: None = None,
+    ) -> None:
+        self.shape = TensorShape(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+        if ragged_rank is None:
+            if self.shape.rank is None:
+                raise ValueError("Must specify ragged_rank or shape with a known rank.")
+            ragged_rank = self.shape.rank - 1
+        self.ragged_rank = ragged_rank
+        self.row_splits_dtype = dtypes.int64
+
+    @classmethod
+    def from_value(cls, value: RaggedTensor) -> RaggedTensorSpec:
+        """Return the spec of a ragged tensor."""
+        shape = [len(value), *[None] * value.ragged_rank, *value.flat_values.shape[1:]]
+        return cls(shape, value.dtype, value.ragged_rank)
+
+    def _key(self) -> tuple[Any, ...]:
+        return str(self.shape), self.dtype, self.ragged_rank
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RaggedTensorSpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"RaggedTensorSpec({self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r})"
+
+
+def ragged_rows(rows: Sequence[NumPyArray], rank: int) -> RaggedTensor:
+    """Return a ragged tensor of arrays, which are its rows, with so many ragged dimensions."""
+    if rank > 1:
+        inner: Any = ragged_rows([part for row in rows for part in row], rank - 1)
+    else:
+        inner = convert_to_tensor(np.concatenate(rows))
+    return RaggedTensor.from_row_lengths(inner, [len(row) for row in rows])
 
 
 def _from_rows(rows: Sequence[Any], like: RaggedTensor) -> RaggedTensor:

@@ -9,6 +9,7 @@ import numpy as np
 from tape_tf import dtypes
 from tape_tf.conversion import constant, convert_to_tensor
 from tape_tf.errors import InvalidArgumentError
+from tape_tf.hashing import fingerprint64
 from tape_tf.names import exported
 from tape_tf.ops.ragged import RaggedTensor
 from tape_tf.ops.text import Text
@@ -99,6 +100,67 @@ class StaticHashTable:
         values = np.empty(len(self._table), self.value_dtype.as_numpy_dtype)
         keys[:], values[:] = list(self._table), list(self._table.values())
         return _tensor(keys), _tensor(values)
+
+
+@exported("lookup.StaticVocabularyTable")
+class StaticVocabularyTable:
+    """A table from words to their numbers, with buckets for words that it does not have, by their hash.
+
+    >>> import tape_tf as tf
+    >>> content = tf.lookup.KeyValueTensorInitializer(["emerson", "lake"], tf.constant([0, 1], tf.int64))
+    >>> table = tf.lookup.StaticVocabularyTable(content, num_oov_buckets=5)
+    >>> table.lookup(tf.constant(["lake", "palmer"])).numpy()
+    array([1, 4])
+
+    Args:
+        initializer: the words, and their numbers: 0, 1 and so on, int64; None: all words go into buckets.
+        num_oov_buckets: how many numbers there are for other words, after those of the table.
+        lookup_key_dtype: the dtype of the keys, where there is no initializer.
+
+    Raises:
+        ValueError: there is no bucket.
+        TypeError: the numbers are not int64.
+    """
+
+    def __init__(
+        self,
+        initializer: KeyValueTensorInitializer | None,
+        num_oov_buckets: int,
+        lookup_key_dtype: DTypeLike = None,
+        name: str | None = None,
+        experimental_is_anonymous: bool = False,
+    ) -> None:
+        if num_oov_buckets <= 0:
+            raise ValueError(f"oov_buckets must be > 0, got {num_oov_buckets}; StaticHashTable has none")
+        if initializer is None:
+            initializer = KeyValueTensorInitializer([], [], lookup_key_dtype or dtypes.string, dtypes.int64)
+        if initializer.values.dtype != np.int64:
+            raise TypeError(
+                f"Invalid `value_dtype`, expected {dtypes.int64} but got {dtypes.as_dtype(initializer.values.dtype)}."
+            )
+        self._known = StaticHashTable(initializer, -1)
+        self._buckets = int(num_oov_buckets)
+        self.key_dtype, self.value_dtype = self._known.key_dtype, dtypes.int64
+
+    def lookup(self, keys: Any, name: str | None = None) -> Any:
+        """Return the numbers of words, a tensor of their shape."""
+        if isinstance(keys, RaggedTensor):
+            return keys.with_flat_values(self.lookup(keys.flat_values))
+        given = _array(keys, self.key_dtype)
+        found = self._known.lookup(keys).numpy()
+        start = int(self._known.size())
+        flat = np.reshape(found, -1)
+        for k in np.flatnonzero(flat < 0):
+            key = given.ravel()[k]
+            text = key if isinstance(key, bytes) else str(key).encode()  # integers are hashed as they are written
+            flat[k] = start + fingerprint64(text) % self._buckets
+        return _tensor(flat.reshape(given.shape))
+
+    __getitem__ = lookup
+
+    def size(self, name: str | None = None) -> Tensor:
+        """Return the number of words and buckets, int64."""
+        return constant(np.int64(int(self._known.size()) + self._buckets))
 
 
 def _tensor(values: NumPyArray) -> Tensor:

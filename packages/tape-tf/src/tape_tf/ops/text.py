@@ -13,6 +13,7 @@ import numpy as np
 from tape_tf import dtypes
 from tape_tf.conversion import constant, convert_to_tensor, static
 from tape_tf.errors import InvalidArgumentError, StringsGivenError
+from tape_tf.hashing import fingerprint64, siphash24
 from tape_tf.names import exported
 from tape_tf.ops.ragged import RaggedTensor
 from tape_tf.string_tensor import StringTensor, is_text, strings_of, wrap_strings
@@ -443,25 +444,44 @@ def as_string(
     return wrap_strings(_vector([write(value) for value in values.ravel()])._strings.reshape(values.shape))
 
 
-def _hashed(part: bytes, buckets: int, key: bytes) -> int:
-    from hashlib import blake2b
-
-    return int.from_bytes(blake2b(part, digest_size=8, key=key).digest(), "little") % buckets
-
-
-def _publish_hash(name: str) -> None:
-    @exported(f"strings.{name}", "another hash function than TensorFlow's: other numbers")
-    def function(input: Text, num_buckets: IntLike, key: Sequence[int] = (), name: str | None = None) -> Any:
-        """Return a number below `num_buckets` for each string, by its hash, int64."""
-        buckets = int(static(num_buckets))
-        secret = b"".join(int(part).to_bytes(8, "little") for part in key)
-        return map_strings(lambda part: _hashed(part, buckets, secret), input, np.int64)
-
-    function.__name__ = function.__qualname__ = name
+def _bucket_count(num_buckets: IntLike) -> int:
+    found = int(static(num_buckets))
+    if found < 1:
+        raise InvalidArgumentError(None, None, f"num_buckets must be at least 1, got {found}")
+    return found
 
 
-for _name in ("to_hash_bucket", "to_hash_bucket_fast", "to_hash_bucket_strong"):
-    _publish_hash(_name)
+@exported("strings.to_hash_bucket_fast")
+def to_hash_bucket_fast(input: Text, num_buckets: IntLike, name: str | None = None) -> Any:
+    """Return a number below `num_buckets` for each string, by its hash (FarmHash's Fingerprint64), int64.
+
+    >>> import tape_tf as tf
+    >>> tf.strings.to_hash_bucket_fast(["Hello", "TensorFlow", "2.x"], 3).numpy()
+    array([0, 2, 2])
+    """
+    buckets = _bucket_count(num_buckets)
+    return map_strings(lambda part: fingerprint64(part) % buckets, input, np.int64)
+
+
+@exported("strings.to_hash_bucket_strong")
+def to_hash_bucket_strong(input: Text, num_buckets: IntLike, key: Sequence[int], name: str | None = None) -> Any:
+    """Return a number below `num_buckets` for each string, by its hash under a key of two integers (SipHash), int64.
+
+    Who does not know the key cannot make many strings with one number.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the key is not two integers.
+    """
+    buckets, parts = _bucket_count(num_buckets), [int(part) for part in key]
+    if len(parts) != 2:
+        raise InvalidArgumentError(None, None, f"Key must have 2 elements, got {parts}")
+    return map_strings(lambda part: siphash24(part, (parts[0], parts[1])) % buckets, input, np.int64)
+
+
+@exported("strings.to_hash_bucket", "another hash function than TensorFlow's, which may change there: other numbers")
+def to_hash_bucket(input: Text, num_buckets: IntLike, name: str | None = None) -> Any:
+    """Return what :func:`to_hash_bucket_fast` does: TensorFlow promises no hash function of this one."""
+    return to_hash_bucket_fast(input, num_buckets)
 
 
 # -- `+`, which joins

@@ -78,6 +78,7 @@ from tape_tf.keras.layers.core import (
     Softmax,
 )
 from tape_tf.keras.layers.encoding import CategoryEncoding, Discretization
+from tape_tf.keras.layers.hashing import Hashing
 from tape_tf.keras.layers.images import (
     CenterCrop,
     RandomBrightness,
@@ -188,6 +189,7 @@ __all__ = [
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
     "GroupNormalization",
+    "Hashing",
     "Identity",
     "Input",
     "InputLayer",

@@ -16,7 +16,7 @@ from tape_tf.keras.layers.base import Layer
 from tape_tf.tensor import Tensor
 from tape_tf.typing import TensorLike
 
-_MODES = ("one_hot", "multi_hot", "count")
+MODES = ("one_hot", "multi_hot", "count")
 
 
 def encode(layer: Layer, ids: tc.Tensor, depth: int, mode: str, weights: tc.Tensor | None = None) -> Tensor:
@@ -72,8 +72,8 @@ class CategoryEncoding(Layer):
     ) -> None:
         super().__init__(**kwargs)
         mode = "multi_hot" if output_mode == "binary" else output_mode
-        if mode not in _MODES:
-            raise ValueError(f"CategoryEncoding: output_mode must be one of {', '.join(_MODES)}; got {output_mode!r}")
+        if mode not in MODES:
+            raise ValueError(f"CategoryEncoding: output_mode must be one of {', '.join(MODES)}; got {output_mode!r}")
         if num_tokens is None or num_tokens < 1:
             raise ValueError(f"CategoryEncoding: num_tokens must be a number of at least 1; got {num_tokens}")
         if sparse:
@@ -122,10 +122,8 @@ class Discretization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if output_mode not in ("int", *_MODES):
-            raise ValueError(
-                f"Discretization: output_mode must be one of int, {', '.join(_MODES)}; got {output_mode!r}"
-            )
+        if output_mode not in ("int", *MODES):
+            raise ValueError(f"Discretization: output_mode must be one of int, {', '.join(MODES)}; got {output_mode!r}")
         if sparse:
             raise ValueError("Discretization: there are no sparse tensors; leave sparse out")
         if (bin_boundaries is None) == (num_bins is None):

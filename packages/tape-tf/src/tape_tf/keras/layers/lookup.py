@@ -14,6 +14,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor, native
 from tape_tf.data import Dataset
 from tape_tf.errors import InvalidArgumentError
+from tape_tf.hashing import fingerprint64
 from tape_tf.keras.layers.base import Layer
 from tape_tf.keras.symbolic import is_probing
 from tape_tf.ops.ragged import RaggedTensor
@@ -285,9 +286,7 @@ class IndexLookup(Layer):
             )
         if self.num_oov_indices == 1:
             return self._oov_start
-        from hashlib import blake2b
-
-        return self._oov_start + int.from_bytes(blake2b(token, digest_size=8).digest(), "little") % self.num_oov_indices
+        return self._oov_start + fingerprint64(token) % self.num_oov_indices
 
     def _look_up_integers(self, x: tc.Tensor) -> tc.Tensor:
         """Look integers up by a binary search, in operations that are compiled."""
