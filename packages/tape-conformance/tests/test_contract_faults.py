@@ -48,6 +48,18 @@ def with_methods(**methods: Any) -> Backend:
     return type("Faulty", (NumPyBackend,), methods)()
 
 
+# -- what all other checks need
+
+
+@fault_for("dtype/float64")
+def makes_float32_in_its_place(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    def raw_dtype(self: NumPyBackend, dtype: Any) -> Any:
+        found = NumPyBackend.raw_dtype(self, dtype)
+        return np.dtype(np.float32) if found == np.float64 else found
+
+    return with_methods(raw_dtype=raw_dtype)
+
+
 # -- the plugin
 
 
@@ -270,6 +282,13 @@ def test_the_check_catches_its_fault(check: str, monkeypatch: pytest.MonkeyPatch
     (result,) = check_backend(FAULTS[check](monkeypatch), only=check).results
     assert result.outcome == "failed"
     assert result.detail.startswith(RAISED.get(check, "AssertionError")), result.detail
+
+
+def test_that_float64_must_be_there_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    (result,) = check_backend(makes_float32_in_its_place(monkeypatch), only="contract/dtype/float64").results
+    assert "your library must make float64 when asked: " in result.detail
+    assert result.detail.endswith("is float32")
+    assert checks("numpy")[0].id == result.id
 
 
 def test_every_check_of_the_contract_has_a_fault() -> None:

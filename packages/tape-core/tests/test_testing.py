@@ -44,7 +44,19 @@ def test_a_wrong_entry_is_named(check: Any, cubed: Any) -> None:
         check(lambda d: {"y": cubed(d["x"])}, ({"x": x},))
     lines = str(caught.value).splitlines()
     assert lines[0].endswith("1 of 4 entries of the Jacobian differ")
-    assert lines[1] == "  d result['y'][0, 1] / d args[0]['x'][0, 1]: 28, by differences 27"
+    place = "args[0]['x'][0, 1]"
+    assert lines[1] == f"  d result['y'][0, 1] / d {place}: 28, by differences 27, where {place} is 3"
+
+
+def test_arguments_have_the_names_that_are_given(cubed: Any) -> None:
+    x = tc.asarray([1.0, 3.0], dtype="float64")
+    with pytest.raises(AssertionError, match=r"d result\[1\] / d x\[1\]: 28, by differences 27, where x\[1\] is 3"):
+        check_grads(lambda w, x: w * cubed(x), (tc.asarray(1.0, dtype="float64"), x), names=["w", "x"])
+    z = tc.asarray([0.5, 2 - 1j], dtype="complex128")
+    with pytest.raises(AssertionError, match=r"d result\[1\] / d Im z\[1\]: .*, where Im z\[1\] is -1"):
+        check_vjp(lambda z: tc.real(z) + tc.stop_gradient(tc.imag(z)), (z,), names=["z"])
+    with pytest.raises(ValueError, match="1 arguments, and 2 names"):
+        check_jvp(tc.sin, (x,), names=["x", "y"])
 
 
 def test_a_wrong_second_derivative_is_found() -> None:

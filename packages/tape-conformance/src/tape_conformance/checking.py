@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from tape_core.backends import Backend, Selection
+from tape_core.testing import assert_close
 
 
 class Skipped(Exception):
@@ -16,10 +18,17 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a backend must do. Ids do not change from release to release: `expectations.toml` names them."""
+    """One thing that a backend must do. Ids do not change from release to release: `expectations.toml` names them.
+
+    Attributes:
+        id: the name.
+        function: raises an error if the backend does not do it.
+        traits: what is special about the sample that is checked, see `samples.Case.traits`; None without a sample.
+    """
 
     id: str
     function: Callable[[], None]
+    traits: Callable[[], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,11 +108,21 @@ def expect_close(found: ArrayLike, expected: ArrayLike, what: str, rtol: float, 
     """
     found, expected = np.asarray(found), np.asarray(expected)
     expect_equal(found.shape, expected.shape, f"the shape of {what}")
-    # Infinities and NaN must be in the same places; assert_allclose sees to that.
-    finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected
-    # Sizes as those of complex numbers, since abs(-128) in int8 is -128.
-    scale = max(1.0, float(np.abs(finite.astype(complex)).max())) if finite.size else 1.0
     try:
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=(rtol if atol is None else atol) * scale)
+        assert_close(found, expected, rtol=1.0, magnitude=_bound(expected, rtol, rtol if atol is None else atol))
     except AssertionError as error:
-        raise AssertionError(f"{what} is wrong: {str(error).strip()}") from None
+        raise AssertionError(f"{what} is wrong: {error}") from None
+
+
+def is_close(found: float, expected: float, rtol: float) -> bool:
+    """Return whether `expect_close` would take two numbers for close."""
+    return found == expected or bool(abs(found - expected) <= _bound(np.asarray(expected), rtol, rtol))
+
+
+def _bound(expected: NDArray[Any], rtol: float, atol: float) -> NDArray[Any]:
+    """Return how far each element may be off."""
+    # Sizes as those of complex numbers, since abs(-128) in int8 is -128.
+    sizes = np.abs(expected.astype(complex))
+    # Infinities and NaN must be in the same places.
+    sizes = np.where(np.isfinite(sizes), sizes, 0.0)
+    return rtol * sizes + atol * max(1.0, float(sizes.max(initial=0.0)))

@@ -6,12 +6,14 @@ options is given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from tape_conformance.report import Outcome, Result
+    from pathlib import Path
+
+    from tape_conformance.report import Outcome, Report, Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,25 +46,30 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--tape-backend={name}: {error}") from None
     except (CompilerError, ValueError) as error:
         raise pytest.UsageError(f"--tape-compiler: {error}") from None
-    file = config.getoption("--tape-report")
-    if file is not None and not hasattr(config, "workerinput"):  # with pytest-xdist the first process writes
-        config.pluginmanager.register(ReportWriter(target.backend.name, file), "tape-report")
+    if not hasattr(config, "workerinput"):  # with pytest-xdist the first process gathers the results
+        gathered = Results(target.backend.name, config.getoption("--tape-report"))
+        config.pluginmanager.register(gathered, "tape-results")
 
 
-class ReportWriter:
-    """A pytest plugin that collects the results of the checks, and writes the support matrix when all have run."""
+class Results:
+    """A pytest plugin that gathers the results of the checks; when all have run it tells which rules are wrong.
 
-    def __init__(self, backend: str, file: str) -> None:
+    It writes the support matrix if a file is given.
+    """
+
+    def __init__(self, backend: str, file: str | None) -> None:
         self.backend = backend
         self.file = file
         self.results: dict[str, Result] = {}
+        self.written: list[Path] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the outcome of a check: pytest reports set-up, call and tear-down, and a failure in any counts."""
         from tape_conformance.report import Result
 
         # A property, since under pytest-xdist a report comes from another process, which sends its properties along.
-        id = dict(report.user_properties).get("tape-check")
+        properties: dict[str, Any] = dict(report.user_properties)
+        id = properties.get("tape-check")
         if id is None or (report.when != "call" and report.passed):
             return
         outcome: Outcome = "passed"
@@ -76,15 +83,26 @@ class ReportWriter:
             outcome, detail = "failed", str(report.longrepr) if crash is None else crash.message
         elif report.skipped:
             outcome = "skipped"
-        self.results[str(id)] = Result(str(id), outcome, detail)
+        rule, traits = str(properties.get("tape-rule", "")), dict(properties.get("tape-traits", ()))
+        self.results[str(id)] = Result(str(id), outcome, detail, rule, traits)
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the support matrix."""
+    @property
+    def report(self) -> Report:
+        """The report of what has run."""
         from tape_conformance.report import Report
 
         # Sorted by id, since parallel processes finish in any order.
-        self.written = Report(self.backend, sorted(self.results.values(), key=lambda r: r.id)).write(self.file)
+        return Report(self.backend, sorted(self.results.values(), key=lambda r: r.id))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the support matrix."""
+        if self.file is not None:
+            self.written = self.report.write(self.file)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the paths of the support matrix."""
-        terminalreporter.write_line(f"support matrix: {' and '.join(map(str, self.written))}")
+        """Print a sentence for each rule that is wrong, and the paths of the support matrix."""
+        if headlines := self.report.headlines():
+            terminalreporter.section("wrong derivatives", sep="-")
+            terminalreporter.write_line("\n".join(headlines))
+        if self.written:
+            terminalreporter.write_line(f"support matrix: {' and '.join(map(str, self.written))}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Literal
@@ -41,11 +41,21 @@ _MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one check; `detail` is a message or a reason."""
+    """The outcome of one check.
+
+    Attributes:
+        id: the check.
+        outcome: what came of it.
+        detail: a message or a reason.
+        rule: the derivative rule that is wrong, if that is what failed.
+        traits: what is special about the sample; see `samples.Case.traits`.
+    """
 
     id: str
     outcome: Outcome
     detail: str
+    rule: str = ""
+    traits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,9 +76,35 @@ class Report:
         return [result for result in self.results if result.outcome == "failed"]
 
     def __str__(self) -> str:
-        lines = [f"{self.backend}: {self._counts()}"]
-        lines += [f"  {result.id}: {result.detail}" for result in self.failed]
+        lines = [f"{self.backend}: {self._counts()}", *self.headlines()]
+        lines += [f"  {result.id}: {result.detail}".replace("\n", "\n  ") for result in self.failed]
         return "\n".join(lines)
+
+    def headlines(self) -> list[str]:
+        """Return a sentence for each derivative rule that is wrong: on how many samples, and what these share."""
+        checked: dict[tuple[str, str], list[Result]] = {}
+        for result in self.results:
+            op, _, rest = result.id.partition("/")
+            kind, _, rest = rest.partition("/")
+            if kind == "vjp":
+                checked.setdefault((op, rest.partition("/")[0]), []).append(result)
+        # By rule: one may be for several inputs, the elements of a sequence.
+        found: dict[tuple[str, str], list[Result]] = {}
+        for (op, _), results in checked.items():
+            for rule in dict.fromkeys(result.rule for result in results if result.rule and result.outcome == "failed"):
+                found.setdefault((op, rule), []).extend(results)
+        return [self._headline(op, rule, results) for (op, rule), results in found.items()]
+
+    def _headline(self, op: str, rule: str, results: list[Result]) -> str:
+        wrong = [set(result.traits.items()) for result in results if result.rule == rule and result.outcome == "failed"]
+        right = [set(result.traits.items()) for result in results if result.outcome == "passed"]
+        shared = sorted(set.intersection(*wrong) - set().union(*right))
+        what = f"{rule} is wrong on {len(wrong)} of {len(results)} samples"
+        if right and shared:
+            what += f", those with {' and '.join(f'{name}={text}' if text else name for name, text in shared)}"
+        if any([result.id.startswith(f"{op}/value/") for result in self.failed]):
+            what += "; but values of the op are wrong, too, so look at these first"
+        return what
 
     def _counts(self) -> str:
         counts = Counter(result.outcome for result in self.results)

@@ -26,6 +26,14 @@ Replaced: TypeAlias = Mapping[int, Any]
 
 AS_SAMPLED: Final[Replaced] = {}
 
+_WORDS: Final = {
+    "complex": "complex numbers",
+    "empty": "empty arrays",
+    "broadcast": "broadcasting",
+    "0-d": "0-d arrays",
+}
+"""What is special about a sample, by the word in its label."""
+
 Weights: TypeAlias = Sequence[NDArray[Any] | None]
 """The weight of each observed result in the loss; None for a result without a derivative."""
 
@@ -103,6 +111,28 @@ class Case:
         """Return the argument for a parameter of the op; None if none is given, or the op has no such parameter."""
         given = self.op.signature.bind(*self.drawn.args, **self.drawn.kwargs).arguments
         return given.get(name)
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """The sample's parameters by name, as text, and what is special about its arrays: `{"width": "2.5"}`."""
+        given = self.op.signature.bind(*self.drawn.args, **self.drawn.kwargs).arguments
+        found = {name: _text(value) for name, value in given.items() if name not in self.op.inputs}
+        words = {
+            "complex": "complex numbers",
+            "empty": "empty arrays",
+            "broadcast": "broadcasting",
+            "0-d": "0-d arrays",
+        }
+        return found | {text: "" for word, text in words.items() if word in self.label.split(":")}
+
+    @property
+    def description(self) -> str:
+        """The sample in short: `(float64[3], width=2.5)`."""
+        inputs = [_short(value) for value in self.drawn_values]
+        if self.op.sequence:
+            inputs = [f"[{', '.join(inputs)}]"]
+        parameters = [f"{name}={text}" for name, text in self.traits.items() if text]
+        return f"({', '.join([*inputs, *parameters])})"
 
     def rule_of(self, k: int) -> Any:
         """Return the derivative rule for input k."""
@@ -238,14 +268,15 @@ def _keeps_an_array(sample: Sample) -> bool:
 
 def check_of(id: str, function: Callable[..., None], *args: object) -> Check:
     """Return a check that calls a function of cases."""
+    cases = [case for case in args if isinstance(case, Case)]
 
     def run() -> None:
-        for case in args:
-            if isinstance(case, Case):
-                _ = case.sample  # made here, since the function may trace or map what it calls
+        __tracebackhide__ = True  # pytest's word
+        for case in cases:
+            _ = case.sample  # made here, since the function may trace or map what it calls
         function(*args)
 
-    return Check(id, run)
+    return Check(id, run, (lambda: cases[0].traits) if cases else None)
 
 
 def _moved(sample: Sample, inputs: int) -> Sample:
@@ -309,6 +340,12 @@ def on_backend(array: NDArray[Any]) -> tc.Tensor:
     """Convert a NumPy array to a Tensor of the backend under test; `tc.asarray` alone would choose tape-numpy."""
     chosen = select()
     return tc.asarray(array, backend=chosen.backend, device=chosen.device)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tc.Tensor):
+        return f"{value.dtype}{list(value.shape)}"
+    return _text(value)
 
 
 def _text(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from tape_core.backends import Backend, compilers, select, use_backend
@@ -13,7 +14,7 @@ from tape_conformance.checking import Check, Skipped, Target, expect
 from tape_conformance.checks import contract, semantics
 from tape_conformance.checks.ops import op_checks
 from tape_conformance.expectations import Expectations
-from tape_conformance.report import Report, Result
+from tape_conformance.report import Outcome, Report, Result
 
 
 def target_of(spec: str | Backend, compiled_by: Iterable[str] = ()) -> Target:
@@ -68,7 +69,7 @@ def checks(spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: It
         Check("suite/expectations", lambda: _expect_not_stale(Expectations.of(target), ids)),
     ]
     chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
-    return [Check(check.id, _with_backend(target, check.function)) for check in chosen]
+    return [replace(check, function=_with_backend(target, check.function)) for check in chosen]
 
 
 def _selects(pattern: str, id: str) -> bool:
@@ -79,6 +80,7 @@ def _with_backend(target: Target, function: Callable[[], None]) -> Callable[[], 
     """Run a check with the backend selected."""
 
     def run() -> None:
+        __tracebackhide__ = True
         # Libraries differ in their warnings about infinities and NaN; the checks compare values.
         with use_backend(target.backend, target.selection.device), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -139,14 +141,19 @@ def check_backend(
 
 
 def _run(check: Check, expected: str | None) -> Result:
+    rule = ""
     try:
         check.function()
     except Skipped as skipped:
         return Result(check.id, "skipped", str(skipped))
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding
+        outcome: Outcome = "failed" if expected is None else "expected"
+        kind = "AssertionError" if isinstance(error, AssertionError) else type(error).__name__
+        detail = f"{kind}: {error}" if expected is None else expected
+        rule = getattr(error, "rule", "")
+    else:
+        outcome, detail = "passed", ""
         if expected is not None:
-            return Result(check.id, "expected", expected)
-        return Result(check.id, "failed", f"{type(error).__name__}: {error}")
-    if expected is not None:
-        return Result(check.id, "failed", f"it passes, but is expected to fail: {expected}; remove the expectation")
-    return Result(check.id, "passed", "")
+            outcome = "failed"
+            detail = f"it passes, but is expected to fail: {expected}; remove the expectation"
+    return Result(check.id, outcome, detail, rule, check.traits() if check.traits else {})

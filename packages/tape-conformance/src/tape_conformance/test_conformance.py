@@ -28,10 +28,19 @@ def _param(check: Check, reason: str | None) -> object:
     return pytest.param(check, id=check.id, marks=marks)
 
 
-def test(check: Check, record_property: Callable[[str, object], None]) -> None:
+def test(check: Check, record_property: Callable[[str, object], None], pytestconfig: pytest.Config) -> None:
     """Run one check."""
+    __tracebackhide__ = True
     record_property("tape-check", check.id)
+    if check.traits is not None:
+        record_property("tape-traits", list(check.traits().items()))
     try:
         check.function()
     except Skipped as skipped:
         pytest.skip(str(skipped))
+    except Exception as error:
+        if rule := getattr(error, "rule", ""):
+            record_property("tape-rule", rule)
+        if pytestconfig.getoption("tbstyle") == "line":
+            raise error from None  # pytest would print what caused it as well, and first
+        raise

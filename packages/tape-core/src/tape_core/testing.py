@@ -67,9 +67,11 @@ def assert_close(
     if not close.all():
         worst = np.where(close, 0, np.nan_to_num(np.abs(own - theirs), nan=np.inf))
         place = np.unravel_index(int(worst.argmax()), worst.shape)
+        at = f"at {[int(k) for k in place]} " if place else ""
+        within = float(np.broadcast_to(bound, close.shape)[place])
         raise AssertionError(
-            f"{int((~close).sum())} of {close.size} elements differ; at {[int(k) for k in place]} {own[place]!r}, "
-            f"expected {theirs[place]!r} to within {float(np.broadcast_to(bound, close.shape)[place])!r}"
+            f"{int((~close).sum())} of {close.size} elements differ; {at}{own[place].item()!r}, "
+            f"expected {theirs[place].item()!r} to within {within:.3g}"
         )
 
 
@@ -82,6 +84,7 @@ def check_grads(
     atol: float | None = None,
     rtol: float | None = None,
     eps: float | None = None,
+    names: Sequence[str] | None = None,
 ) -> None:
     """Check the derivatives of `f` at `args` against central differences.
 
@@ -100,11 +103,14 @@ def check_grads(
         atol, rtol: two entries may differ by `atol + rtol * abs(expected)`; by default by the error of central
             differences in the dtype.
         eps: the step of the differences.
+        names: what messages call the arguments; by default `args[0]`, `args[1]` and so on.
 
     Raises:
-        AssertionError: entries differ; the message names them and the difference.
-        ValueError: a mode is unknown, or the order is less than 1.
+        AssertionError: entries differ; the message names them, the difference, and where it is.
+        ValueError: a mode is unknown, or the order is less than 1, or there are more or fewer names than arguments.
     """
+    if names is not None and len(names) != len(args):
+        raise ValueError(f"check_grads: {len(args)} arguments, and {len(names)} names")
     if order < 1:
         raise ValueError(f"check_grads: order must be at least 1, got {order}")
     for mode in modes:
@@ -113,31 +119,43 @@ def check_grads(
     widths = [_width(part.leaf) for part in _parts(tuple(args), "args")]
     least = _TOLERANCES[min(widths, default=8)]
     tolerances = {"atol": least if atol is None else atol, "rtol": least if rtol is None else rtol, "eps": eps}
-    _check(f, tuple(args), order, modes, tolerances, "")
+    _check(f, tuple(args), order, modes, tolerances, names or [f"args[{k}]" for k in range(len(args))], "")
 
 
-def check_jvp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
+def check_jvp(
+    f: Function, args: Sequence[Any], *, names: Sequence[str] | None = None, **tolerances: float | None
+) -> None:
     """Check the derivatives of `f` in forward mode; see :func:`check_grads`."""
-    check_grads(f, args, 1, ("fwd",), **tolerances)
+    check_grads(f, args, 1, ("fwd",), names=names, **tolerances)
 
 
-def check_vjp(f: Function, args: Sequence[Any], **tolerances: float | None) -> None:
+def check_vjp(
+    f: Function, args: Sequence[Any], *, names: Sequence[str] | None = None, **tolerances: float | None
+) -> None:
     """Check the derivatives of `f` in reverse mode; see :func:`check_grads`."""
-    check_grads(f, args, 1, ("rev",), **tolerances)
+    check_grads(f, args, 1, ("rev",), names=names, **tolerances)
 
 
 def _check(
-    f: Function, args: tuple[Any, ...], order: int, modes: Sequence[str], tolerances: dict[str, Any], path: str
+    f: Function,
+    args: tuple[Any, ...],
+    order: int,
+    modes: Sequence[str],
+    tolerances: dict[str, Any],
+    names: Sequence[str],
+    path: str,
 ) -> None:
     expected = numerical_jacobian(f, args, eps=tolerances["eps"])
     for mode in modes:
         found = _forward_jacobian(f, args) if mode == "fwd" else _reverse_jacobian(f, args)
-        _compare(found, expected, _names(f, args), tolerances, f"{path}{_MODES[mode]}")
+        rows = list(_elements(_parts(f(*args), "result")))
+        columns = [element for arg, name in zip(args, names, strict=True) for element in _elements(_parts(arg, name))]
+        _compare(found, expected, (rows, columns), tolerances, f"{path}{_MODES[mode]}")
     if order == 1:
         return
     if "fwd" in modes:
-        tangents = _directions(args, 1)
-        _check(lambda *a: jvp(f, a, tangents)[1], args, order - 1, modes, tolerances, f"{path}the JVP, and of it ")
+        tangents, part = _directions(args, 1), f"{path}the JVP, and of it "
+        _check(lambda *a: jvp(f, a, tangents)[1], args, order - 1, modes, tolerances, names, part)
     if "rev" in modes:
         value = f(*args)
         (cotangents,) = _directions((value,), 2)
@@ -147,6 +165,7 @@ def _check(
             order - 1,
             modes,
             tolerances,
+            names,
             f"{path}the VJP, and of it ",
         )
 
@@ -270,38 +289,37 @@ def _reverse_jacobian(f: Function, args: tuple[Any, ...]) -> list[list[float]]:
     return [_numbers(_leaves(pull(_rebuild(parts, _unit(n, k), structure)))) for k in range(n)]
 
 
-def _names(f: Function, args: tuple[Any, ...]) -> tuple[list[str], list[str]]:
-    """The names of the rows of the Jacobian, which are elements of the result, and of its columns, of the arguments."""
-    rows = list(_element_names(_parts(f(*args), "result")))
-    return rows, list(_element_names(_parts(args, "args")))
-
-
-def _element_names(parts: Sequence[_Part]) -> Iterator[str]:
+def _elements(parts: Sequence[_Part]) -> Iterator[tuple[str, float]]:
+    """Yield the name and the value of each real number of a structure."""
     for part in parts:
         shape = part.leaf.shape
+        numbers = iter(_numbers([part.leaf]))
         for k in range(part.leaf.size):
             index, rest = [], k
             for n in reversed(shape):
                 index.append(rest % n)
                 rest //= n
             name = f"{part.name}{list(reversed(index)) if shape else ''}"
-            yield from (f"Re {name}", f"Im {name}") if part.is_complex else (name,)
+            for label in (f"Re {name}", f"Im {name}") if part.is_complex else (name,):
+                yield label, next(numbers)
 
 
 def _compare(
     found: list[list[float]],
     expected: list[list[float]],
-    names: tuple[list[str], list[str]],
+    elements: tuple[list[tuple[str, float]], list[tuple[str, float]]],
     tolerances: dict[str, Any],
     mode: str,
 ) -> None:
-    rows, columns = names
+    rows, columns = elements
     atol, rtol = tolerances["atol"], tolerances["rtol"]
     wrong = []
     for j, (own, theirs) in enumerate(zip(found, expected, strict=True)):
         for k, (a, b) in enumerate(zip(own, theirs, strict=True)):
             if not abs(a - b) <= atol + rtol * abs(b):
-                wrong.append((abs(a - b), f"  d {rows[j]} / d {columns[k]}: {a:.9g}, by differences {b:.9g}"))
+                name, value = columns[k]
+                entry = f"  d {rows[j][0]} / d {name}: {a:.9g}, by differences {b:.9g}, where {name} is {value:.6g}"
+                wrong.append((abs(a - b), entry))
     if wrong:
         # The largest differences first; NaN before all.
         wrong.sort(key=lambda entry: -entry[0] if entry[0] == entry[0] else float("-inf"))

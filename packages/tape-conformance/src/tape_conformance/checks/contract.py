@@ -47,6 +47,29 @@ def _expect_raises(error: type[Exception], function: Callable[[], object], *word
         raise AssertionError(f"it did not raise {error.__name__}")
 
 
+# -- what all other checks need, first
+
+
+@check("dtype/float64")
+def dtype_float64(target: Target) -> None:
+    """The library makes float64 when it is asked for, and keeps it."""
+    # The samples are float64: finite differences of narrower numbers tell too little.
+    makers: dict[str, Callable[[], tc.Tensor]] = {
+        "asarray of NumPy's float64": lambda: on_backend(_VALUES),
+        'asarray([0.1], dtype="float64")': lambda: tc.asarray([0.1], dtype="float64"),
+        'zeros(2, dtype="float64")': lambda: tc.zeros(2, dtype="float64"),
+        'astype(ones(2), "float64")': lambda: tc.astype(tc.ones(2, dtype="float32"), "float64"),
+        "a sum of float64": lambda: on_backend(_VALUES) + on_backend(_VALUES),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the failure says it
+        for what, make in makers.items():
+            dtype = make().dtype
+            expect(dtype is tc.float64, f"your library must make float64 when asked: {what} is {dtype}")
+        one = tc.asarray([1.0], dtype="float64") + 1e-12
+    expect(bool(one.numpy()[0] != 1), "your library must make float64 when asked: its float64 lost 1e-12 beside 1")
+
+
 # -- the plugin
 
 

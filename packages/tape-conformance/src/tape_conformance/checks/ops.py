@@ -13,10 +13,11 @@ from tape_core.extend import Op, Refused
 from tape_core.support import wrap
 
 from tape_conformance import calculus, reference
-from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal
+from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal, is_close
 from tape_conformance.checks.compiled import check_compiled_by
 from tape_conformance.checks.dtypes import dtype_checks
 from tape_conformance.checks.transforms import transform_checks
+from tape_conformance.diagnosis import WrongRule, explain, rule_of
 from tape_conformance.samples import Case, Cases, Leaf, Replaced, check_of, draw_cases, on_backend
 from tape_conformance.tolerances import (
     DOT_PRODUCT_RTOL,
@@ -113,7 +114,9 @@ def check_vjp(case: Case, leaf: Leaf, target: Target) -> None:
     # to it with probability 0.
     expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
     found = calculus.inner_product(gradient.numpy(), along[leaf.k])
-    expect_close(found, expected, "the derivative along a random direction", FIRST_DERIVATIVE_RTOL)
+    if not is_close(found, expected, FIRST_DERIVATIVE_RTOL):
+        rule = rule_of(case, leaf)
+        raise WrongRule(explain(found, expected, rule, case, [leaf]), rule)
 
 
 def check_jvp(case: Case) -> None:
@@ -128,7 +131,8 @@ def check_jvp(case: Case) -> None:
             assert g is not None  # a result with a tangent is inexact, and so has a cotangent
             found += calculus.inner_product(g.numpy(), tangent.numpy())
     expected = calculus.finite_difference(lambda at: calculus.loss(case, weights, at), case, along)
-    expect_close(found, expected, "the JVP", FIRST_DERIVATIVE_RTOL)
+    if not is_close(found, expected, FIRST_DERIVATIVE_RTOL):
+        raise AssertionError(explain(found, expected, f"forward mode of {case.op.name!r}", case, case.leaves, "fwd"))
     gradients = calculus.gradients(case, weights)
     # Both sides are computed by the op's rules and not by differences, so this holds to rounding: it finds errors that
     # a finite difference is too coarse for.
@@ -145,10 +149,14 @@ def check_second(case: Case) -> None:
         return sum(calculus.inner_product(slopes[k], g.numpy()) for k, g in gradients.items())
 
     found = calculus.hessian_vector_products(case, weights, slopes)
-    for k, along in case.directions(6).items():
-        expected = calculus.finite_difference(slope, case, {k: along})
-        what = f"the second derivative for {case.name_of(k)} along a random direction"
-        expect_close(calculus.inner_product(found[k].numpy(), along), expected, what, SECOND_DERIVATIVE_RTOL)
+    directions = case.directions(6)
+    for leaf in case.leaves:
+        along = directions[leaf.k]
+        expected = calculus.finite_difference(slope, case, {leaf.k: along})
+        own = calculus.inner_product(found[leaf.k].numpy(), along)
+        if not is_close(own, expected, SECOND_DERIVATIVE_RTOL):
+            subject = f"the derivative, for {leaf.name!r}, of gradients of {case.op.name!r}"
+            raise AssertionError(explain(own, expected, subject, case, [leaf], "rev", 2))
 
 
 def check_float32(case: Case) -> None:
