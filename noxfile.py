@@ -4,6 +4,7 @@
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
+    python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
@@ -28,14 +29,20 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
-BACKENDS = ["torch", "numpy"]
-PACKAGES = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-conformance", "tape-jax"]
-# What brings torch or JAX, which are large, is installed only where it is asked for.
-LIGHT = [name for name in PACKAGES if name not in ("tape-torch", "tape-jax")]
-WITH_TORCH = [*LIGHT, "tape-torch"]
+BACKENDS = ["torch", "jax", "numpy"]
+LIGHT = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-conformance"]
+# What these bring is large: it is installed only where it is asked for, and unpacked once for all sessions.
+LARGE = {"tape-torch": "torch", "tape-jax": "jax"}
+PACKAGES = [*LIGHT, *LARGE]
+WITH = {"numpy": LIGHT, "torch": [*LIGHT, "tape-torch"], "jax": [*LIGHT, "tape-jax"]}
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
-PLUGINS = {"numpy": "tape-numpy", "torch": "tape-torch", "strict": "../tests/plugins/tape-strict"}
+PLUGINS = {
+    "numpy": "tape-numpy",
+    "torch": "tape-torch",
+    "jax": "tape-jax",
+    "strict": "../tests/plugins/tape-strict",
+}
 TESTING = [
     "pytest-xdist",
     "hypothesis",
@@ -57,6 +64,25 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "
 # Neighbours, which share fixtures and compiled functions, stay in one process; the slowest tests are listed.
 IN_PARALLEL = ["-n", "auto", "--dist", "worksteal", "--durations", "25", "--durations-min", "1"]
 
+# The folders that have tests marked `each_backend`, beside those of the backends' own packages.
+MARKED = [
+    "packages/tape-core/tests",
+    "packages/tape-compile/tests",
+    "packages/tape-nn/tests",
+    "packages/tape-tf/tests",
+]
+# What of these runs on JAX in every run: each array of a new shape is compiled for, so that all take half an hour.
+ON_JAX = [
+    "packages/tape-core/tests",
+    "packages/tape-compile/tests",
+    "packages/tape-nn/tests",
+    "packages/tape-tf/tests/test_programs.py",
+    "tests/test_docs.py",
+]
+
+QUICK = ["-k", "contract or tape/"]
+"""What the conformance suite checks on JAX in every run."""
+
 # torch is installed with pip, not uv: its CPU build usually comes from where pip is configured to look.
 WITH_PIP: Any = {"venv_backend": "virtualenv"}
 
@@ -68,22 +94,38 @@ os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 CHOSEN = os.environ.pop("TAPE_BACKEND", None)
 
 
-def install_torch(session: nox.Session) -> None:
-    """Give the session PyTorch: it is large, and unpacked once for all sessions."""
-    pin = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+def install_large(session: nox.Session, library: str) -> None:
+    """Give the session PyTorch or JAX: they are large, and unpacked once for all sessions."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pin = next(line for line in lines if line.startswith(f"{library}=="))
     unpacked = ROOT / ".nox" / pin.replace("==", "-")
     if not (unpacked / "complete").exists():
         session.log(f"Installing {pin} for all sessions")
         session.install("--no-compile", "--upgrade", "--target", str(unpacked), pin)
         (unpacked / "complete").touch()
     where = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
-    (Path(str(where).strip()) / "torch.pth").write_text(f"{unpacked}\n")
+    (Path(str(where).strip()) / f"{library}.pth").write_text(f"{unpacked}\n")
+
+
+def one_thread(session: nox.Session, backend: str) -> dict[str, str]:
+    """Return the environment of tests on a backend: on JAX, what one process has compiled is there for the others."""
+    if backend != "jax":
+        return ONE_THREAD
+    return {
+        "NPROC": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(Path(session.create_tmp()).resolve() / "compiled"),
+        # Compilations of milliseconds, too: there are thousands.
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        **ONE_THREAD,
+    }
 
 
 def install(session: nox.Session, *tools: str, packages: list[str] = LIGHT) -> None:
     """Install packages of this repository, editable, and tools."""
-    if "tape-torch" in packages:
-        install_torch(session)
+    for name in packages:
+        if name in LARGE:
+            install_large(session, LARGE[name])
     session.log(f"Installing {', '.join([*packages, *tools])}")
     editable = [argument for name in packages for argument in ("-e", f"packages/{name}")]
     # Once here, not once for each package's isolated build.
@@ -159,7 +201,10 @@ def exported(session: nox.Session) -> None:
 @nox.session(**WITH_PIP)
 @nox.parametrize("backend", list(PLUGINS))
 def conformance(session: nox.Session, backend: str) -> None:
-    """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs."""
+    """Run the conformance suite on one backend, alone in its environment, and write its support matrix for the docs.
+
+    On JAX, which compiles each op anew for each shape, a quick subset; `nox -s jax` runs all, and writes the matrix.
+    """
     install(session, "pytest-xdist", packages=["tape-core", "tape-compile", "tape-conformance", PLUGINS[backend]])
     session.chdir(session.create_tmp())  # as a plugin's author runs it: from anywhere
     targets = {backend: backend}
@@ -179,11 +224,12 @@ def conformance(session: nox.Session, backend: str) -> None:
     chosen = " and ".join([*(f"not /{kind}/" for kind in tensors), f"not ({long} and not {seen})"])
     fewer = ["-k", chosen] if backend == "strict" else []
     for name, target in targets.items():
+        report = QUICK if backend == "jax" else [f"--tape-report={ROOT / 'docs' / 'support' / name}"]
         session.run(
             "pytest",
             *("--pyargs", "tape_conformance", f"--tape-backend={target}", *fewer),
-            *(session.posargs or [*IN_PARALLEL, "-q", f"--tape-report={ROOT / 'docs' / 'support' / name}"]),
-            env=ONE_THREAD,
+            *(session.posargs or [*IN_PARALLEL, "-q", *report]),
+            env=one_thread(session, backend),
         )
 
 
@@ -193,22 +239,32 @@ def conformance(session: nox.Session, backend: str) -> None:
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation; on torch those marked `each_backend`.
 
-    Without a choice of the caller's the tests on NumPy run where torch is not installed.
+    On JAX some of these; `nox -s jax` runs all. The tests on NumPy run where neither torch nor JAX is installed.
     """
-    if backend == "torch":
-        install(session, *TESTING, *EXAMPLES, "expecttest", packages=WITH_TORCH)
-        # The other packages' have none of this mark.
-        folders = ["packages/tape-core/tests", "packages/tape-compile/tests", "packages/tape-nn/tests"]
-        folders += ["packages/tape-torch/tests", "packages/tape-tf/tests"]
-        chosen = [*folders, "tests", "-m", "each_backend"]
-    else:
-        install(session, *TESTING, *EXAMPLES)
-        chosen = []
+    install(session, *TESTING, *EXAMPLES, *["expecttest"] * (backend == "torch"), packages=WITH[backend])
+    chosen = {
+        "torch": [*MARKED, "packages/tape-torch/tests", "tests", "-m", "each_backend"],
+        "jax": [*ON_JAX, "packages/tape-jax/tests", "-m", "each_backend"],
+        "numpy": [],
+    }
     session.run(
         "pytest",
-        *(session.posargs or [*IN_PARALLEL, *chosen]),
-        env={"TAPE_BACKEND": backend, **ONE_THREAD},
+        *(session.posargs or [*IN_PARALLEL, *chosen[backend]]),
+        env={"TAPE_BACKEND": backend, **one_thread(session, backend)},
     )
+
+
+@nox.session(default=False, **WITH_PIP)
+def jax(session: nox.Session) -> None:
+    """Run the whole conformance suite on JAX, which writes its support matrix, and all tests marked `each_backend`."""
+    install(session, *TESTING, *EXAMPLES, packages=WITH["jax"])
+    environment = one_thread(session, "jax")
+    report = f"--tape-report={ROOT / 'docs' / 'support' / 'jax'}"
+    suite = ["--pyargs", "tape_conformance", "--tape-backend=jax"]
+    session.run("pytest", *suite, *IN_PARALLEL, "-q", report, *session.posargs, env=environment)
+    folders = [*MARKED, "packages/tape-jax/tests", "tests"]
+    selected = {"TAPE_BACKEND": "jax", **environment}
+    session.run("pytest", *folders, "-m", "each_backend", *IN_PARALLEL, *session.posargs, env=selected)
 
 
 @nox.session(default=False, **WITH_PIP)
@@ -221,7 +277,7 @@ def fuzz(session: nox.Session) -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="for each search (default: 5)")
     parser.add_argument("--seed", type=int, help="of the first programs; by default another one in each run")
     options, others = parser.parse_known_args(session.posargs)
-    install(session, *TESTING, *EXAMPLES, packages=WITH_TORCH)
+    install(session, *TESTING, *EXAMPLES, packages=WITH["torch"])
     chosen = {"TAPE_FUZZ_MINUTES": str(options.minutes), "TAPE_FUZZ_SEED": str(options.seed or "")}
     how = ["-n", "auto", "-o", "faulthandler_timeout=0"]
     session.run("pytest", "tests/fuzz", *how, *others, env={**ONE_THREAD, **chosen})
@@ -236,7 +292,7 @@ def array_api(session: nox.Session, backend: str) -> None:
     checkout, *options = session.posargs
     expected = ROOT / "tests" / "array_api" / f"{backend}.txt"
     tools = ["pytest", "pytest-xdist", "pytest-json-report", "hypothesis", "ndindex"]
-    install(session, *tools, packages=WITH_TORCH if backend == "torch" else LIGHT)
+    install(session, *tools, packages=WITH[backend])
     session.chdir(checkout)
     session.run(
         "pytest",
@@ -248,7 +304,7 @@ def array_api(session: nox.Session, backend: str) -> None:
             "ARRAY_API_TESTS_MODULE": "tape_core",
             "ARRAY_API_TESTS_VERSION": "2025.12",
             "TAPE_BACKEND": backend,
-            **ONE_THREAD,
+            **one_thread(session, backend),
         },
     )
 
@@ -260,7 +316,7 @@ def guides(session: nox.Session, backend: str) -> None:
     if not session.posargs:
         session.error("name a checkout: nox -s guides -- PATH; git clone https://github.com/tensorflow/docs")
     checkout, *options = session.posargs
-    install(session, "pytest", "matplotlib", packages=WITH_TORCH if backend == "torch" else LIGHT)
+    install(session, "pytest", "matplotlib", packages=WITH[backend])
     session.run(
         "pytest",
         "packages/tape-tf/tests/test_guides.py",
@@ -287,8 +343,8 @@ def examples(session: nox.Session) -> None:
     options = [argument for argument in session.posargs if argument not in known]
     if options and not options[0].startswith("-"):
         session.error(f"{options[0]!r} is no example; there are {', '.join(known)}")
-    on_torch = ["tape-torch"] if (CHOSEN or "").startswith("torch") else []
-    install(session, *EXAMPLES, packages=["tape-core", "tape-compile", "tape-numpy", "tape-nn", *on_torch])
+    selected = [f"tape-{name}" for name in ("torch", "jax") if (CHOSEN or "").startswith(name)]
+    install(session, *EXAMPLES, packages=["tape-core", "tape-compile", "tape-numpy", "tape-nn", *selected])
     for name in names or known:
         session.run("python", f"docs/examples/{name}.py", *options, env={**ONE_THREAD, "TAPE_BACKEND": CHOSEN})
 
@@ -300,7 +356,7 @@ def bench(session: nox.Session) -> None:
     `python -m nox -s bench -- --docs` also writes the documentation's page.
     """
     session.log("The first run installs torch, JAX and TensorFlow, which takes minutes")
-    install(session, "matplotlib", packages=WITH_TORCH)
+    install(session, "matplotlib", packages=WITH["torch"])
     peers = Path(session.virtualenv.location).resolve() / "peers"
     session.run("python", "benchmarks/environments.py", str(peers))
     session.run("python", "benchmarks/run.py", "--environments", str(peers), *session.posargs, env=ONE_THREAD)

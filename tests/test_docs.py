@@ -113,21 +113,28 @@ def run(text: str, page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str) -> None:
-    choose(torch="import torch" in (ROOT / page).read_text(encoding="utf-8"))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    imported = re.findall(r"^(?:>>> )?import (\w+)", text, re.MULTILINE)
+    choose(*[package for package, library in LARGE.items() if library in imported])
     command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def choose(*, torch: bool) -> None:
-    """Skip what is not for this environment: PyTorch is large, and has one of its own."""
-    if torch and find_spec("tape_torch") is None:
-        pytest.skip("tape-torch is not installed")
+LARGE = {"tape_torch": "torch", "tape_jax": "jax"}
+"""The packages of large libraries, which have environments of their own."""
+
+
+def choose(*packages: str) -> None:
+    """Skip what is not for this environment."""
+    for package in packages:
+        if package in LARGE and find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
-    choose(torch=name.startswith("tape_torch"))
+    choose(name.partition(".")[0])
     module = importlib.import_module(name)
     finder, run = doctest.DocTestFinder(), runner().run
     tests = finder.find(module)

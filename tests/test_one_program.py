@@ -10,9 +10,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+OTHERS = [name for name in ("torch", "jax") if find_spec(f"tape_{name}") is not None]
+"""The backends beside NumPy that are installed."""
+
 pytestmark = [
     pytest.mark.each_backend,
-    pytest.mark.skipif(find_spec("tape_torch") is None, reason="tape-torch is not installed"),
+    pytest.mark.skipif(not OTHERS, reason="neither tape-torch nor tape-jax is installed"),
 ]
 
 TRANSFORMER = """
@@ -111,7 +114,7 @@ def test_the_selection_is_the_only_difference(program: str, rtol: float) -> None
     if program is GAUSSIAN_PROCESS:
         pytest.importorskip("scipy")
     expected = run(program, "numpy", compiled=False)
-    for backend, compiled in (("torch", False), ("torch", True), ("numpy", True)):
+    for backend, compiled in [*((name, c) for name in OTHERS for c in (False, True)), ("numpy", True)]:
         assert np.allclose(run(program, backend, compiled=compiled), expected, rtol=rtol, atol=rtol), (
             backend,
             compiled,
