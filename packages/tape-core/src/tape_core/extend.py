@@ -3,12 +3,26 @@
 Everything else in Tape is private to it. A backend's hooks are in `tape_core.backends`.
 """
 
-from tape_core.engine.op import NONDIFF, TODO, Op, elementwise, fused, linear, op, refuses, registry, transpose, vjp
+from tape_core.engine.op import (
+    NONDIFF,
+    REFUSED,
+    TODO,
+    Op,
+    elementwise,
+    fused,
+    linear,
+    op,
+    refuses,
+    registry,
+    transpose,
+    vjp,
+)
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 
 __all__ = [
     "NONDIFF",
+    "REFUSED",
     "TODO",
     "Draw",
     "Op",

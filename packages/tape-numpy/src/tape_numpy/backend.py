@@ -65,6 +65,8 @@ class NumPyBackend(Backend):
         )
         self.narrow = frozenset({dtypes.bfloat16})
         self._has_float16 = False
+        self.tells_complex = False  # until a complex dtype is met: see `meet`
+        self._unmet = "eFD"  # characters of dtypes that a program has not used so far, and that matter
         self.array_class = np.ndarray if _COUNTS_REFERENCES else None
         allocator.configure()
         dtypes.DEFAULT_IS_SET.append(self._prepare)
@@ -85,8 +87,8 @@ class NumPyBackend(Backend):
             from tape_numpy.bfloat16 import as_bfloat16
 
             return as_bfloat16(array)
-        if not self._has_float16 and array.dtype.char == "e":
-            self.meet(dtypes.float16)
+        if array.dtype.char in self._unmet:
+            self.dtype(array.dtype)
         return array if array.shape else array[()]
 
     @property
@@ -95,10 +97,15 @@ class NumPyBackend(Backend):
         return None if self._has_float16 or dtypes.get_default_dtype() is not dtypes.float32 else FLOAT32
 
     def meet(self, dtype: DType) -> None:
-        """Look at all results from now on if it is float16, see `usual_dtype`."""
+        """Look at all results from now on if it is float16, see `usual_dtype`; if it is complex, at arguments."""
         if dtype is dtypes.float16 and not self._has_float16:
             self._has_float16 = True
+            self._unmet = self._unmet.replace("e", "")
             self.look_again()
+        if dtype.kind == "complex floating" and not self.tells_complex:
+            self.tells_complex = True
+            self._unmet = self._unmet.replace("FD", "")
+            self.resolve_again()
 
     def foreign_dtype(self, dtype: DType) -> Any:
         """Return bfloat16 of ml_dtypes. From now on kernels are guarded, so that they compute with it in float32.

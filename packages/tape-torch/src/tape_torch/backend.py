@@ -72,6 +72,7 @@ class TorchBackend(Backend):
         self.random = TorchRandom(self)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.settings = _autocast
+        self.tells_complex = False  # its own kernels do
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.
         self._default_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from tape_core.extend import REFUSED
 from torch import Tensor
 
 from tape_torch.promotion import (
@@ -178,6 +179,8 @@ def _floating(function: Kernel) -> Kernel:
             return function(x1, x2)
         a, b = promote(x1, x2)
         dtype = FLOATING[a.dtype]
+        if dtype.is_complex:
+            REFUSED(None, a)
         return function(cast(a, dtype, a), cast(b, dtype, b))
 
     return convert
@@ -231,6 +234,8 @@ def _round(x: Tensor) -> Tensor:
 
 def _rounding(function: Kernel) -> Kernel:
     def kernel(x: Tensor) -> Tensor:
+        if x.is_complex():
+            REFUSED(None, x)
         return function(x) if x.is_floating_point() else x.clone()
 
     return kernel

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from tape_core.backends import DEFAULT_KERNELS
+from tape_core.backends import COMPLEX_KERNELS, DEFAULT_KERNELS
 from tape_core.extend import vjp
 from tape_core.typing import Namespace
 
@@ -28,6 +28,18 @@ def default_kernel(name: str, *args: Any, **kwargs: Any) -> Any:
 # `resolve` tells the linker of exported files what a call with these arguments stands for (see
 # `tape_compile.export.linker`).
 default_kernel.resolve = lambda name: partial(DEFAULT_KERNELS[name], _namespaces[0])  # type: ignore[attr-defined]
+
+
+def complex_kernel(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call the kernel of an op for complex arguments, which is the default one if it declares none."""
+    return _complex(name)(_namespaces[0], *args, **kwargs)
+
+
+def _complex(name: str) -> Callable[..., Any]:
+    return COMPLEX_KERNELS.get(name) or DEFAULT_KERNELS[name]
+
+
+complex_kernel.resolve = lambda name: partial(_complex(name), _namespaces[0])  # type: ignore[attr-defined]
 
 
 def declared_rule(op: str, name: str) -> Callable[..., Any]:

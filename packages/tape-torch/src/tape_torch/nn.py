@@ -15,7 +15,7 @@ from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
-from tape_torch.fallback import aten, declared_rule, default_kernel
+from tape_torch.fallback import aten, complex_kernel, declared_rule, default_kernel
 from tape_torch.thresholds import CROSS_ENTROPY_KEEP_MAX_ELEMENTS
 
 _gelu_backward = aten("gelu_backward")
@@ -34,7 +34,11 @@ def _floating(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that is PyTorch's `function` for real floating numbers, and the default kernel for others."""
 
     def kernel(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return function(x, *args, **kwargs) if x.is_floating_point() else default_kernel(name, x, *args, **kwargs)
+        if x.is_floating_point():
+            return function(x, *args, **kwargs)
+        if x.is_complex():
+            return complex_kernel(name, x, *args, **kwargs)
+        return default_kernel(name, x, *args, **kwargs)
 
     return kernel
 
@@ -48,15 +52,29 @@ def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
     return functional.gelu(x, approximate="tanh" if approximate else "none")
 
 
+def _of_out(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule that is PyTorch's of the result, and of complex numbers the op's own."""
+
+    def vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
+        # Tape's rules do not conjugate; PyTorch's kernels do.
+        return declared_rule(name, "x")(xp, g, out) if out.is_complex() else rule(g, out)
+
+    return vjp
+
+
+def _of_x(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule that is PyTorch's of the argument, and of complex numbers the op's own."""
+
+    def vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
+        return declared_rule(name, "x")(xp, g, x) if x.is_complex() else rule(g, x)
+
+    return vjp
+
+
 def _gelu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor, approximate: bool) -> Any:
     if x.is_complex():
         return declared_rule("gelu", "x")(xp, g, x, approximate)
     return _gelu_backward(g, x, approximate="tanh" if approximate else "none")
-
-
-def _tanh_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
-    # Tape's rules do not conjugate; PyTorch's kernel does.
-    return g * (1 - out * out) if out.is_complex() else _tanh_backward(g, out)
 
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
@@ -79,16 +97,16 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
 _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
     # Not by threshold_backward, as in PyTorch: that lets the cotangent through where the input is NaN.
     "relu": lambda xp, g, out: _leaky_relu_backward(g, out, 0.0, False),
-    "sigmoid": lambda xp, g, out: _sigmoid_backward(g, out),
-    "tanh": _tanh_vjp,
-    "softplus": lambda xp, g, x: _softplus_backward(g, x, 1, _SOFTPLUS_LINEAR),
-    "silu": lambda xp, g, x: _silu_backward(g, x),
+    "sigmoid": _of_out("sigmoid", _sigmoid_backward),
+    "tanh": _of_out("tanh", _tanh_backward),
+    "softplus": _of_x("softplus", lambda g, x: _softplus_backward(g, x, 1, _SOFTPLUS_LINEAR)),
+    "silu": _of_x("silu", _silu_backward),
     "gelu": _gelu_vjp,
     "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
     "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
     # The derivative of log_sigmoid at x is sigmoid(-x), which is that of softplus at -x.
-    "log_sigmoid": lambda xp, g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR),
-    "mish": lambda xp, g, x: _mish_backward(g, x),
+    "log_sigmoid": _of_x("log_sigmoid", lambda g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR)),
+    "mish": _of_x("mish", _mish_backward),
 }
 
 
@@ -96,19 +114,39 @@ _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
 
 
 def _softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
-    return torch.softmax(x, axis) if x.is_floating_point() and x.ndim else default_kernel("softmax", x, axis=axis)
+    if x.is_floating_point() and x.ndim:
+        return torch.softmax(x, axis)
+    if x.is_complex():
+        return complex_kernel("softmax", x, axis=axis)
+    return default_kernel("softmax", x, axis=axis)
 
 
 def _log_softmax(x: torch.Tensor, *, axis: int = -1) -> Any:
-    return (
-        torch.log_softmax(x, axis) if x.is_floating_point() and x.ndim else default_kernel("log_softmax", x, axis=axis)
-    )
+    if x.is_floating_point() and x.ndim:
+        return torch.log_softmax(x, axis)
+    if x.is_complex():
+        return complex_kernel("log_softmax", x, axis=axis)
+    return default_kernel("log_softmax", x, axis=axis)
 
 
 def _logsumexp(x: torch.Tensor, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    if x.is_complex():
+        return complex_kernel("logsumexp", x, axis=axis, keepdims=keepdims)
     if not x.is_floating_point() or not x.ndim or axis == ():
         return default_kernel("logsumexp", x, axis=axis, keepdims=keepdims)
     return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
+
+
+def _softmax_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor, axis: int) -> Any:
+    if out.is_complex():
+        return declared_rule("softmax", "x")(xp, g, out, axis)
+    return torch._softmax_backward_data(g, out, axis, out.dtype)
+
+
+def _log_softmax_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor, axis: int) -> Any:
+    if out.is_complex():
+        return declared_rule("log_softmax", "x")(xp, g, out, axis)
+    return torch._log_softmax_backward_data(g, out, axis, out.dtype)
 
 
 def _logsumexp_vjp(
@@ -131,6 +169,8 @@ def _cross_entropy_with_residuals(
     logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1
 ) -> tuple[Any, tuple[Any, ...]]:
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
+    if logits.is_complex():
+        return complex_kernel("cross_entropy", logits, labels, axis=axis), ()
     if not logits.is_floating_point():
         return default_kernel("cross_entropy", logits, labels, axis=axis), ()
     log_probabilities = torch.log_softmax(logits, axis)
@@ -180,7 +220,8 @@ def _cross_entropy_rule(
 
 def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1) -> Any:
     if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
-        return default_kernel("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
+        of_any = complex_kernel if logits.is_complex() or cotangent.is_complex() else default_kernel
+        return of_any("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
     return _minus_one_hot(torch.softmax(logits, axis), cotangent, labels, axis)
 
 
@@ -221,8 +262,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
 
 RULES: dict[str, dict[str, Any]] = {
     **{name: {"x": fused(rule)} for name, rule in _ACTIVATION_RULES.items()},
-    "softmax": {"x": fused(lambda xp, g, out, axis: torch._softmax_backward_data(g, out, axis, out.dtype))},
-    "log_softmax": {"x": fused(lambda xp, g, out, axis: torch._log_softmax_backward_data(g, out, axis, out.dtype))},
+    "softmax": {"x": fused(_softmax_vjp)},
+    "log_softmax": {"x": fused(_log_softmax_vjp)},
     "logsumexp": {"x": fused(_logsumexp_vjp)},
     "cross_entropy": {"logits": fused(_cross_entropy_rule)},
     **convolution.RULES,

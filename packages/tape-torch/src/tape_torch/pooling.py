@@ -12,7 +12,7 @@ from tape_core.typing import Namespace, Raw, Residuals
 from torch.nn import functional
 
 from tape_torch.convolution import channels_first, from_channels_first, padding_of
-from tape_torch.fallback import aten, declared_rule, default_kernel
+from tape_torch.fallback import aten, complex_kernel, declared_rule, default_kernel
 from tape_torch.thresholds import POOL_BY_ROW_MAX_WINDOW
 
 # By the number of spatial axes.
@@ -173,6 +173,8 @@ def _max_pool_vjp(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Any:
+    if cotangent.is_complex():
+        return complex_kernel("max_pool_vjp", cotangent, x, window)
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None or cotangent.dtype is not x.dtype:
         return default_kernel("max_pool_vjp", cotangent, x, window, stride=stride, padding=padding, layout=layout)
@@ -188,6 +190,8 @@ def _max_pool_jvp(
     padding: Padding = "valid",
     layout: Layout = "channels_last",
 ) -> Any:
+    if tangent.is_complex():
+        return complex_kernel("max_pool_jvp", tangent, x, window)
     pooling = _max_pooling(x, window, stride, padding, layout)
     if pooling is None:
         return default_kernel("max_pool_jvp", tangent, x, window, stride=stride, padding=padding, layout=layout)

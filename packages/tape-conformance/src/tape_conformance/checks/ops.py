@@ -15,6 +15,7 @@ from tape_core.support import wrap
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal, is_close
 from tape_conformance.checks.compiled import check_compiled_by
+from tape_conformance.checks.complex_numbers import complex_checks
 from tape_conformance.checks.dtypes import dtype_checks
 from tape_conformance.checks.transforms import transform_checks
 from tape_conformance.diagnosis import WrongRule, explain, rule_of
@@ -58,6 +59,7 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
             yield check_of(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
     yield from transform_checks(op, samples)
     yield from dtype_checks(op, samples, target)
+    yield from complex_checks(op, samples, target)
     if op.elementwise and found:
         yield check_of(f"{op.name}/special", check_special, op, found[0])
         if op.differentiable and (uniform := _case_of_one_shape(found)):

@@ -11,11 +11,21 @@ from scipy import special
 from tape_conformance.references import Array, Axis, DType
 
 
+def sigmoid(x: Array) -> Any:
+    """Return the logistic function, by its definition where SciPy has it for real numbers only."""
+    return 1 / (1 + np.exp(-x)) if np.iscomplexobj(x) else special.expit(x)
+
+
+def softplus(x: Array) -> Any:
+    """Return log(1 + exp(x)), by its definition where NumPy has it for real numbers only."""
+    return np.log(1 + np.exp(x)) if np.iscomplexobj(x) else np.logaddexp(x, 0)
+
+
 def _gelu(x: Array, *, approximate: bool = False) -> Any:
     # The approximation of Hendrycks and Gimpel (arXiv:1606.08415) has a hyperbolic tangent: x * (1 + tanh(u / 2)) / 2.
     # And expit(u) is (1 + tanh(u / 2)) / 2.
     if approximate:
-        return x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+        return x * sigmoid(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
     return x * special.ndtr(x)
 
 
@@ -58,8 +68,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "logsumexp": _logsumexp,
     "one_hot": _one_hot,
     "relu": lambda x: np.where(np.isnan(x), x, np.clip(x, 0, None)),
-    "sigmoid": special.expit,
-    "silu": lambda x: x * special.expit(x),
+    "sigmoid": sigmoid,
+    "silu": lambda x: x * sigmoid(x),
     "softmax": _unless_empty(special.softmax),
-    "softplus": lambda x: np.logaddexp(x, 0),
+    "softplus": softplus,
 }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tape_conformance.references import Array, Axis, Padding, PadWidth, PerAxis
+from tape_conformance.references.activations import softplus
 
 
 def _per_axis(value: PerAxis, n: int) -> tuple[int, ...]:
@@ -355,11 +356,11 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     # Below -3 written out, since -inf * 0 is NaN.
     "hard_silu": lambda x: np.where(x <= -3, 0, x * np.clip(x / 6 + 0.5, 0, 1)),
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, slope * x),
-    "log_sigmoid": lambda x: -np.logaddexp(0, -x),
+    "log_sigmoid": lambda x: -softplus(-x),
     "max_pool": max_pool,
     "max_pool_jvp": max_pool_jvp,
     "max_pool_vjp": max_pool_vjp,
-    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+    "mish": lambda x: x * np.tanh(softplus(x)),
     "normalize": normalize,
     "pad": pad,
     "relu6": lambda x: np.clip(x, 0, 6),

@@ -15,7 +15,16 @@ from tape_core.backends.errors import (
     CompilerNotFoundError,
 )
 from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, CompilerInfo, hookimpl
-from tape_core.backends.kernels import COMPARISONS, DEFAULT_KERNELS, OPERATORS, SIGNS, WHOLE, Kernels
+from tape_core.backends.kernels import (
+    COMPARISONS,
+    COMPLEX_KERNELS,
+    DEFAULT_KERNELS,
+    OPERATORS,
+    REFUSED,
+    SIGNS,
+    WHOLE,
+    Kernels,
+)
 from tape_core.backends.names import unknown_names
 from tape_core.backends.protocol import Backend
 from tape_core.backends.random_kernels import RandomKernels
@@ -37,9 +46,11 @@ from tape_core.base.dtypes import get_default_dtype
 
 __all__ = [
     "COMPARISONS",
+    "COMPLEX_KERNELS",
     "CONTRACT_VERSION",
     "DEFAULT_KERNELS",
     "OPERATORS",
+    "REFUSED",
     "SIGNS",
     "WHOLE",
     "ArrayAPIBackend",

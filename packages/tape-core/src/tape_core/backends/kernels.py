@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 DEFAULT_KERNELS: dict[str, Callable[..., Any]] = {}
 """For each op outside the standard, how to compute it with the ops of the standard: `kernel(xp, ...)`."""
 
+COMPLEX_KERNELS: dict[str, Callable[..., Any]] = {}
+"""For each op that treats complex numbers in another way than real ones, how to compute it: `kernel(xp, ...)`."""
+
+
+def REFUSED(xp: Any, *args: Any, **kwargs: Any) -> Any:
+    """The complex kernel of ops of real numbers alone: an order of complex ones, say, is not defined."""
+    raise TypeError("it takes real numbers, not complex ones")
+
+
 WHOLE: set[Callable[..., Any]] = set()
 """Default kernels of thousands of calls: compiled code has them in one piece, or compiling would take seconds."""
 
@@ -55,10 +64,10 @@ class Kernels:
 
     # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:
-        guard = self._backend.library.guard
+        era = self._backend.library.era
         found = self._resolve(name)
         # Another thread may have set a guard, and called `forget`, meanwhile: what was found without it must not stay.
-        if self._backend.library.guard is guard:
+        if self._backend.library.era == era:
             setattr(self, name, found)
         return found
 
@@ -84,7 +93,49 @@ class Kernels:
             found = backend.raw_dtype(name)
         if found is None and name != "newaxis":
             raise MissingKernelError(name, backend)
-        return found if backend.guard is None else backend.guard(name, found)
+        if backend.guard is not None:
+            found = backend.guard(name, found)
+        if backend.tells_complex and (own := COMPLEX_KERNELS.get(name.removesuffix(_RESIDUALS))) is not None:
+            return _telling(name, found, partial(own, self), backend)
+        return found
+
+
+_RESIDUALS = "_with_residuals"
+
+
+def _telling(name: str, kernel: Callable[..., Any], own: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Return a kernel that calls `own` in place of `kernel` where an argument is complex; see `Backend.guarded`."""
+    inner = getattr(kernel, "chosen", None)
+    of_complex = partial(_without_residuals, own) if name.endswith(_RESIDUALS) else own
+
+    def is_complex(value: Any) -> bool:
+        if type(value) in (tuple, list):
+            return any([is_complex(part) for part in value])
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or type(value) is type:
+            return type(value) is complex
+        return backend.dtype(dtype).kind == "complex floating"
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for value in args:
+            if is_complex(value):
+                return of_complex(*args, **kwargs)
+        return kernel(*args, **kwargs)
+
+    def chosen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        if any([is_complex(value) for value in args]):
+            return of_complex
+        return kernel if inner is None else inner(args, kwargs)
+
+    called.__name__ = name
+    called.__wrapped__ = kernel  # type: ignore[attr-defined]
+    called.unguarded = getattr(kernel, "unguarded", kernel)  # type: ignore[attr-defined]
+    called.chosen = chosen  # type: ignore[attr-defined]
+    return called
+
+
+def _without_residuals(own: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+    return own(*args, **kwargs), ()
 
 
 class MissingKernelError(AttributeError):

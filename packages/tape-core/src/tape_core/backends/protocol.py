@@ -45,6 +45,9 @@ class Backend:
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
+        tells_complex: whether kernels of ops that treat complex arguments in another way, or refuse them, are asked in
+            each call whether they have some. False of a backend whose own kernels tell, or that sets it when it meets a
+            complex dtype first, and calls `resolve_again`.
         host_data: whether the library's arrays are host data, as `BackendInfo` says; set when the plugin is loaded.
         settings: None, or a function that returns the settings of the library, such as PyTorch's autocast, by which
             results have other dtypes: a compiled function is traced again where they differ.
@@ -81,6 +84,8 @@ class Backend:
         self.base: Any = None
         self.library: Backend = self
         self.height = 0
+        self.tells_complex = True
+        self.era = 0  # how often kernels were resolved again
         self.is_checked = False  # whether the names of its kernels and rules were compared with those of ops
         self.keeps = True  # whether its kernels may keep something for rules
         self.version = version or str(getattr(namespace, "__version__", "unknown"))
@@ -198,6 +203,11 @@ class Backend:
         functions call that, since they know dtypes beforehand. Its `unguarded` is the kernel, for exported files.
         """
         self.guard = guard
+        self.resolve_again()
+
+    def resolve_again(self) -> None:
+        """Have kernels resolved again, since what is called in their place has changed."""
+        self.era += 1
         for backend in self.wrappers():
             backend.xp.forget()
         for op in OPS.values():

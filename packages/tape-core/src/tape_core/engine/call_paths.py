@@ -40,6 +40,9 @@ def constant_call(op: Op) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
         if len(values) != len(op.inputs):
             op.normalise(values, {})
+        # Libraries compare with a complex number though they may have met no complex array.
+        if complex in map(type, values):
+            op.check_real(values)
         values = op.operands(values)
         backend = next(v.backend for v in values if type(v) is Tensor)
         kernel, _, usual, _ = bindings.get(backend) or op.bind(backend)

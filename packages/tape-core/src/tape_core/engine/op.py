@@ -26,7 +26,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeAlias, TypeVar
 
 from tape_core.backends.errors import AxisError, BackendMismatchError
-from tape_core.backends.kernels import DEFAULT_KERNELS, EXTENSIONS
+from tape_core.backends.kernels import COMPLEX_KERNELS, DEFAULT_KERNELS, EXTENSIONS, REFUSED
 from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
 from tape_core.backends.selection import select
@@ -44,7 +44,20 @@ from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
 from tape_core.typing import Kernel
 
-__all__ = ["NONDIFF", "TODO", "Op", "elementwise", "fused", "linear", "op", "refuses", "registry", "transpose", "vjp"]
+__all__ = [
+    "NONDIFF",
+    "REFUSED",
+    "TODO",
+    "Op",
+    "elementwise",
+    "fused",
+    "linear",
+    "op",
+    "refuses",
+    "registry",
+    "transpose",
+    "vjp",
+]
 
 BatchRule = Callable[..., Any]
 """Does the work of an op for all examples of a vmap, see `tape_core.modes.batching`."""
@@ -117,6 +130,9 @@ class Options:
     batch: BatchRule | None = None
     multilinear: bool = False
     sparsity: SparsityRule | None = None
+    complex_kernel: Kernel | None = None
+    keeps_integers: bool = False
+    writes_into_first: bool = False
 
 
 class Op(Options):
@@ -213,7 +229,7 @@ class Op(Options):
         """
         if not backend.library.is_checked:
             check_names(backend.library)
-        guard = backend.library.guard
+        era = backend.library.era
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
@@ -224,7 +240,7 @@ class Op(Options):
         if self.leaves_residuals_on(backend):
             residual_kernel = unmixed(self, getattr(backend.xp, f"{self.name}_with_residuals"), backend)
         found = self.bound(backend, kernel, Plans(self, rules, residual_kernel, backend))
-        return found if backend.library.guard is guard else self.bind(backend)  # another thread has set one meanwhile
+        return found if backend.library.era == era else self.bind(backend)  # another thread has set a guard meanwhile
 
     def _refusing(self, kernel: Kernel) -> Kernel:
         """Return a kernel that takes no arguments but the op's, of which the rules know: `ddof` of NumPy's `std`."""
@@ -394,6 +410,7 @@ class Op(Options):
         """
         if isinstance(error, MisplacedError):
             return self._call_on_level(values, args, kwargs or {})
+        self.check_real(values)
         if (cast := converted(self, values, error)) is not None:
             # Some libraries refuse what others promote. If it fails as well, it is told of what the user gave.
             given = (cast,) if self.sequence else cast
@@ -440,6 +457,24 @@ class Op(Options):
             raise error
         kind, text = known
         raise _in_users_terms(kind(f"{self.name}({shown}{extra}): {text}")) from error
+
+    def check_real(self, values: Sequence[Any]) -> None:
+        """Raise a TypeError for complex operands of an op of real numbers."""
+        if self.complex_kernel is not REFUSED:
+            return
+        for k, value in enumerate(values):
+            if isinstance(value, Tensor) and value.dtype.kind == "complex floating":
+                found = f"{self._input_name(k)}: {value.dtype}{list(value.shape)}"
+            elif type(value) is complex:
+                found = f"{self._input_name(k)}: {value!r}"
+            else:
+                continue
+            raise _in_users_terms(
+                TypeError(
+                    f"{self.name}({found}): it takes real numbers, not complex ones; give it a real part, by "
+                    "tape_core.real or tape_core.imag, or a magnitude, by tape_core.abs"
+                )
+            ) from None
 
     def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
@@ -600,6 +635,8 @@ class Registry(Mapping[str, Op]):
             DEFAULT_KERNELS[op.name] = op.kernel
         if op.residual_kernel is not None:
             DEFAULT_KERNELS[f"{op.name}_with_residuals"] = op.residual_kernel
+        if op.complex_kernel is not None:
+            COMPLEX_KERNELS[op.name] = op.complex_kernel
         if op.extension is not None:
             EXTENSIONS[op.name] = op.extension
         self._ops[op.name] = op
@@ -660,6 +697,8 @@ def elementwise(
     masks: bool = False,
     reason: str | None = None,
     batch: BatchRule | None = None,
+    complex_kernel: Callable[..., Any] | None = None,
+    keeps_integers: bool = False,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an elementwise op: `elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1)`.
@@ -669,6 +708,10 @@ def elementwise(
         kernel: for an op outside the standard, `kernel(xp, ...)` on raw arrays with the standard's functions.
         masks: the op leaves inputs out (`where`): a zero cotangent then stays zero, whatever the derivative.
         reason: for an op through which nothing flows, why.
+        complex_kernel: `kernel(xp, ...)` for calls with a complex argument, if it is another one; `REFUSED` for a
+            function of real numbers alone. By default the kernel takes complex numbers, too.
+        keeps_integers: the op takes integers as they are: it moves elements, or its result is an integer one. By
+            default integers become floats where the result does.
         rules: per input, in order: the partial derivative as a function or number, a `vjp`, NONDIFF or TODO.
     """
     return _declare("elementwise", **locals())  # the options, and the rules by that name
@@ -683,12 +726,16 @@ def linear(
     sparse: bool = False,
     extension: str | None = None,
     batch: BatchRule | None = None,
+    complex_kernel: Callable[..., Any] | None = None,
+    keeps_integers: bool = False,
+    writes_into_first: bool = False,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
 
     With `sequence=True` the first argument is a sequence of arrays, and its rule returns as many cotangents.
-    With `masks=True` it leaves elements out, as for elementwise ops.
+    With `masks=True` it leaves elements out, as for elementwise ops. With `writes_into_first=True` it writes into a
+    copy of its first input, whose dtype stays.
     With `sparse=True` a rule may return :class:`~tape_core.IndexedSlices`. `extension` names the extension of the
     standard that has the op: `"linalg"` or `"fft"`.
     """
@@ -709,6 +756,9 @@ def op(
     batch: BatchRule | None = None,
     multilinear: bool = False,
     sparsity: SparsityRule | None = None,
+    complex_kernel: Callable[..., Any] | None = None,
+    keeps_integers: bool = False,
+    writes_into_first: bool = False,
     keeping: Callable[..., Any] | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.op import Op
 
-_OF_ANY_DTYPE = frozenset(
-    {
-        # These make no floats of integers: they move elements, or have an integer result.
-        "abs", "add_windows", "astype", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
-        "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "conj", "diagonal", "drop", "equal",
-        "expand_dims", "fftshift", "flip", "floor", "gather", "getitem", "greater", "greater_equal", "ifftshift",
-        "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or",
-        "logical_xor", "matrix_transpose", "max", "min", "negative", "not_equal", "permute_dims", "positive", "real",
-        "relu", "repeat", "reshape", "roll", "scatter", "setitem", "sign", "signbit", "sliding_windows",
-        "sort", "square", "squeeze", "take", "take_along_axis", "tile", "to_device", "top_k", "trunc", "unstack",
-    }
-)  # fmt: skip
-
-_INTO_THE_FIRST = frozenset({"add_rows", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply", "setitem"})
-"""These write into a copy of an array, whose dtype stays."""
-
 NEVER = object()
 """The usual dtype of backends that have none: each result is looked at."""
 
@@ -51,7 +35,7 @@ EACH = (-1,)
 
 def promoted_inputs(op: Op) -> tuple[int, ...]:
     """Return the places of the inputs whose common dtype is that of the result; indices, labels and masks are none."""
-    if op.name in _INTO_THE_FIRST or not op.promotes:
+    if op.writes_into_first or not op.promotes:
         return ()
     if op.sequence:
         return EACH
@@ -64,7 +48,7 @@ def promoted_inputs(op: Op) -> tuple[int, ...]:
 def usual_dtype(op: Op, backend: Backend) -> Any:
     """Return the raw dtype that needs no look at results of an op; `NEVER` if all do, None if none does."""
     # A dtype that is asked for stays what it is.
-    if not op.promoted or op.name in _OF_ANY_DTYPE or op.takes_dtype or backend.promotes(op.name):
+    if not op.promoted or op.keeps_integers or op.takes_dtype or backend.promotes(op.name):
         return None
     # A kernel of several calls may take a float16 of integers on its way, whatever it gives.
     usual = None if op.kernel is not None else backend.usual_dtype
@@ -87,7 +71,7 @@ def unmixed(op: Op, kernel: Callable[..., Any], backend: Backend) -> Callable[..
     is wrong for the result.
     """
     places = op.promoted
-    if op.kernel is None or backend.promotes(op.name) or op.name in _OF_ANY_DTYPE or not (places is EACH or places[1:]):
+    if op.kernel is None or backend.promotes(op.name) or op.keeps_integers or not (places is EACH or places[1:]):
         return kernel
     dtype_of = backend.dtype
 
@@ -116,8 +100,18 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
         values: the operands: Tensors, Python numbers and None.
         out: the raw result or results, or the error that the kernel raised.
     """
+    made = out if type(out) in (tuple, list) else (out,)
+    if any([_is_complex(o, values) for o in made]):
+        op.check_real(values)
     found = _conversion(op, values, out)
     return None if found is None else cast_to(found[0], values, found[1])
+
+
+def _is_complex(out: Any, values: Sequence[Any]) -> bool:
+    """Return whether a result is complex, which its backend meets here if it has met no complex number before."""
+    dtype = getattr(out, "dtype", None)
+    backend = next((v.backend for v in values if isinstance(v, Tensor)), None)
+    return dtype is not None and backend is not None and backend.dtype(dtype).kind == "complex floating"
 
 
 def is_discarded(op: Op, backend: Backend, arrays: Sequence[Any], out: Raw) -> bool:
@@ -156,7 +150,7 @@ def _conversion(op: Op, values: Sequence[Any], out: Any) -> tuple[DType, Sequenc
     if failed and op.takes_dtype:
         return None
     # An op of any dtype that fails for integers alone means it; beside floats a strict library may refuse the mixture.
-    if failed and op.name in _OF_ANY_DTYPE and not floats:
+    if failed and op.keeps_integers and not floats:
         return None
     if floats:
         wanted = common_dtype(found, kinds)

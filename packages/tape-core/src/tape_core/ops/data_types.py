@@ -23,10 +23,11 @@ def _astype_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), "float64")
     yield Sample(draw(2, 3), "complex128")
     yield Sample(draw(), "float64")
+    yield Sample(draw.complex(2, 3), "complex128")
     yield Refused(TypeError, "unknown dtype 'float'", draw(2), "float")
 
 
-@linear(x=transpose(lambda xp, g: g), samples=_astype_samples, batch=batching.elementwise)
+@linear(x=transpose(lambda xp, g: g), samples=_astype_samples, batch=batching.elementwise, keeps_integers=True)
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True) -> Tensor:
     """Convert `x` to another dtype."""
 
@@ -34,6 +35,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True) -> Tensor:
 def _device_samples(draw: Draw) -> Iterator[Sample]:
     x = draw(2)
     yield Sample(x, x.device, x.device)
+    yield Sample(draw.complex(2), x.device, x.device)
 
 
 @linear(
@@ -41,6 +43,7 @@ def _device_samples(draw: Draw) -> Iterator[Sample]:
     kernel=lambda xp, x, device, origin: x.to_device(xp.raw_device(device)) if hasattr(x, "to_device") else x,
     samples=_device_samples,
     batch=batching.elementwise,
+    keeps_integers=True,
 )
 def to_device(x: ArrayLike, /, device: str, origin: str = "") -> Tensor:
     """Move `x` to another device; the gradient travels back to `origin`."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tape_core.base.lookup import ops
-from tape_core.engine.op import NONDIFF, elementwise, refuses, vjp
+from tape_core.engine.op import NONDIFF, REFUSED, elementwise, refuses, vjp
 from tape_core.engine.samples import Draw, Sample, binary, unary, with_complex
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
@@ -89,23 +89,23 @@ def pow(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 
 @refuses("x2")
-@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=REASON_STEP)
+@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(0.5, 4), reason=REASON_STEP, complex_kernel=REFUSED)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 // x2`."""
 
 
 @refuses("x2")
-@elementwise(x1=1, x2=lambda xp, x1, x2: -xp.floor(x1 / x2), samples=binary(2.1, 2.9, 0.5, 0.9))
+@elementwise(x1=1, x2=lambda xp, x1, x2: -xp.floor(x1 / x2), samples=binary(2.1, 2.9, 0.5, 0.9), complex_kernel=REFUSED)
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`x1 % x2`, with the sign of `x2`."""
 
 
-@elementwise(x=-1, samples=with_complex(unary()))
+@elementwise(x=-1, samples=with_complex(unary()), keeps_integers=True)
 def negative(x: ArrayLike, /) -> Tensor:
     """`-x`."""
 
 
-@elementwise(x=1, samples=with_complex(unary()))
+@elementwise(x=1, samples=with_complex(unary()), keeps_integers=True)
 def positive(x: ArrayLike, /) -> Tensor:
     """`+x`."""
 
@@ -115,7 +115,7 @@ def _abs_vjp(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     return g * (xp.conj(s) if xp.isdtype(s.dtype, "complex floating") else s)
 
 
-@elementwise(x=vjp(_abs_vjp), samples=with_complex(unary(0.1, 2)))
+@elementwise(x=vjp(_abs_vjp), samples=with_complex(unary(0.1, 2)), keeps_integers=True)
 def abs(x: ArrayLike, /) -> Tensor:
     """The absolute value. At 0 the derivative is 0; for complex z it is z / abs(z)."""
 
@@ -128,12 +128,12 @@ def _sign_vjp(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     return (g - xp.conj(s) * xp.real(s * g)) / xp.where(size == 0, 1, size)
 
 
-@elementwise(x=vjp(_sign_vjp), samples=with_complex(unary(0.1, 2)))
+@elementwise(x=vjp(_sign_vjp), samples=with_complex(unary(0.1, 2)), keeps_integers=True)
 def sign(x: ArrayLike, /) -> Tensor:
     """The sign: -1, 0 or 1; z / abs(z) for complex z."""
 
 
-@elementwise(x=lambda xp, x: 2 * x, samples=with_complex(unary()))
+@elementwise(x=lambda xp, x: 2 * x, samples=with_complex(unary()), keeps_integers=True)
 def square(x: ArrayLike, /) -> Tensor:
     """`x * x`."""
 
@@ -157,12 +157,15 @@ def _hypot_partial(xp: Namespace, x: Array, out: Array) -> Array:
     x1=lambda xp, x1, out: _hypot_partial(xp, x1, out),
     x2=lambda xp, x2, out: _hypot_partial(xp, x2, out),
     samples=binary(0.2, 2),
+    complex_kernel=REFUSED,
 )
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`sqrt(x1**2 + x2**2)` without overflow. At the origin the derivatives are 0."""
 
 
-@elementwise(x1=lambda xp, x1, out: xp.sign(x1) * xp.sign(out), x2=NONDIFF, samples=binary(0.2, 2))
+@elementwise(
+    x1=lambda xp, x1, out: xp.sign(x1) * xp.sign(out), x2=NONDIFF, samples=binary(0.2, 2), complex_kernel=REFUSED
+)
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`."""
 
@@ -170,7 +173,13 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 copysign.op.promoted = (0, 1)  # type: ignore[attr-defined]  # also `x2`, though nothing flows through it
 
 
-@elementwise(x1=NONDIFF, x2=NONDIFF, samples=binary(), reason="a step of the number format, not of the reals")
+@elementwise(
+    x1=NONDIFF,
+    x2=NONDIFF,
+    samples=binary(),
+    reason="a step of the number format, not of the reals",
+    complex_kernel=REFUSED,
+)
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The next floating-point number from `x1` towards `x2`."""
 
@@ -217,6 +226,7 @@ def _logaddexp_partial(xp: Namespace, x: Array, out: Array) -> Array:
     x1=lambda xp, x1, out: _logaddexp_partial(xp, x1, out),
     x2=lambda xp, x2, out: _logaddexp_partial(xp, x2, out),
     samples=binary(),
+    complex_kernel=REFUSED,
 )
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """`log(exp(x1) + exp(x2))` without overflow."""
@@ -266,6 +276,7 @@ def _atan2_partial(xp: Namespace, x: Array, x1: Array, x2: Array) -> Array:
     x1=lambda xp, x1, x2: _atan2_partial(xp, x2, x1, x2),
     x2=lambda xp, x1, x2: -_atan2_partial(xp, x1, x1, x2),
     samples=binary(0.2, 2),
+    complex_kernel=REFUSED,
 )
 def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The angle of the point (x2, x1), in radians. At the origin, which has no angle, the derivatives are 0."""
@@ -304,22 +315,22 @@ def atanh(x: ArrayLike, /) -> Tensor:
 # -- rounding
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP, keeps_integers=True, complex_kernel=REFUSED)
 def ceil(x: ArrayLike, /) -> Tensor:
     """Round up: the smallest integer that is not less than `x`."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP, keeps_integers=True, complex_kernel=REFUSED)
 def floor(x: ArrayLike, /) -> Tensor:
     """Round down: the greatest integer that is not greater than `x`."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP)
+@elementwise(x=NONDIFF, samples=unary(0.1, 0.9), reason=REASON_STEP, keeps_integers=True, complex_kernel=REFUSED)
 def trunc(x: ArrayLike, /) -> Tensor:
     """Round towards 0: drop the digits after the point."""
 
 
-@elementwise(x=NONDIFF, samples=unary(0.1, 0.4), reason=REASON_STEP)
+@elementwise(x=NONDIFF, samples=with_complex(unary(0.1, 0.4)), reason=REASON_STEP)
 def round(x: ArrayLike, /) -> Tensor:
     """Round to the nearest integer; halves go to the even one."""
 
@@ -353,6 +364,7 @@ def round_to(x: Tensor, digits: int) -> Tensor:
     x1=vjp(lambda xp, g, x1, x2: xp.where(x1 < x2, 0, g)),
     x2=vjp(lambda xp, g, x1, x2: xp.where(x1 >= x2, 0, g)),
     samples=binary(),
+    complex_kernel=REFUSED,
 )
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The greater of two values. On a tie the gradient goes to `x1`, as in TensorFlow."""
@@ -362,6 +374,7 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     x1=vjp(lambda xp, g, x1, x2: xp.where(x1 > x2, 0, g)),
     x2=vjp(lambda xp, g, x1, x2: xp.where(x1 <= x2, 0, g)),
     samples=binary(),
+    complex_kernel=REFUSED,
 )
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The smaller of two values. On a tie the gradient goes to `x1`, as in TensorFlow."""
@@ -397,6 +410,7 @@ def _clip_samples(draw: Draw) -> Iterator[Sample]:
     min=vjp(_clip_min),
     max=vjp(_clip_max),
     samples=_clip_samples,
+    complex_kernel=REFUSED,
 )
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
     """Limit `x` to [min, max]; the result is `max` where that is less than `min`. At a bound `x` gets the gradient."""
@@ -441,16 +455,16 @@ def _complex_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.complex(0, 2))
 
 
-@elementwise(x=1, samples=_complex_samples)
+@elementwise(x=1, samples=_complex_samples, keeps_integers=True)
 def real(x: ArrayLike, /) -> Tensor:
     """The real part."""
 
 
-@elementwise(x=vjp(lambda xp, g: g * -1j), samples=_complex_samples)
+@elementwise(x=vjp(lambda xp, g: g * -1j), samples=_complex_samples, keeps_integers=True)
 def imag(x: ArrayLike, /) -> Tensor:
     """The imaginary part of complex values."""
 
 
-@elementwise(x=vjp(lambda xp, g: xp.conj(g)), samples=with_complex(unary()))
+@elementwise(x=vjp(lambda xp, g: xp.conj(g)), samples=with_complex(unary()), keeps_integers=True)
 def conj(x: ArrayLike, /) -> Tensor:
     """The complex conjugate."""

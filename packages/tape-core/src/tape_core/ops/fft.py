@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from tape_core.base import dtypes
-from tape_core.engine.op import linear, transpose
+from tape_core.engine.op import REFUSED, linear, transpose
 from tape_core.engine.rules import Spec
-from tape_core.engine.samples import Draw, Refused, Sample, Samples
+from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.creation import arange
@@ -160,7 +160,13 @@ def _doubling_transpose(inverse: str) -> Callable[..., Cotangent]:
 _rfft_transpose, _irfft_transpose = _halving_transpose("hfft"), _doubling_transpose("ihfft")
 
 
-@linear(x=transpose(_rfft_transpose), extension="fft", samples=_one_axis(Draw.__call__), batch=batching.along)
+@linear(
+    x=transpose(_rfft_transpose),
+    extension="fft",
+    samples=_one_axis(Draw.__call__),
+    batch=batching.along,
+    complex_kernel=REFUSED,
+)
 def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The Fourier transform of a real array: the frequencies from 0 to n / 2."""
 
@@ -178,7 +184,11 @@ def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = 
 
 
 @linear(
-    x=transpose(_halving_transpose("irfft")), extension="fft", samples=_one_axis(Draw.__call__), batch=batching.along
+    x=transpose(_halving_transpose("irfft")),
+    extension="fft",
+    samples=_one_axis(Draw.__call__),
+    batch=batching.along,
+    complex_kernel=REFUSED,
 )
 def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`hfft`."""
@@ -195,7 +205,13 @@ def _rfftn_transpose(
     return _resize_all(xp, g, x_spec.shape, others)
 
 
-@linear(x=transpose(_rfftn_transpose), extension="fft", samples=_several_axes(Draw.__call__), batch=batching.along)
+@linear(
+    x=transpose(_rfftn_transpose),
+    extension="fft",
+    samples=_several_axes(Draw.__call__),
+    batch=batching.along,
+    complex_kernel=REFUSED,
+)
 def rfftn(
     x: ArrayLike,
     /,
@@ -238,8 +254,9 @@ def _shift_samples(draw: Draw) -> Iterator[Sample]:
 @linear(
     x=transpose(lambda xp, g, axes: xp.ifftshift(g, axes=axes)),
     extension="fft",
-    samples=_shift_samples,
+    samples=with_complex(_shift_samples),
     batch=batching.along,
+    keeps_integers=True,
 )
 def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle of each of `axes` (all by default)."""
@@ -248,8 +265,9 @@ def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Ten
 @linear(
     x=transpose(lambda xp, g, axes: xp.fftshift(g, axes=axes)),
     extension="fft",
-    samples=_shift_samples,
+    samples=with_complex(_shift_samples),
     batch=batching.along,
+    keeps_integers=True,
 )
 def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of :func:`fftshift`."""

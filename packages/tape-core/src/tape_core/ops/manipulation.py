@@ -41,6 +41,7 @@ def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
     samples=with_complex(_reshape_samples),
     batch=_reshape_batch,
+    keeps_integers=True,
 )
 def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """Give the elements of `x` another shape, in row-major order; one length may be -1, for what is left."""
@@ -56,6 +57,7 @@ def _squeeze_samples(draw: Draw) -> Iterator[Sample]:
     x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
     samples=with_complex(_squeeze_samples),
     batch=batching.along,
+    keeps_integers=True,
 )
 def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Tensor:
     """Remove the dimensions of length 1 that `axis` names."""
@@ -96,6 +98,7 @@ def _expand_batch(call: Call, x: BatchedArray) -> Any:
     kernel=_expand_kernel,
     samples=with_complex(_expand_samples),
     batch=_expand_batch,
+    keeps_integers=True,
 )
 def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Tensor:
     """Insert dimensions of length 1; `axis` says where they are in the result.
@@ -122,7 +125,9 @@ def _permute_batch(call: Call, x: BatchedArray) -> Any:
     return call(x.value, axes=(0, *axes))
 
 
-@linear(x=transpose(_permute_transpose), samples=with_complex(_permute_samples), batch=_permute_batch)
+@linear(
+    x=transpose(_permute_transpose), samples=with_complex(_permute_samples), batch=_permute_batch, keeps_integers=True
+)
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """The dimensions in another order."""
 
@@ -173,6 +178,7 @@ def _broadcast_batch(call: Call, x: BatchedArray) -> Any:
     x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)),
     samples=with_complex(_broadcast_samples),
     batch=_broadcast_batch,
+    keeps_integers=True,
 )
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeat `x` along new leading dimensions and along those of length 1 until it has `shape`."""
@@ -278,6 +284,7 @@ def _unstack_samples(draw: Draw) -> Iterator[Sample]:
     x=transpose(lambda xp, g, axis: xp.stack(g, axis=axis)),
     samples=with_complex(_unstack_samples),
     batch=batching.along,
+    keeps_integers=True,
 )
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Take an array apart along a dimension: the inverse of :func:`stack`."""
@@ -312,7 +319,10 @@ def _flip_samples(draw: Draw) -> Iterator[Sample]:
 
 
 @linear(
-    x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)), samples=with_complex(_flip_samples), batch=batching.along
+    x=transpose(lambda xp, g, axis: xp.flip(g, axis=axis)),
+    samples=with_complex(_flip_samples),
+    batch=batching.along,
+    keeps_integers=True,
 )
 def flip(x: ArrayLike, /, *, axis: Axis = None) -> Tensor:
     """Reverse the order of elements along `axis` (all axes by default)."""
@@ -335,7 +345,7 @@ def _roll_batch(call: Call, x: BatchedArray) -> Any:
     return reshape(flat, (batching.size_of([x]), *x.shape))
 
 
-@linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples), batch=_roll_batch)
+@linear(x=transpose(_roll_transpose), samples=with_complex(_roll_samples), batch=_roll_batch, keeps_integers=True)
 def roll(x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tensor:
     """Shift elements along `axis`; those that leave at one end come in at the other.
 
@@ -366,7 +376,7 @@ def _tile_batch(call: Call, x: BatchedArray) -> Any:
     return call(batching.front(x, ndim), repetitions=(1, *[1] * (ndim - len(repetitions)), *repetitions))
 
 
-@linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples), batch=_tile_batch)
+@linear(x=transpose(_tile_transpose), samples=with_complex(_tile_samples), batch=_tile_batch, keeps_integers=True)
 def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Tensor:
     """Repeat the whole array along each dimension; `repetitions` says how many times."""
 
@@ -398,6 +408,12 @@ def _repeat_batch(call: Call, x: BatchInput, repeats: BatchInput) -> Any:
 
 
 @refuses("repeats")
-@linear(x=transpose(_repeat_transpose), repeats=NONDIFF, samples=with_complex(_repeat_samples), batch=_repeat_batch)
+@linear(
+    x=transpose(_repeat_transpose),
+    repeats=NONDIFF,
+    samples=with_complex(_repeat_samples),
+    batch=_repeat_batch,
+    keeps_integers=True,
+)
 def repeat(x: ArrayLike, repeats: int | ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """Repeat each element along `axis`; where it is None, `x` is flattened first."""

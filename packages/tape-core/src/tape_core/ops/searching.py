@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from tape_core.base.mistakes import explaining
-from tape_core.engine.op import NONDIFF, op
-from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.op import NONDIFF, REFUSED, op
+from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.modes import batching
 from tape_core.modes.batching import Call
@@ -27,17 +27,17 @@ def _one_axis(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw.distinct(2, 3), axis=0, keepdims=True)
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one)
+@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one, complex_kernel=REFUSED)
 def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the maximum along `axis`, or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one)
+@op(x=NONDIFF, samples=_one_axis, reason=REASON_POSITION, batch=batching.along_one, complex_kernel=REFUSED)
 def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the minimum along `axis`, or in the flattened array."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=REASON_POSITION, batch=batching.along)
+@op(x=NONDIFF, samples=with_complex(reductions()), reason=REASON_POSITION, batch=batching.along)
 def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The number of elements that are not 0."""
 
@@ -79,6 +79,7 @@ def _search_batch(call: Call, x1: BatchInput, x2: BatchInput) -> Any:
     samples=_searchsorted_samples,
     reason=REASON_POSITION,
     batch=_search_batch,
+    complex_kernel=REFUSED,
 )
 def search_in_order(x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "right"] = "left") -> Tensor:
     """Search in a vector that is in order: the op behind :func:`searchsorted`."""
@@ -97,12 +98,12 @@ def searchsorted(
     return search_in_order(x1 if sorter is None else take(x1, sorter), x2, side=side)
 
 
-@op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
+@op(x=NONDIFF, samples=with_complex(reductions()), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """True where all elements along `axis` (all axes by default) are true, that is, not 0."""
 
 
-@op(x=NONDIFF, samples=reductions(), reason=REASON_TRUTH_VALUE, batch=batching.along)
+@op(x=NONDIFF, samples=with_complex(reductions()), reason=REASON_TRUTH_VALUE, batch=batching.along)
 def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """True where any element along `axis` (all axes by default) is true, that is, not 0."""
 

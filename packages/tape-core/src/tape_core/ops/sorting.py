@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tape_core.backends.checks import check_top_k
-from tape_core.engine.op import NONDIFF, op, vjp
+from tape_core.engine.op import NONDIFF, REFUSED, op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
@@ -32,7 +32,7 @@ def _sort_vjp(xp: Namespace, g: Cotangent, x: Array, axis: int, descending: bool
     return xp.take_along_axis(g, xp.argsort(order, axis=axis), axis=axis)
 
 
-@op(x=vjp(_sort_vjp), samples=_samples, batch=batching.along)
+@op(x=vjp(_sort_vjp), samples=_samples, batch=batching.along, keeps_integers=True, complex_kernel=REFUSED)
 def sort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements along `axis` in ascending or descending order.
 
@@ -40,7 +40,7 @@ def sort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: b
     """
 
 
-@op(x=NONDIFF, samples=_samples, reason=REASON_POSITION, batch=batching.along)
+@op(x=NONDIFF, samples=_samples, reason=REASON_POSITION, batch=batching.along, complex_kernel=REFUSED)
 def argsort(x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices along `axis` that sort the elements."""
 
@@ -63,7 +63,7 @@ def _top_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "k must be between", draw(3), -1)
     yield Refused(TypeError, "k must be an integer", draw(3), 1.5)
     yield Refused(IndexError, "no axis 1", draw(3), 1, axis=1)
-    yield Refused(TypeError, "no order", draw.complex(3), 1)
+    yield Refused(TypeError, "real numbers", draw.complex(3), 1)
 
 
 def _top_k_kernel(xp: Namespace, x: Array, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
@@ -78,7 +78,15 @@ def _top_k_vjp(xp: Namespace, g: Sequence[Cotangent], x_spec: Spec, out: Sequenc
     return take_along_axis_transpose(xp, g[0], x_spec, out[1], axis)
 
 
-@op(x=vjp(_top_k_vjp), kernel=_top_k_kernel, samples=_top_samples, result=TopKResult, batch=batching.along)
+@op(
+    x=vjp(_top_k_vjp),
+    kernel=_top_k_kernel,
+    samples=_top_samples,
+    result=TopKResult,
+    batch=batching.along,
+    keeps_integers=True,
+    complex_kernel=REFUSED,
+)
 def top_k(x: ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True) -> TopKResult:
     """The `k` largest elements along `axis`, or the smallest, in order, and their indices.
 

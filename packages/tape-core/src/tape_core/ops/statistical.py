@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.engine.op import linear, op, transpose, vjp
+from tape_core.engine.op import REFUSED, linear, op, transpose, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, with_complex
 from tape_core.engine.tensor import Tensor
@@ -121,12 +121,24 @@ def zero_or_nan(xp: Namespace, g: Cotangent, ties: Array) -> Cotangent:
     return xp.where(ties == 0, g * math.nan, 0)
 
 
-@op(x=vjp(_extremum_vjp), samples=reductions(empty=False), batch=batching.along)
+@op(
+    x=vjp(_extremum_vjp),
+    samples=reductions(empty=False),
+    batch=batching.along,
+    keeps_integers=True,
+    complex_kernel=REFUSED,
+)
 def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The maximum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
 
-@op(x=vjp(_extremum_vjp), samples=reductions(empty=False), batch=batching.along)
+@op(
+    x=vjp(_extremum_vjp),
+    samples=reductions(empty=False),
+    batch=batching.along,
+    keeps_integers=True,
+    complex_kernel=REFUSED,
+)
 def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The minimum over `axis` (all axes by default). Elements that tie share the gradient equally."""
 
@@ -144,7 +156,21 @@ def _var_vjp(xp: Namespace, g: Cotangent, x: Array, axis: Axis, correction: floa
     return restore_axes(xp, g, shape, axis, keepdims) * centred * (2 / (count(shape, axis) - correction))
 
 
-@op(x=vjp(_var_vjp), samples=reductions(empty=False), batch=batching.along)
+def _complex_var(
+    xp: Namespace, x: Array, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
+    # The standard has the variance of real numbers only.
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    squares = xp.real(centred * xp.conj(centred))
+    return xp.sum(squares, axis=axis, keepdims=keepdims) / (count(tuple(x.shape), axis) - correction)
+
+
+@op(
+    x=vjp(_var_vjp),
+    samples=with_complex(reductions(empty=False)),
+    batch=batching.along,
+    complex_kernel=_complex_var,
+)
 def var(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The variance over `axis` (all axes by default): the sum of squares over the number of elements - `correction`."""
 
@@ -165,7 +191,12 @@ def _std_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3, 2), axis=(0, -1), keepdims=True)
 
 
-@op(x=vjp(_std_vjp), samples=_std_samples, batch=batching.along)
+@op(
+    x=vjp(_std_vjp),
+    samples=with_complex(_std_samples),
+    batch=batching.along,
+    complex_kernel=lambda xp, x, **options: xp.sqrt(_complex_var(xp, x, **options)),
+)
 def std(x: ArrayLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation over `axis` (all axes by default). Where it is 0, so is the derivative."""
 

@@ -62,6 +62,7 @@ def _take_later(earlier: Array, later: Array) -> Array:
     kernel=keys.read,
     samples=with_complex(_get_samples),
     batch=batch_getitem,
+    keeps_integers=True,
 )
 def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     """`x[key]`, for integers, slices, `...`, None, boolean masks and integer arrays, as in NumPy."""
@@ -73,6 +74,7 @@ def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     kernel=_scatter_kernel,
     samples=with_complex(_scatter_samples),
     batch=batch_scatter,
+    keeps_integers=True,
 )
 def scatter(values: ArrayLike, /, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with `values` added at `key`; values for one element add up. The transpose of `getitem`."""
@@ -162,6 +164,8 @@ def _set_values_transpose(xp: Namespace, g: Cotangent, values_spec: Spec, key: I
     masks=True,
     samples=with_complex(_set_samples),
     batch=batch_update,
+    keeps_integers=True,
+    writes_into_first=True,
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` at `key`, as after `x[key] = values`.
@@ -239,7 +243,13 @@ def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
 
 
 @refuses("indices")
-@linear(x=transpose(_take_transpose), indices=NONDIFF, samples=with_complex(_take_samples), batch=_take_batch)
+@linear(
+    x=transpose(_take_transpose),
+    indices=NONDIFF,
+    samples=with_complex(_take_samples),
+    batch=_take_batch,
+    keeps_integers=True,
+)
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` along `axis`, which may be left out for a 1-d array."""
 
@@ -262,7 +272,11 @@ def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices
 
 @refuses("indices")
 @linear(
-    x=transpose(take_along_axis_transpose), indices=NONDIFF, samples=with_complex(_along_samples), batch=batching.apart
+    x=transpose(take_along_axis_transpose),
+    indices=NONDIFF,
+    samples=with_complex(_along_samples),
+    batch=batching.apart,
+    keeps_integers=True,
 )
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The elements at `indices` along `axis`, line by line; `indices` has a line of its own for each line of `x`.
@@ -301,6 +315,7 @@ def _gather_batch(call: Call, params: BatchInput, indices: BatchInput) -> Any:
     sparse=True,
     samples=with_complex(_gather_samples),
     batch=_gather_batch,
+    keeps_integers=True,
 )
 def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.
@@ -324,7 +339,8 @@ def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
     indices=NONDIFF,
     rows=transpose(lambda xp, g, indices: xp.getitem(g, indices)),
     kernel=_add_rows_kernel,
-    samples=_add_rows_samples,
+    samples=with_complex(_add_rows_samples),
+    writes_into_first=True,
 )
 def add_rows(x: ArrayLike, indices: ArrayLike, rows: ArrayLike, /, *, in_place: bool = False) -> Tensor:
     """Add `rows` to those of `x` at `indices`; duplicates add up. `in_place` allows a kernel to overwrite `x`."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from tape_core.engine.op import NONDIFF, linear, op, refuses, registry, transpose, vjp
+from tape_core.engine.op import NONDIFF, REFUSED, linear, op, refuses, registry, transpose, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_array, wrap
@@ -46,9 +46,10 @@ def _samples(name: str, *, ordered: bool = False) -> Samples:
         yield Refused(IndexError, name, draw(2, 3), draw(), 2)
         yield Refused(IndexError, name, draw(2, 3), draw(3, 3), draw.rng.integers(2, 9, (3,))._array)
         yield Refused(ValueError, name, draw(2, 3), draw(2), 1)
-        yield Refused(TypeError, "do not fit into elements of dtype", draw(3), draw.complex(), 1)
+        text = "real numbers" if ordered else "do not fit into elements of dtype"
+        yield Refused(TypeError, text, draw(3), draw.complex(), 1)
         if ordered:
-            yield Refused(TypeError, "no order", draw.complex(3), draw(), 1)
+            yield Refused(TypeError, "real numbers", draw.complex(3), draw(), 1)
 
     return samples
 
@@ -78,6 +79,7 @@ def places(x: ArrayLike, /, key: IndexKey) -> Tensor:
     kernel=lambda xp, x, values, key: keys.update(xp, xp.add, 0, x, values, key),
     samples=_samples("scatter_add"),
     batch=batch_update,
+    writes_into_first=True,
 )
 def scatter_add(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` added at `key`. Several values for one element are all added."""
@@ -104,6 +106,7 @@ def _multiply_values(xp: Namespace, g: Cotangent, x: Array, values: Array, key: 
     kernel=lambda xp, x, values, key: keys.update(xp, xp.multiply, 1, x, values, key),
     samples=_samples("scatter_multiply"),
     batch=batch_update,
+    writes_into_first=True,
 )
 def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` multiplied by `values` at `key`. Several values for one element are all multiplied.
@@ -148,6 +151,8 @@ def _extremum_rules(neutral: float) -> dict[str, Any]:
     samples=_samples("scatter_min", ordered=True),
     **_extremum_rules(math.inf),
     batch=batch_update,
+    writes_into_first=True,
+    complex_kernel=REFUSED,
 )
 def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the minimum of element and `values` at `key`. Ties share the gradient equally."""
@@ -159,6 +164,8 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     samples=_samples("scatter_max", ordered=True),
     **_extremum_rules(-math.inf),
     batch=batch_update,
+    writes_into_first=True,
+    complex_kernel=REFUSED,
 )
 def scatter_max(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the maximum of element and `values` at `key`. Ties share the gradient equally."""
@@ -167,11 +174,14 @@ def scatter_max(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
 def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callable[..., Tensor]:
     """Wrap an update op: cast values to the dtype of `x`, and accept a key that holds Tensors."""
     name = update.__name__
+    op = registry[name]
 
     @wraps(update)
     def function(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
+        op.check_real((x, values))
         tensor, values = check_update(name, x, values)
-        if tensor.dtype.kind == "bool" or (ordered and tensor.dtype.kind == "complex floating"):
+        op.check_real((tensor, values))  # they may have been arrays of a library
+        if tensor.dtype.kind == "bool":
             lack = "no order" if ordered else "no arithmetic"
             raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
         # The result has the dtype of x, as after an assignment; `check_update` has refused casts that lose a kind.
@@ -180,7 +190,7 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
         tensor, key = with_raw_key(tensor, key)
         return update(tensor, values, key)
 
-    registry[name].function = function
+    op.function = function
     return function
 
 

@@ -104,6 +104,7 @@ def _add_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_sliding_kernel,
     samples=_sliding_samples,
     batch=batching.along,
+    keeps_integers=True,
 )
 def sliding_windows(
     x: ArrayLike, /, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
@@ -144,6 +145,7 @@ def _add_batch(call: Call, parts: BatchedArray) -> Any:
     kernel=_add_kernel,
     samples=_add_samples,
     batch=_add_batch,
+    keeps_integers=True,
 )
 def add_windows(
     parts: ArrayLike, /, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from tape_core.backends.checks import check_inexact
-from tape_core.engine.op import op, vjp
+from tape_core.engine.op import REFUSED, op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
@@ -97,7 +97,7 @@ def _cdist_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "x2 must be an array of two", draw(3, 2), 1.0)
     yield Refused(ValueError, "p must be", draw(3, 2), draw(3, 2), p=-1)
     yield Refused(ValueError, "p must be", draw(3, 2), draw(3, 2), p=math.nan)
-    yield Refused(TypeError, "x1 must be of a real", draw.complex(3, 2), draw(3, 2))
+    yield Refused(TypeError, "real numbers", draw.complex(3, 2), draw(3, 2))
 
 
 @op(
@@ -107,6 +107,7 @@ def _cdist_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_cdist_kernel,
     samples=_cdist_samples,
     batch=batching.stacks(2, 2),
+    complex_kernel=REFUSED,
 )
 def cdist(x1: ArrayLike, x2: ArrayLike, /, *, p: float = 2.0) -> Tensor:
     """The distances between each row of `x1` and each row of `x2`: `sum(abs(row1 - row2) ** p) ** (1 / p)`.

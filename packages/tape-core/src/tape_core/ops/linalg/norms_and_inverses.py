@@ -311,6 +311,7 @@ def _diagonal_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, offset: int) 
     extension="linalg",
     samples=with_complex(_diagonal_samples),
     batch=batching.stacks(2),
+    keeps_integers=True,
 )
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     """The diagonal of each matrix, or the one that is `offset` columns to the right of it."""
@@ -462,7 +463,7 @@ _cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
     x1=vjp(lambda xp, g, x2, x1_spec, axis: _cross_x1(xp, g, x2, x1_spec, axis)),
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _cross_x2(xp, g, x1, x2_spec, axis)),
     extension="linalg",
-    samples=_cross_samples,
+    samples=with_complex(_cross_samples),
     batch=batching.along,
     multilinear=True,
 )

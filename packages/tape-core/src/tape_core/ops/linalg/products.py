@@ -143,6 +143,7 @@ def _transpose_samples(draw: Draw) -> Iterator[Sample]:
     x=transpose(lambda xp, g: xp.matrix_transpose(g)),
     samples=with_complex(_transpose_samples),
     batch=batching.stacks(2),
+    keeps_integers=True,
 )
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """Transpose each matrix."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tape_core.backends.checks import check_csr
 from tape_core.engine.op import NONDIFF, op, refuses, vjp
-from tape_core.engine.samples import Draw, Refused, Sample
+from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
@@ -141,7 +141,7 @@ def _csr_transposed_samples(draw: Draw) -> Iterator[Sample]:
     indptr=NONDIFF,
     dense=vjp(lambda xp, g, data, indices, indptr: xp.csr_matmul(data, indices, indptr, g)),
     kernel=_csr_transposed_kernel,
-    samples=_csr_transposed_samples,
+    samples=with_complex(_csr_transposed_samples),
     multilinear=True,
 )
 def csr_transposed_matmul(

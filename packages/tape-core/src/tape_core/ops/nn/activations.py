@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tape_core.engine.op import elementwise, vjp
-from tape_core.engine.samples import Draw, Sample, Samples, unary
+from tape_core.engine.op import REFUSED, elementwise, vjp
+from tape_core.engine.samples import Draw, Sample, Samples, unary, with_complex
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.ops.manipulation import split
-from tape_core.ops.nn.functions import sigmoid
+from tape_core.ops.nn.functions import complex_softplus, sigmoid
 from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
 
 
@@ -27,6 +27,7 @@ def _samples_with(low: float = -2.0, high: float = 2.0, **kwargs: float) -> Samp
     x=vjp(lambda xp, g, x, slope: xp.where(x > 0, g, g * slope)),
     kernel=lambda xp, x, slope=0.01: xp.where(x > 0, x, x * slope),
     samples=_samples_with(slope=0.3),
+    complex_kernel=REFUSED,
 )
 def leaky_relu(x: ArrayLike, /, slope: float = 0.01) -> Tensor:
     """`x` where it is positive, `slope * x` elsewhere. At 0 the derivative is `slope`."""
@@ -41,7 +42,7 @@ def _elu_vjp(xp: Namespace, g: Cotangent, x: Array, alpha: float) -> Cotangent:
     return xp.where(x > 0, g, g * (alpha * xp.exp(xp.minimum(x, 0))))
 
 
-@elementwise(x=vjp(_elu_vjp), kernel=_elu_kernel, samples=_samples_with(alpha=0.3))
+@elementwise(x=vjp(_elu_vjp), kernel=_elu_kernel, samples=_samples_with(alpha=0.3), complex_kernel=REFUSED)
 def elu(x: ArrayLike, /, alpha: float = 1.0) -> Tensor:
     """`x` where it is positive, `alpha * (exp(x) - 1)` elsewhere. At 0 the derivative is `alpha`.
 
@@ -59,6 +60,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
     x=vjp(lambda xp, g, x: _elu_vjp(xp, g * _SELU_SCALE, x, _SELU_ALPHA)),
     kernel=lambda xp, x: _SELU_SCALE * _elu_kernel(xp, x, _SELU_ALPHA),
     samples=unary(),
+    complex_kernel=REFUSED,
 )
 def selu(x: ArrayLike, /) -> Tensor:
     """:func:`elu` with the two numbers that keep mean 0 and variance 1.
@@ -71,6 +73,7 @@ def selu(x: ArrayLike, /) -> Tensor:
     x=vjp(lambda xp, g, x: xp.where(x > 0, xp.where(x < 6, g, 0), 0)),
     kernel=lambda xp, x: xp.minimum(xp.maximum(x, 0), 6),
     samples=unary(-2, 8),
+    complex_kernel=REFUSED,
 )
 def relu6(x: ArrayLike, /) -> Tensor:
     """`x` limited to [0, 6]. At both ends the derivative is 0."""
@@ -84,6 +87,7 @@ def _hard_sigmoid_kernel(xp: Namespace, x: Array) -> Array:
     x=vjp(lambda xp, g, x: xp.where(xp.abs(x) < 3, g / 6, 0)),
     kernel=_hard_sigmoid_kernel,
     samples=unary(-5, 5),
+    complex_kernel=REFUSED,
 )
 def hard_sigmoid(x: ArrayLike, /) -> Tensor:
     """`x / 6 + 1 / 2` limited to [0, 1]. At both ends the derivative is 0."""
@@ -93,6 +97,7 @@ def hard_sigmoid(x: ArrayLike, /) -> Tensor:
     x=vjp(lambda xp, g, x: xp.where(x > -3, xp.where(x < 3, g * (x / 3 + 0.5), g), 0)),
     kernel=lambda xp, x: xp.where(x > -3, x * _hard_sigmoid_kernel(xp, x), 0 * xp.maximum(x, 0)),
     samples=unary(-5, 5),
+    complex_kernel=REFUSED,
 )
 def hard_silu(x: ArrayLike, /) -> Tensor:
     """`x * hard_sigmoid(x)`, also called hard swish. At -3 the derivative is 0, at 3 it is 1.
@@ -104,7 +109,8 @@ def hard_silu(x: ArrayLike, /) -> Tensor:
 @elementwise(
     x=lambda xp, x: xp.sigmoid(-x),
     kernel=lambda xp, x: -xp.softplus(-x),
-    samples=unary(),
+    samples=with_complex(unary()),
+    complex_kernel=lambda xp, x: -complex_softplus(xp, -x),
 )
 def log_sigmoid(x: ArrayLike, /) -> Tensor:
     """`log(sigmoid(x))` without overflow."""
@@ -115,7 +121,12 @@ def _mish_partial(xp: Namespace, x: Array) -> Array:
     return t + x * xp.sigmoid(x) * (1 - t * t)
 
 
-@elementwise(x=_mish_partial, kernel=lambda xp, x: x * xp.tanh(xp.softplus(x)), samples=unary())
+@elementwise(
+    x=_mish_partial,
+    kernel=lambda xp, x: x * xp.tanh(xp.softplus(x)),
+    samples=with_complex(unary()),
+    complex_kernel=lambda xp, x: x * xp.tanh(complex_softplus(xp, x)),
+)
 def mish(x: ArrayLike, /) -> Tensor:
     """`x * tanh(softplus(x))`.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tape_core.backends.checks import check_inexact
-from tape_core.engine.op import op, vjp
+from tape_core.engine.op import REFUSED, op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.modes import batching
@@ -127,7 +127,7 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "same last but one", [draw(3, 4), draw(5, 4), draw(4, 2)])
     yield Refused(ValueError, "key must be an array", [draw(3, 4), draw(4), draw(4, 2)])
     yield Refused(TypeError, "mask must be", [*inputs(), draw.rng.integers(0, 2, (3, 5))])
-    yield Refused(TypeError, "query must be", [draw.complex(3, 4), *inputs()[1:]])
+    yield Refused(TypeError, "real numbers", [draw.complex(3, 4), *inputs()[1:]])
 
 
 @op(
@@ -137,6 +137,7 @@ def _attend_samples(draw: Draw) -> Iterator[Sample]:
     residual_kernel=_attend_with_residuals,
     samples=_attend_samples,
     batch=batching.stacks(2),
+    complex_kernel=REFUSED,
 )
 def attend(arrays: Sequence[ArrayLike], /, *, is_causal: bool = False, scale: float | None = None) -> Tensor:
     """Attention of `[query, key, value]` or `[query, key, value, mask]`: the op behind

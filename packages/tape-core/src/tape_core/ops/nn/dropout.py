@@ -34,6 +34,7 @@ def _drop_samples(draw: Draw) -> Iterator[Sample]:
     keep=NONDIFF,
     kernel=_drop_kernel,
     samples=_drop_samples,
+    keeps_integers=True,
 )
 def drop(x: ArrayLike, keep: ArrayLike, /, *, rate: float) -> Tensor:
     """`x / (1 - rate)` where `keep` is True, and 0 elsewhere."""

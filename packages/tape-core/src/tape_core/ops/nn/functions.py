@@ -12,8 +12,8 @@ from typing import Any
 from tape_core.backends.checks import check_labels
 from tape_core.base import dtypes
 from tape_core.engine.levels import BatchedArray
-from tape_core.engine.op import NONDIFF, elementwise, op, refuses, vjp
-from tape_core.engine.samples import Draw, Refused, Sample, unary
+from tape_core.engine.op import NONDIFF, REFUSED, elementwise, op, refuses, vjp
+from tape_core.engine.samples import Draw, Refused, Sample, unary, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.modes.batching import Call
@@ -25,6 +25,8 @@ from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, DTyp
     x=vjp(lambda xp, g, out: xp.where(out > 0, g, 0)),
     kernel=lambda xp, x: xp.maximum(x, 0),
     samples=unary(),
+    keeps_integers=True,
+    complex_kernel=REFUSED,
 )
 def relu(x: ArrayLike, /) -> Tensor:
     """`max(x, 0)`. At 0 the derivative is 0."""
@@ -35,15 +37,36 @@ def _sigmoid_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(x >= 0, 1, e) / (1 + e)
 
 
-@elementwise(x=lambda xp, out: out * (1 - out), kernel=_sigmoid_kernel, samples=unary())
+def _complex_sigmoid(xp: Namespace, x: Array) -> Array:
+    positive = xp.real(x) >= 0
+    e = xp.exp(xp.where(positive, -x, x))  # at most 1 in magnitude: it cannot overflow
+    return xp.where(positive, 1, e) / (1 + e)
+
+
+@elementwise(
+    x=lambda xp, out: out * (1 - out),
+    kernel=_sigmoid_kernel,
+    samples=with_complex(unary()),
+    complex_kernel=_complex_sigmoid,
+)
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """`1 / (1 + exp(-x))`, accurate for large positive and negative `x`; also called `expit`."""
+
+
+def complex_softplus(xp: Namespace, x: Array) -> Array:
+    """Return softplus of complex numbers: the principal logarithm."""
+    positive = xp.real(x) > 0
+    small = xp.log1p(xp.exp(xp.where(positive, -x, x)))  # the exponential is at most 1 in magnitude
+    out = xp.where(positive, x + small, small)
+    turns = xp.round(xp.imag(out) / (2 * math.pi))
+    return out - xp.astype(turns, out.dtype) * (2j * math.pi)
 
 
 @elementwise(
     x=lambda xp, x: xp.sigmoid(x),
     kernel=lambda xp, x: xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x))),
-    samples=unary(),
+    samples=with_complex(unary()),
+    complex_kernel=complex_softplus,
 )
 def softplus(x: ArrayLike, /) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
@@ -54,7 +77,12 @@ def _silu_partial(xp: Namespace, x: Array) -> Array:
     return s + x * s * (1 - s)
 
 
-@elementwise(x=_silu_partial, kernel=lambda xp, x: x * xp.sigmoid(x), samples=unary())
+@elementwise(
+    x=_silu_partial,
+    kernel=lambda xp, x: x * xp.sigmoid(x),
+    samples=with_complex(unary()),
+    complex_kernel=lambda xp, x: x * _complex_sigmoid(xp, x),
+)
 def silu(x: ArrayLike, /) -> Tensor:
     """`x * sigmoid(x)`, also called swish.
 
@@ -87,7 +115,7 @@ def _gelu_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw())
 
 
-@elementwise(x=_gelu_partial, kernel=_gelu_kernel, samples=_gelu_samples)
+@elementwise(x=_gelu_partial, kernel=_gelu_kernel, samples=with_complex(_gelu_samples))
 def gelu(x: ArrayLike, /, *, approximate: bool = False) -> Tensor:
     """`x` times the normal distribution function of `x`; `approximate` uses the formula with tanh.
 
@@ -108,12 +136,23 @@ def _softmax_kernel(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     return e / xp.sum(e, axis=axis, keepdims=True)
 
 
+def _complex_softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
+    e = xp.exp(x - xp.max(xp.real(x), axis=axis, keepdims=True))
+    return e / xp.sum(e, axis=axis, keepdims=True)
+
+
 def _softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangent:
     # The Jacobian diag(out) - out out^T, applied without forming it.
     return out * (g - xp.sum(g * out, axis=axis, keepdims=True))
 
 
-@op(x=vjp(_softmax_vjp), kernel=_softmax_kernel, samples=_axis_samples, batch=batching.along)
+@op(
+    x=vjp(_softmax_vjp),
+    kernel=_softmax_kernel,
+    samples=with_complex(_axis_samples),
+    batch=batching.along,
+    complex_kernel=_complex_softmax,
+)
 def softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
@@ -123,17 +162,35 @@ def _log_softmax_kernel(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
+def _complex_log_softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
+    return x - _complex_logsumexp(xp, x, axis=axis, keepdims=True)
+
+
 def _log_softmax_vjp(xp: Namespace, g: Cotangent, out: Array, axis: int) -> Cotangent:
     return g - xp.exp(out) * xp.sum(g, axis=axis, keepdims=True)
 
 
-@op(x=vjp(_log_softmax_vjp), kernel=_log_softmax_kernel, samples=_axis_samples, batch=batching.along)
+@op(
+    x=vjp(_log_softmax_vjp),
+    kernel=_log_softmax_kernel,
+    samples=with_complex(_axis_samples),
+    batch=batching.along,
+    complex_kernel=_complex_log_softmax,
+)
 def log_softmax(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """`log(softmax(x))` without overflow."""
 
 
 def _logsumexp_kernel(xp: Namespace, x: Array, *, axis: Axis = None, keepdims: bool = False) -> Array:
-    top = xp.max(x, axis=axis, keepdims=True)
+    return _shifted_logsumexp(xp, x, xp.max(x, axis=axis, keepdims=True), axis, keepdims)
+
+
+def _complex_logsumexp(xp: Namespace, x: Array, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    # A real shift, so that the result is the principal logarithm of the sum.
+    return _shifted_logsumexp(xp, x, xp.max(xp.real(x), axis=axis, keepdims=True), axis, keepdims)
+
+
+def _shifted_logsumexp(xp: Namespace, x: Array, top: Array, axis: Axis, keepdims: bool) -> Array:
     top = xp.where(xp.isfinite(top), top, 0)
     total = xp.sum(xp.exp(x - top), axis=axis, keepdims=keepdims)
     nothing = total == 0  # all elements are -inf; log(0) would warn
@@ -148,7 +205,13 @@ def _logsumexp_vjp(xp: Namespace, g: Cotangent, x: Array, out: Array, axis: Axis
     return restore_axes(xp, g, shape, axis, keepdims) * xp.exp(x - out)
 
 
-@op(x=vjp(_logsumexp_vjp), kernel=_logsumexp_kernel, samples=reductions(empty=False), batch=batching.along)
+@op(
+    x=vjp(_logsumexp_vjp),
+    kernel=_logsumexp_kernel,
+    samples=with_complex(reductions(empty=False)),
+    batch=batching.along,
+    complex_kernel=_complex_logsumexp,
+)
 def logsumexp(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """`log(sum(exp(x)))` over `axis` (all axes by default), without overflow."""
 
@@ -175,6 +238,7 @@ def _cross_entropy_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_cross_entropy_kernel,
     samples=_cross_entropy_samples,
     batch=batching.apart,
+    complex_kernel=REFUSED,
 )
 def cross_entropy(logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cross-entropy of each example: `-log_softmax(logits)` at its label. A loss is usually its mean.
@@ -224,6 +288,7 @@ def _cross_entropy_vjp_batch(call: Call, cotangent: BatchInput, logits: BatchInp
     kernel=_cross_entropy_vjp_kernel,
     samples=_cross_entropy_vjp_samples,
     batch=_cross_entropy_vjp_batch,
+    complex_kernel=REFUSED,
 )
 def cross_entropy_vjp(cotangent: ArrayLike, logits: ArrayLike, labels: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The cotangent of the logits of :func:`cross_entropy`. It is an op, so that a backend can fuse it."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Layout
-from tape_core.engine.op import op, vjp
+from tape_core.engine.op import REFUSED, op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import SCALARS, Tensor, read, read_array
@@ -127,7 +127,7 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(0, 3), draw(3), axis=(1,), epsilon=0.01)
     yield Refused(ValueError, "scale must broadcast", draw(2, 3), draw(2), axis=(1,), epsilon=0.01)
     yield Refused(ValueError, "offset must broadcast", draw(2), None, draw(1, 2), axis=(0,), epsilon=0.01)
-    yield Refused(TypeError, "x must be of a real", draw.complex(2, 3), axis=(1,), epsilon=0.01)
+    yield Refused(TypeError, "real numbers", draw.complex(2, 3), axis=(1,), epsilon=0.01)
 
 
 @op(
@@ -139,6 +139,7 @@ def _normalize_samples(draw: Draw) -> Iterator[Sample]:
     materialize=False,
     samples=_normalize_samples,
     batch=batching.with_shared,
+    complex_kernel=REFUSED,
 )
 def normalize(
     x: ArrayLike,
@@ -419,6 +420,7 @@ def _rms_norm_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_rms_norm_kernel,
     samples=_rms_norm_samples,
     batch=batching.with_shared,
+    complex_kernel=REFUSED,
 )
 def rms_norm(
     x: ArrayLike,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tape_core.backends.checks import check_inexact
 from tape_core.backends.windows import Ints, Layout, Padding, Windows, pool_windows, spatial_axes
-from tape_core.engine.op import NONDIFF, linear, op, transpose, vjp
+from tape_core.engine.op import NONDIFF, REFUSED, linear, op, transpose, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor
@@ -145,7 +145,7 @@ def _max_pool_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "does not fit", draw(1, 2, 2), 3)
     yield Refused(ValueError, "must see an element", draw(1, 2, 2), 2, padding=2)
     yield Refused(ValueError, "window must", draw(1, 2, 2), (2, 2))
-    yield Refused(TypeError, "x must be of a real", draw.complex(1, 2, 2), 2)
+    yield Refused(TypeError, "real numbers", draw.complex(1, 2, 2), 2)
 
 
 def _max_pool_vjp_samples(draw: Draw) -> Iterator[Sample]:
@@ -168,6 +168,7 @@ def _max_pool_jvp_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_max_pool_kernel,
     samples=_max_pool_samples,
     batch=batching.merged,
+    complex_kernel=REFUSED,
 )
 def max_pool(
     x: ArrayLike,
@@ -209,6 +210,7 @@ def max_pool(
     kernel=_max_pool_vjp_kernel,
     samples=_max_pool_vjp_samples,
     batch=batching.merged,
+    complex_kernel=REFUSED,
 )
 def max_pool_vjp(
     cotangent: ArrayLike,
@@ -233,6 +235,7 @@ def max_pool_vjp(
     kernel=_max_pool_jvp_kernel,
     samples=_max_pool_jvp_samples,
     batch=batching.merged,
+    complex_kernel=REFUSED,
 )
 def max_pool_jvp(
     tangent: ArrayLike,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tape_core.engine.op import elementwise
+from tape_core.engine.op import REFUSED, elementwise
 from tape_core.engine.samples import unary
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import by_interval, in_double, polynomial
@@ -86,7 +86,7 @@ def _i0_kernel(xp: Namespace, x: Array) -> Array:
     return _unscaled(xp, xp.abs(x), _I0, _I0_FAR, False)
 
 
-@elementwise(x=lambda xp, x: xp.i1(x), kernel=_i0_kernel, samples=unary(-14, 14))
+@elementwise(x=lambda xp, x: xp.i1(x), kernel=_i0_kernel, samples=unary(-14, 14), complex_kernel=REFUSED)
 def i0(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and order 0.
 
@@ -103,7 +103,12 @@ def _i1_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_unscaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 
-@elementwise(x=lambda xp, x, out: xp.i0(x) - _over_x(xp, x, out), kernel=_i1_kernel, samples=unary(-14, 14))
+@elementwise(
+    x=lambda xp, x, out: xp.i0(x) - _over_x(xp, x, out),
+    kernel=_i1_kernel,
+    samples=unary(-14, 14),
+    complex_kernel=REFUSED,
+)
 def i1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and order 1.
 
@@ -121,7 +126,10 @@ def _i0e_kernel(xp: Namespace, x: Array) -> Array:
 
 
 @elementwise(
-    x=lambda xp, x, out: -xp.sign(x) * out * _one_minus_ratio(xp, xp.abs(x)), kernel=_i0e_kernel, samples=unary(-14, 14)
+    x=lambda xp, x, out: -xp.sign(x) * out * _one_minus_ratio(xp, xp.abs(x)),
+    kernel=_i0e_kernel,
+    samples=unary(-14, 14),
+    complex_kernel=REFUSED,
 )
 def i0e(x: ArrayLike, /) -> Tensor:
     """`exp(-abs(x)) * i0(x)`, accurate also where the factors overflow and underflow. At 0 the derivative is 0.
@@ -144,7 +152,7 @@ def _i1e_kernel(xp: Namespace, x: Array) -> Array:
     return xp.copysign(_scaled(xp, xp.abs(x), _I1, _I1_FAR, True), x)
 
 
-@elementwise(x=_i1e_partial, kernel=_i1e_kernel, samples=unary(-14, 14))
+@elementwise(x=_i1e_partial, kernel=_i1e_kernel, samples=unary(-14, 14), complex_kernel=REFUSED)
 def i1e(x: ArrayLike, /) -> Tensor:
     """`exp(-abs(x)) * i1(x)`, accurate also where the factors overflow and underflow.
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tape_core.engine.op import TODO, elementwise
+from tape_core.engine.op import REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import in_double, is_array, polynomial
@@ -72,6 +72,7 @@ def _order_samples(low: float, high: float, orders: tuple[float, ...] = (0, 1, 2
     x=gamma_density,
     kernel=_scipy_kernel("gammainc"),
     samples=binary(0.3, 8),
+    complex_kernel=REFUSED,
 )
 def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularized lower incomplete gamma function: the gamma distribution's probability of a value below `x`.
@@ -87,6 +88,7 @@ def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, a, x: -gamma_density(xp, a, x),
     kernel=_scipy_kernel("gammaincc"),
     samples=binary(0.3, 8),
+    complex_kernel=REFUSED,
 )
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     """`1 - gammainc(a, x)`, accurate where it is small."""
@@ -105,6 +107,7 @@ def _betainc_samples(draw: Draw) -> Iterator[Sample]:
     x=beta_density,
     kernel=_scipy_kernel("betainc"),
     samples=_betainc_samples,
+    complex_kernel=REFUSED,
 )
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularized incomplete beta function: the beta distribution's probability of a value below `x`.
@@ -120,6 +123,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     t=t_density,
     kernel=_scipy_kernel("stdtr"),
     samples=binary(0.8, 6, -4, 4),
+    complex_kernel=REFUSED,
 )
 def stdtr(df: ArrayLike, t: ArrayLike, /) -> Tensor:
     """The distribution function of Student's t with `df` degrees of freedom: the probability of a value below `t`."""
@@ -142,6 +146,7 @@ def quantile_partial(xp: Namespace, slope: Array, density: Array) -> Array:
     y=lambda xp, a, out: 1 / gamma_density(xp, a, out),
     kernel=_scipy_kernel("gammaincinv"),
     samples=binary(0.5, 8, 0.1, 0.9),
+    complex_kernel=REFUSED,
 )
 def gammaincinv(a: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The quantile function of the gamma distribution: the x with `gammainc(a, x) == y`.
@@ -157,6 +162,7 @@ def gammaincinv(a: ArrayLike, y: ArrayLike, /) -> Tensor:
     y=lambda xp, a, out: -1 / gamma_density(xp, a, out),
     kernel=_scipy_kernel("gammainccinv"),
     samples=binary(0.5, 8, 0.1, 0.9),
+    complex_kernel=REFUSED,
 )
 def gammainccinv(a: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The x with `gammaincc(a, x) == y`."""
@@ -179,6 +185,7 @@ def _betaincinv_samples(draw: Draw) -> Iterator[Sample]:
     y=lambda xp, a, b, out: 1 / beta_density(xp, a, b, out),
     kernel=_scipy_kernel("betaincinv"),
     samples=_betaincinv_samples,
+    complex_kernel=REFUSED,
 )
 def betaincinv(a: ArrayLike, b: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The quantile function of the beta distribution: the x with `betainc(a, b, x) == y`."""
@@ -189,6 +196,7 @@ def betaincinv(a: ArrayLike, b: ArrayLike, y: ArrayLike, /) -> Tensor:
     p=lambda xp, df, out: 1 / t_density(xp, df, out),
     kernel=_scipy_kernel("stdtrit"),
     samples=binary(1.2, 6, 0.1, 0.9),
+    complex_kernel=REFUSED,
 )
 def stdtrit(df: ArrayLike, p: ArrayLike, /) -> Tensor:
     """The quantile function of Student's t: the t with `stdtr(df, t) == p`."""
@@ -197,22 +205,31 @@ def stdtrit(df: ArrayLike, p: ArrayLike, /) -> Tensor:
 # -- integrals
 
 
-@elementwise(x=lambda xp, x: -xp.exp(-x) / x, kernel=_scipy_kernel("exp1"), samples=unary(0.3, 6))
+@elementwise(
+    x=lambda xp, x: -xp.exp(-x) / x, kernel=_scipy_kernel("exp1"), samples=unary(0.3, 6), complex_kernel=REFUSED
+)
 def exp1(x: ArrayLike, /) -> Tensor:
     """The exponential integral E1: the integral of `exp(-t) / t` from `x` to infinity."""
 
 
-@elementwise(x=lambda xp, x: xp.exp(x) / x, kernel=_scipy_kernel("expi"), samples=unary(0.3, 6))
+@elementwise(x=lambda xp, x: xp.exp(x) / x, kernel=_scipy_kernel("expi"), samples=unary(0.3, 6), complex_kernel=REFUSED)
 def expi(x: ArrayLike, /) -> Tensor:
     """The exponential integral Ei: the integral of `exp(t) / t` from minus infinity to `x`."""
 
 
-@elementwise(x=lambda xp, x, out: 1 - 2 * x * out, kernel=_scipy_kernel("dawsn"), samples=unary(-3, 3))
+@elementwise(
+    x=lambda xp, x, out: 1 - 2 * x * out, kernel=_scipy_kernel("dawsn"), samples=unary(-3, 3), complex_kernel=REFUSED
+)
 def dawsn(x: ArrayLike, /) -> Tensor:
     """Dawson's integral: `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`."""
 
 
-@elementwise(x=lambda xp, x: 2 / math.sqrt(math.pi) * xp.exp(x * x), kernel=_scipy_kernel("erfi"), samples=unary(-2, 2))
+@elementwise(
+    x=lambda xp, x: 2 / math.sqrt(math.pi) * xp.exp(x * x),
+    kernel=_scipy_kernel("erfi"),
+    samples=unary(-2, 2),
+    complex_kernel=REFUSED,
+)
 def erfi(x: ArrayLike, /) -> Tensor:
     """The imaginary error function, `-1j * erf(1j * x)`."""
 
@@ -228,7 +245,7 @@ def _spence_partial(xp: Namespace, x: Array) -> Array:
     return xp.where(near, -polynomial(_LOG_RATIO, u), xp.log(x) / (1 - xp.where(near, 0, x)))
 
 
-@elementwise(x=_spence_partial, kernel=_scipy_kernel("spence"), samples=unary(0.2, 4))
+@elementwise(x=_spence_partial, kernel=_scipy_kernel("spence"), samples=unary(0.2, 4), complex_kernel=REFUSED)
 def spence(x: ArrayLike, /) -> Tensor:
     """The dilogarithm of `1 - x`: the integral of `log(t) / (1 - t)` from 1 to `x`."""
 
@@ -251,7 +268,7 @@ def _ellipk_partial(xp: Namespace, m: Array) -> Array:
     return _series_near_0(xp, m, _ELLIPTIC_K, lambda m: (xp.ellipe(m) - (1 - m) * xp.ellipk(m)) / (2 * m * (1 - m)))
 
 
-@elementwise(m=_ellipk_partial, kernel=_scipy_kernel("ellipk"), samples=unary(-2, 0.9))
+@elementwise(m=_ellipk_partial, kernel=_scipy_kernel("ellipk"), samples=unary(-2, 0.9), complex_kernel=REFUSED)
 def ellipk(m: ArrayLike, /) -> Tensor:
     """The complete elliptic integral of the first kind, as a function of the parameter `m`, the squared modulus."""
 
@@ -260,7 +277,7 @@ def _ellipe_partial(xp: Namespace, m: Array) -> Array:
     return _series_near_0(xp, m, _ELLIPTIC_E, lambda m: (xp.ellipe(m) - xp.ellipk(m)) / (2 * m))
 
 
-@elementwise(m=_ellipe_partial, kernel=_scipy_kernel("ellipe"), samples=unary(-2, 0.9))
+@elementwise(m=_ellipe_partial, kernel=_scipy_kernel("ellipe"), samples=unary(-2, 0.9), complex_kernel=REFUSED)
 def ellipe(m: ArrayLike, /) -> Tensor:
     """The complete elliptic integral of the second kind, as a function of the parameter `m`, the squared modulus."""
 
@@ -268,22 +285,32 @@ def ellipe(m: ArrayLike, /) -> Tensor:
 # -- Bessel functions; the derivatives by x are DLMF 10.6.1, 10.6.3, 10.29.1 and 10.29.3
 
 
-@elementwise(x=lambda xp, x: -xp.j1(x), kernel=_scipy_kernel("j0"), samples=unary(-9, 9))
+@elementwise(x=lambda xp, x: -xp.j1(x), kernel=_scipy_kernel("j0"), samples=unary(-9, 9), complex_kernel=REFUSED)
 def j0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 0."""
 
 
-@elementwise(x=lambda xp, x: 0.5 * (xp.j0(x) - xp.jv(2.0, x)), kernel=_scipy_kernel("j1"), samples=unary(-9, 9))
+@elementwise(
+    x=lambda xp, x: 0.5 * (xp.j0(x) - xp.jv(2.0, x)),
+    kernel=_scipy_kernel("j1"),
+    samples=unary(-9, 9),
+    complex_kernel=REFUSED,
+)
 def j1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 1."""
 
 
-@elementwise(x=lambda xp, x: -xp.y1(x), kernel=_scipy_kernel("y0"), samples=unary(0.3, 9))
+@elementwise(x=lambda xp, x: -xp.y1(x), kernel=_scipy_kernel("y0"), samples=unary(0.3, 9), complex_kernel=REFUSED)
 def y0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 0. NaN below 0."""
 
 
-@elementwise(x=lambda xp, x: 0.5 * (xp.y0(x) - xp.yv(2.0, x)), kernel=_scipy_kernel("y1"), samples=unary(0.3, 9))
+@elementwise(
+    x=lambda xp, x: 0.5 * (xp.y0(x) - xp.yv(2.0, x)),
+    kernel=_scipy_kernel("y1"),
+    samples=unary(0.3, 9),
+    complex_kernel=REFUSED,
+)
 def y1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 1. NaN below 0."""
 
@@ -293,6 +320,7 @@ def y1(x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x: 0.5 * (xp.jv(v - 1, x) - xp.jv(v + 1, x)),
     kernel=_scipy_kernel("jv"),
     samples=_order_samples(0.3, 9),
+    complex_kernel=REFUSED,
 )
 def jv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and of real order `v`.
@@ -311,6 +339,7 @@ def jv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x: 0.5 * (xp.yv(v - 1, x) - xp.yv(v + 1, x)),
     kernel=_scipy_kernel("yv"),
     samples=_order_samples(0.5, 9),
+    complex_kernel=REFUSED,
 )
 def yv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and of real order `v`; it has the derivatives that :func:`jv` has."""
@@ -321,6 +350,7 @@ def yv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x: 0.5 * (xp.iv(v - 1, x) + xp.iv(v + 1, x)),
     kernel=_scipy_kernel("iv"),
     samples=_order_samples(0.3, 9),
+    complex_kernel=REFUSED,
 )
 def iv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and of real order `v`; see :func:`jv` for its derivatives."""
@@ -331,6 +361,7 @@ def iv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x, out: 0.5 * (xp.ive(v - 1, x) + xp.ive(v + 1, x)) - xp.sign(x) * out,
     kernel=_scipy_kernel("ive"),
     samples=_order_samples(0.3, 9),
+    complex_kernel=REFUSED,
 )
 def ive(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """`exp(-abs(x)) * iv(v, x)`, accurate also where the factors overflow and underflow; see :func:`jv`."""
@@ -341,6 +372,7 @@ def ive(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x: -0.5 * (xp.kv(v - 1, x) + xp.kv(v + 1, x)),
     kernel=_scipy_kernel("kv"),
     samples=_order_samples(0.5, 9),
+    complex_kernel=REFUSED,
 )
 def kv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the second kind and of real order `v`; see :func:`jv` for its derivatives."""
@@ -351,26 +383,36 @@ def kv(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, v, x, out: out - 0.5 * (xp.kve(v - 1, x) + xp.kve(v + 1, x)),
     kernel=_scipy_kernel("kve"),
     samples=_order_samples(0.5, 9),
+    complex_kernel=REFUSED,
 )
 def kve(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """`exp(x) * kv(v, x)`, accurate also where the factors overflow and underflow; see :func:`jv`."""
 
 
-@elementwise(x=lambda xp, x: -xp.k1(x), kernel=_scipy_kernel("k0"), samples=unary(0.4, 9))
+@elementwise(x=lambda xp, x: -xp.k1(x), kernel=_scipy_kernel("k0"), samples=unary(0.4, 9), complex_kernel=REFUSED)
 def k0(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the second kind and order 0."""
 
 
-@elementwise(x=lambda xp, x, out: -xp.k0(x) - out / x, kernel=_scipy_kernel("k1"), samples=unary(0.4, 9))
+@elementwise(
+    x=lambda xp, x, out: -xp.k0(x) - out / x, kernel=_scipy_kernel("k1"), samples=unary(0.4, 9), complex_kernel=REFUSED
+)
 def k1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the second kind and order 1."""
 
 
-@elementwise(x=lambda xp, x, out: out - xp.k1e(x), kernel=_scipy_kernel("k0e"), samples=unary(0.4, 9))
+@elementwise(
+    x=lambda xp, x, out: out - xp.k1e(x), kernel=_scipy_kernel("k0e"), samples=unary(0.4, 9), complex_kernel=REFUSED
+)
 def k0e(x: ArrayLike, /) -> Tensor:
     """`exp(x) * k0(x)`, accurate also where the factors overflow and underflow."""
 
 
-@elementwise(x=lambda xp, x, out: out - xp.k0e(x) - out / x, kernel=_scipy_kernel("k1e"), samples=unary(0.4, 9))
+@elementwise(
+    x=lambda xp, x, out: out - xp.k0e(x) - out / x,
+    kernel=_scipy_kernel("k1e"),
+    samples=unary(0.4, 9),
+    complex_kernel=REFUSED,
+)
 def k1e(x: ArrayLike, /) -> Tensor:
     """`exp(x) * k1(x)`, accurate also where the factors overflow and underflow."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tape_core.engine.op import elementwise
+from tape_core.engine.op import REFUSED, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, unary, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import as_floats, by_interval, in_double, polynomial
@@ -226,7 +226,7 @@ def _erfcx_partial(xp: Namespace, x: Array, out: Array) -> Array:
     return xp.where(near, 2 * x * out - _SLOPE, -_SLOPE * t * polynomial(_ERFCX_SERIES, t))
 
 
-@elementwise(x=_erfcx_partial, kernel=_erfcx_kernel, samples=_with_refusal(unary(-2, 12)))
+@elementwise(x=_erfcx_partial, kernel=_erfcx_kernel, samples=_with_refusal(unary(-2, 12)), complex_kernel=REFUSED)
 def erfcx(x: ArrayLike, /) -> Tensor:
     """`exp(x**2) * erfc(x)`, accurate also where the factors overflow and underflow.
 
@@ -252,7 +252,12 @@ def _ndtr_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(x < 0, upper, 1 - upper)
 
 
-@elementwise(x=lambda xp, x: _DENSITY * xp.exp(-0.5 * x * x), kernel=_ndtr_kernel, samples=_with_refusal(unary(-3, 3)))
+@elementwise(
+    x=lambda xp, x: _DENSITY * xp.exp(-0.5 * x * x),
+    kernel=_ndtr_kernel,
+    samples=_with_refusal(unary(-3, 3)),
+    complex_kernel=REFUSED,
+)
 def ndtr(x: ArrayLike, /) -> Tensor:
     """The distribution function of the normal distribution: the probability of a value below `x`.
 
@@ -282,7 +287,7 @@ def _hazard(xp: Namespace, x: Array) -> Array:
     return xp.where(x < 0, below, above)
 
 
-@elementwise(x=_hazard, kernel=_log_ndtr_kernel, samples=_with_refusal(unary(-12, 4)))
+@elementwise(x=_hazard, kernel=_log_ndtr_kernel, samples=_with_refusal(unary(-12, 4)), complex_kernel=REFUSED)
 def log_ndtr(x: ArrayLike, /) -> Tensor:
     """The logarithm of :func:`ndtr`. It and its derivatives are accurate for large positive and negative `x`.
 
@@ -320,7 +325,10 @@ def _ndtri_kernel(xp: Namespace, p: Array) -> Array:
 
 
 @elementwise(
-    p=lambda xp, out: xp.exp(0.5 * out * out) / _DENSITY, kernel=_ndtri_kernel, samples=_with_refusal(unary(0.01, 0.99))
+    p=lambda xp, out: xp.exp(0.5 * out * out) / _DENSITY,
+    kernel=_ndtri_kernel,
+    samples=_with_refusal(unary(0.01, 0.99)),
+    complex_kernel=REFUSED,
 )
 def ndtri(p: ArrayLike, /) -> Tensor:
     """The quantile function of the normal distribution: the inverse of :func:`ndtr`. NaN outside [0, 1].
@@ -339,7 +347,10 @@ def _erfinv_kernel(xp: Namespace, x: Array) -> Array:
 
 
 @elementwise(
-    x=lambda xp, out: xp.exp(out * out) / _SLOPE, kernel=_erfinv_kernel, samples=_with_refusal(unary(-0.98, 0.98))
+    x=lambda xp, out: xp.exp(out * out) / _SLOPE,
+    kernel=_erfinv_kernel,
+    samples=_with_refusal(unary(-0.98, 0.98)),
+    complex_kernel=REFUSED,
 )
 def erfinv(x: ArrayLike, /) -> Tensor:
     """The inverse of :func:`erf`. NaN outside [-1, 1].
@@ -359,7 +370,10 @@ def _erfcinv_kernel(xp: Namespace, x: Array) -> Array:
 
 
 @elementwise(
-    x=lambda xp, out: -xp.exp(out * out) / _SLOPE, kernel=_erfcinv_kernel, samples=_with_refusal(unary(0.02, 1.98))
+    x=lambda xp, out: -xp.exp(out * out) / _SLOPE,
+    kernel=_erfcinv_kernel,
+    samples=_with_refusal(unary(0.02, 1.98)),
+    complex_kernel=REFUSED,
 )
 def erfcinv(x: ArrayLike, /) -> Tensor:
     """The inverse of :func:`erfc`. NaN outside [0, 2].

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 from tape_core.base import dtypes
-from tape_core.engine.op import NONDIFF, elementwise
+from tape_core.engine.op import NONDIFF, REFUSED, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, binary, unary
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import (
@@ -147,7 +147,7 @@ def _gammaln_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(x == -math.inf, x, size)
 
 
-@elementwise(x=lambda xp, x: xp.digamma(x), kernel=_gammaln_kernel, samples=unary(0.2, 9))
+@elementwise(x=lambda xp, x: xp.digamma(x), kernel=_gammaln_kernel, samples=unary(0.2, 9), complex_kernel=REFUSED)
 def gammaln(x: ArrayLike, /) -> Tensor:
     """The logarithm of the absolute value of the gamma function. At its poles 0, -1, -2, ... it is inf.
 
@@ -207,7 +207,9 @@ def _gamma_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(negative, xp.where(whole, math.nan, reflected), xp.copysign(size, x))
 
 
-@elementwise(x=lambda xp, x, out: out * xp.digamma(x), kernel=_gamma_kernel, samples=unary(0.2, 9))
+@elementwise(
+    x=lambda xp, x, out: out * xp.digamma(x), kernel=_gamma_kernel, samples=unary(0.2, 9), complex_kernel=REFUSED
+)
 def gamma(x: ArrayLike, /) -> Tensor:
     """The gamma function, the factorial of `x - 1`. It is NaN at the negative integers, inf at 0 and -inf at -0.
 
@@ -284,7 +286,7 @@ def _digamma_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(tiny, xp.copysign(xp.where(tiny, math.inf, a), -x), result)
 
 
-@elementwise(x=lambda xp, x: xp.polygamma(1, x), kernel=_digamma_kernel, samples=unary(0.2, 12))
+@elementwise(x=lambda xp, x: xp.polygamma(1, x), kernel=_digamma_kernel, samples=unary(0.2, 12), complex_kernel=REFUSED)
 def digamma(x: ArrayLike, /) -> Tensor:
     """The derivative of :func:`gammaln`. It is NaN at the negative integers, -inf at 0 and inf at -0.
 
@@ -394,6 +396,7 @@ def _polygamma_samples(draw: Draw) -> Iterator[Sample]:
     x=lambda xp, n, x: xp.polygamma(n + 1, x),
     kernel=_polygamma_kernel,
     samples=_polygamma_samples,
+    complex_kernel=REFUSED,
 )
 def polygamma(n: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The n-th derivative of :func:`digamma`, for a single integer `n` from 0 to 100. It is infinite at 0, -1, -2, ...
@@ -458,6 +461,7 @@ def digamma_difference(xp: Namespace, a: Array, b: Array) -> Array:
     b=lambda xp, a, b: digamma_difference(xp, b, a),
     kernel=_betaln_kernel,
     samples=binary(0.3, 12),
+    complex_kernel=REFUSED,
 )
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     """The logarithm of the beta function, `gammaln(a) + gammaln(b) - gammaln(a + b)`, without cancellation.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
 from tape_core.backends.kernels import WHOLE
-from tape_core.engine.op import elementwise
+from tape_core.engine.op import REFUSED, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.special.approximation import in_double, is_array
@@ -549,6 +549,7 @@ def _beta_samples(draw: Draw) -> Iterator[Sample]:
     x=_gamma_density_change,
     kernel=_gamma_kernel,
     samples=_samples(0.3, 8, 0.3, 8),
+    complex_kernel=REFUSED,
 )
 def gammainc_derivative(a: ArrayLike, x: ArrayLike, /, order: int = 1) -> Tensor:
     """The derivative of :func:`gammainc` with respect to `a`, of any `order` from 1 to 20.
@@ -569,6 +570,7 @@ def gammainc_derivative(a: ArrayLike, x: ArrayLike, /, order: int = 1) -> Tensor
     x=_beta_density_change,
     kernel=_beta_kernel,
     samples=_beta_samples,
+    complex_kernel=REFUSED,
 )
 def betainc_derivative(a: ArrayLike, b: ArrayLike, x: ArrayLike, /, orders: tuple[int, int] = (1, 0)) -> Tensor:
     """The derivative of :func:`betainc` with respect to `a` and `b`; `orders` are the orders in `a` and in `b`.
@@ -588,6 +590,7 @@ def betainc_derivative(a: ArrayLike, b: ArrayLike, x: ArrayLike, /, orders: tupl
     t=_t_density_change,
     kernel=_t_kernel,
     samples=_samples(0.8, 6, -4, 4),
+    complex_kernel=REFUSED,
 )
 def stdtr_derivative(df: ArrayLike, t: ArrayLike, /, order: int = 1) -> Tensor:
     """The derivative of :func:`stdtr` with respect to `df`, of any `order` from 1 to 20.

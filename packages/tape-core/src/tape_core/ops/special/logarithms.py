@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 
 from tape_core.backends.errors import AxisError
-from tape_core.engine.op import elementwise, op, vjp
-from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary
+from tape_core.engine.op import REFUSED, elementwise, op, vjp
+from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.nn.functions import sigmoid
@@ -37,7 +37,9 @@ def _logit_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "real numbers", draw.complex(2))
 
 
-@elementwise(x=vjp(lambda xp, g, x: g / (x * (1 - x))), kernel=_logit_kernel, samples=_logit_samples)
+@elementwise(
+    x=vjp(lambda xp, g, x: g / (x * (1 - x))), kernel=_logit_kernel, samples=_logit_samples, complex_kernel=REFUSED
+)
 def logit(x: ArrayLike, /) -> Tensor:
     """`log(x / (1 - x))`, the inverse of :func:`expit`. NaN outside [0, 1].
 
@@ -141,7 +143,7 @@ def _entr_kernel(xp: Namespace, x: Array) -> Array:
     return xp.where(inside, value, xp.where(x == 0, 0, xp.where(x < 0, -math.inf, x)))
 
 
-@elementwise(x=lambda xp, x: -1 - xp.log(x), kernel=_entr_kernel, samples=unary(0.1, 3))
+@elementwise(x=lambda xp, x: -1 - xp.log(x), kernel=_entr_kernel, samples=unary(0.1, 3), complex_kernel=REFUSED)
 def entr(x: ArrayLike, /) -> Tensor:
     """`-x * log(x)`, the contribution of a probability to the entropy: 0 at 0, and -inf for negative numbers.
 
@@ -185,6 +187,7 @@ def _is_zero(xp: Namespace, g: Cotangent, x: Array) -> Cotangent:
     y=lambda xp, x, y: -_quotient_or_0(xp, x, y),
     kernel=_rel_entr_kernel,
     samples=binary(0.2, 3),
+    complex_kernel=REFUSED,
 )
 def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """`x * log(x / y)`, the contribution of two probabilities to the relative entropy.
@@ -239,7 +242,7 @@ def _recurrence_samples(draw: Draw) -> Iterator[Sample]:
     a=vjp(_recurrence_vjp_a),
     b=vjp(lambda xp, g, a: _reverse_recurrence(xp, a, g)),
     kernel=_recurrence_kernel,
-    samples=_recurrence_samples,
+    samples=with_complex(_recurrence_samples),
 )
 def linear_recurrence(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     """The recurrence `y[j] = a[j] * y[j - 1] + b[j]`, `y[0] = b[0]`, along the last axis of two arrays of one shape.
@@ -309,7 +312,13 @@ def _logcumsumexp_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(TypeError, "real numbers", draw.complex(2))
 
 
-@op(x=vjp(_logcumsumexp_vjp), kernel=_logcumsumexp_kernel, samples=_logcumsumexp_samples, batch=batching.running)
+@op(
+    x=vjp(_logcumsumexp_vjp),
+    kernel=_logcumsumexp_kernel,
+    samples=_logcumsumexp_samples,
+    batch=batching.running,
+    complex_kernel=REFUSED,
+)
 def logcumsumexp(x: ArrayLike, /, *, axis: int | None = None, include_initial: bool = False) -> Tensor:
     """`log(cumulative_sum(exp(x)))` along `axis`, without overflow; `axis` may be left out for a 1-d array.
 
