@@ -9,6 +9,7 @@ executed, and nothing is written anywhere.
 from __future__ import annotations
 
 import builtins
+import hashlib
 import json
 import os
 import re
@@ -159,6 +160,63 @@ def _write_tensors(path: str) -> None:
     nn.save_tensors(path, tensors, {"step": "7"})
 
 
+# -- a folder of tf.saved_model, as one file here: the description, and after a mark the arrays
+
+_MARK = b"\n-- arrays --\n"
+
+
+class _Saved(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = tf.Variable([1.0, -2.0, 3.0])
+        self.calls = tf.Variable(0, trainable=False)
+
+    @tf.function(input_signature=[tf.TensorSpec([3]), tf.TensorSpec([], tf.int32)])
+    def __call__(self, x: Any, times: Any) -> Any:
+        self.calls.assign_add(1)
+        start = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x * self.w, lambda: tf.sin(x)[::-1] + 1.0)
+        return tf.while_loop(lambda k, y: k < times, lambda k, y: (k + 1, y * self.w + x), (0, start))[1]
+
+
+def _write_saved(path: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(_Saved(), folder)
+        parts = []
+        for name in ("saved_model.json", "variables.safetensors"):
+            with open(os.path.join(folder, name), "rb") as stream:
+                parts.append(stream.read())
+    with open(path, "wb") as stream:
+        stream.write(_MARK.join(parts))
+
+
+def _read_saved(path: str) -> Any:
+    with open(path, "rb") as stream:
+        content = stream.read()
+    text, _, arrays = content.partition(_MARK)
+    os.remove(path)
+    os.mkdir(path)
+    try:
+        for name, part in (("saved_model.json", text), ("variables.safetensors", arrays)):
+            with open(os.path.join(path, name), "wb") as stream:
+                stream.write(part)
+        again = tf.saved_model.load(path)
+        if not callable(again):
+            return None
+        found = []
+        for start in ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]):
+            try:
+                found.append(again(tf.constant(start), tf.constant(2)).numpy().tobytes())
+            except Exception as error:  # noqa: BLE001 - a program that was changed on purpose may fail when it runs
+                found.append(type(error).__name__)
+        return found, [v.numpy().tobytes() for v in again.variables]
+    finally:
+        for name in os.listdir(path):
+            os.remove(os.path.join(path, name))
+        os.rmdir(path)
+        with open(path, "wb") as stream:
+            stream.write(content)
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -170,6 +228,7 @@ KINDS = {
         Kind("graph.keras", lambda path: _functional().save(path, save_format="tape"), _read_model),
         Kind("of_keras.keras", lambda path: _model().save(path, save_format="keras"), _read_model),
         Kind("graph_of_keras.keras", lambda path: _keras_graph().save(path, save_format="keras"), _read_model),
+        Kind("saved_model.folder", _write_saved, _read_saved),
         Kind("model.weights.h5", lambda path: _model().save_weights(path), _read_weights),
     )
 }
@@ -256,6 +315,17 @@ def redescribed(name: str, content: bytes, where: int, new: Any) -> bytes:
                     data = json.dumps(replaced(json.loads(data), where, new)).encode()
                 target.writestr(member, data)
         return out.getvalue()
+    if name.endswith(".folder"):
+        text, _, arrays = content.partition(_MARK)
+        text = json.dumps(replaced(json.loads(text), where, new)).encode()
+        end = 8 + int.from_bytes(arrays[:8], "little")
+        header = json.loads(arrays[8:end])
+        metadata = header["__metadata__"]
+        for key in ("tape.checksum", "tape.writer"):
+            metadata.pop(key, None)
+        metadata["tape_tf.described"] = hashlib.sha256(text).hexdigest()
+        head = json.dumps(header).encode()
+        return text + _MARK + len(head).to_bytes(8, "little") + head + arrays[end:]
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     metadata = header.get("__metadata__", {})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tape_compile import passes, thresholds
     from tape_compile.codegen.source import Source
     from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
+    from tape_compile.control_flow import Flow
     from tape_compile.function import Function
     from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
     from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
@@ -30,6 +31,7 @@ _FROM = {
     "Compiler": "tape_compile.compilers",
     "EFFECTS": "tape_compile.compilers",
     "Function": "tape_compile.function",
+    "Flow": "tape_compile.control_flow",
     "FusedFunction": "tape_compile.library",
     "Group": "tape_compile.passes.fusion",
     "Instruction": "tape_compile.program",
@@ -60,6 +62,7 @@ __all__ = [
     "Argument",
     "Bound",
     "Compiler",
+    "Flow",
     "Function",
     "FusedFunction",
     "Group",

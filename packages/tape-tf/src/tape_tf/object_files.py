@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +22,12 @@ from tape_nn import load_tensors, save_tensors
 
 from tape_tf import nest
 from tape_tf.conversion import convert_to_tensor, unwrap, wrap
+from tape_tf.dtypes import native_dtype
 from tape_tf.keras import limits
 from tape_tf.module import Module
 from tape_tf.ops.function import ConcreteFunction, Function
-from tape_tf.recorded import Replay, Unrecordable, decode, dtype_named, encode, record
+from tape_tf.recorded import Replay, decode, dtype_named, encode, record
+from tape_tf.recorded_flows import Unrecordable
 from tape_tf.recorded_gradients import check_gradients
 from tape_tf.shapes import TensorSpec
 from tape_tf.tensor import Tensor, Value, wrap_tensor
@@ -34,6 +37,7 @@ from tape_tf.variable import Variable
 ARRAYS = "variables.safetensors"
 FORMAT = "tape-tf saved_model of functions 1"
 SERVING = "serving_default"
+_DESCRIBED = "tape_tf.described"  # in the metadata of the arrays: the checksum of the description
 _TENSOR = 1  # how compiled code marks a result that is a Tensor
 _SIZES = 3, 5  # lengths that stand for a None of a signature: a program that is the same for both holds for any
 
@@ -217,9 +221,7 @@ def _sample(spec: Any, size: int, random: np.random.Generator) -> Any:
     if spec.dtype.name == "string":
         raise Unrecordable("strings are no arrays")
     values = random.uniform(0.1, 0.9, shape) if spec.dtype.is_floating else np.zeros(shape)
-    return convert_to_tensor(values, dtype=spec.dtype) if spec.dtype.is_floating else wrap_tensor(
-        tc.asarray(values.astype("int64")).astype(unwrap(convert_to_tensor(0, dtype=spec.dtype)).dtype)
-    )  # fmt: skip
+    return wrap_tensor(tc.asarray(values, dtype=native_dtype(spec.dtype)))
 
 
 def _trace(
@@ -296,17 +298,24 @@ def write_object(description: Mapping[str, Any], arrays: Mapping[str, Any], fold
             f"saved_model.save: the functions take {len(text)} bytes, of {limits.MAX_CONFIG_BYTES} that are read: save "
             "fewer signatures, or functions without long Python loops"
         )
-    save_tensors(folder / ARRAYS, arrays)
-    draft.write_text(text)
+    # Arrays beside the description of something else, or one that was damaged, would be other numbers in silence.
+    save_tensors(folder / ARRAYS, arrays, {_DESCRIBED: _digest(text.encode())})
+    draft.write_bytes(text.encode())
 
 
-def load_object(content: Mapping[str, Any], folder: Path) -> LoadedObject:
-    """Return the object of a description.
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def load_object(content: Mapping[str, Any], text: bytes, folder: Path) -> LoadedObject:
+    """Return the object of a description, which is given as it was read, too.
 
     Raises:
-        ValueError: the description or a program in it is malformed.
+        ValueError: the description or a program in it is malformed, or the arrays are those of another one.
     """
-    arrays, _ = load_tensors(folder / ARRAYS)
+    arrays, metadata = load_tensors(folder / ARRAYS)
+    if metadata.get(_DESCRIBED) != _digest(text):
+        raise ValueError(f"it was changed, or {ARRAYS} beside it belongs to something else that was saved")
     nodes = content["nodes"]
     made: list[Any] = [_make(node, arrays) for node in nodes]
     if not made or not isinstance(made[0], LoadedObject):

@@ -2,7 +2,8 @@
 
 A program names registered ops, and has JSON literals and arrays beside them: there is no code in it. It is a list of
 calls `[op, arguments, keyword arguments, result]`. An argument is `["ref", number]` for an earlier value, or a literal
-that :func:`encode` has tagged. Values are numbered: inputs first, then Variables, constants, and results.
+that :func:`encode` has tagged. Values are numbered: inputs first, then Variables, constants, and results. A call that
+is a branch or a loop has a fifth part, which has programs in its turn: see :mod:`tape_tf.recorded_flows`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
-from tape_compile.extend import Program, Ref
+from tape_compile.extend import Flow, Program, Ref
 from tape_core.extend import registry
 
+from tape_tf.recorded_flows import Unrecordable, made_flow, record_flow
 from tape_tf.typing import Json
 
 MAX_RANK = 32  # axes of a shape, as in descriptions of Keras
+MAX_DEPTH = 32  # of branches and loops inside of each other
 _PLAIN = (bool, int, str, type(None))
 _SEQUENCES: dict[str, Callable[[Sequence[Any]], Any]] = {"tuple": tuple, "list": list}
-
-
-class Unrecordable(ValueError):
-    """A program has a part that no file can hold."""
 
 
 def encode(value: Any, leaf: Callable[[Any], Json | None] = lambda _: None) -> Json:
@@ -107,7 +106,7 @@ def record(program: Program, key: str, arrays: dict[str, np.ndarray[Any, Any]]) 
     constants: list[Json] = []
     for k, value in program.constants.items():
         if k in used:
-            name = f"{key}/{len(constants)}"
+            name = f"{key}/{len(arrays)}"
             arrays[name] = np.array(backend.library.numpy(value) if backend is not None else value)
             constants.append(name)
             numbers[k] = len(numbers)
@@ -123,10 +122,11 @@ def record(program: Program, key: str, arrays: dict[str, np.ndarray[Any, Any]]) 
     calls: list[Json] = []
     for instruction in program.instructions:
         where = "" if instruction.place is None else f" (line {instruction.place.line} of {instruction.place.file})"
-        if instruction.name not in registry or instruction.effect or hasattr(instruction.fn, "parts"):
+        flow = instruction.fn if isinstance(instruction.fn, Flow) else None
+        if flow is None and (instruction.name not in registry or instruction.effect):
             raise Unrecordable(
-                f"{instruction.name}{where} is no op: random draws, loops and branches on tensors, and calls of Python "
-                "are in no file; compute that outside of the function, and pass it as an argument"
+                f"{instruction.name}{where} is no op: random draws and calls of Python are in no file; compute that "
+                "outside of the function, and pass it as an argument"
             )
         try:
             args = [encode(arg, leaf) for arg in instruction.args]
@@ -136,6 +136,11 @@ def record(program: Program, key: str, arrays: dict[str, np.ndarray[Any, Any]]) 
         for k in instruction.outputs:
             numbers[k] = len(numbers)
         calls.append([instruction.name, args, kwargs, len(instruction.outputs)])
+        if flow is not None:
+            try:
+                calls[-1].append(record_flow(flow, lambda part: record(part, key, arrays)))
+            except Unrecordable as error:
+                raise Unrecordable(f"{instruction.name}{where}: {error}") from None
     return {
         "inputs": len(program.inputs),
         "constants": constants,
@@ -152,44 +157,52 @@ class Replay:
             other arguments than it has, or refers to values that come after it.
     """
 
-    def __init__(self, recorded: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def __init__(self, recorded: Mapping[str, Any], arrays: Mapping[str, Any], depth: int = 0) -> None:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"branches and loops inside of each other, more than {MAX_DEPTH} deep")
         self.inputs = recorded["inputs"]
         self._constants = [arrays[name] for name in recorded["constants"]]
         self._calls: list[tuple[Any, list[Any], dict[str, Any], bool]] = []
         if type(self.inputs) is not int or self.inputs < 0:
             raise ValueError(f"{self.inputs!r} inputs")
         known = self.inputs + len(self._constants)
-        for name, args, kwargs, results in recorded["calls"]:
-            if not isinstance(name, str) or name not in registry:
+        for name, args, kwargs, results, *flow in recorded["calls"]:
+            if flow:
+                function: Any = made_flow(name, args, results, flow, lambda part: Replay(part, arrays, depth + 1))
+                if kwargs:
+                    raise ValueError(f"{name} with keyword arguments")
+            elif not isinstance(name, str) or name not in registry:
                 raise ValueError(f"there is no op {name!r} here")
-            op = registry[name]
-            try:
-                op.signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise ValueError(f"{op.spelled}: {error}") from None
+            else:
+                op = registry[name]
+                function = op.function
+                try:
+                    op.signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    raise ValueError(f"{op.spelled}: {error}") from None
             for number in [*_references(args), *_references(kwargs)]:
                 _check_number(number, known)
             decode(["list", *args], _no_value)
             decode(kwargs, _no_value)
-            if type(results) is not int or not 0 < results <= MAX_RANK:
+            if type(results) is not int or not 0 < results <= (results if flow else MAX_RANK):
                 raise ValueError(f"{name} with {results!r} results")
-            self._calls.append((op, args, kwargs, results > 1))
+            self._calls.append((function, args, kwargs, results > 1))
             known += results
         self.outputs: list[int] = recorded["outputs"]
         for number in self.outputs:
             _check_number(number, known)
 
-    def __call__(self, values: Sequence[tc.Tensor]) -> list[tc.Tensor]:
-        """Return the outputs for values of the inputs."""
-        like = next(iter(values), None)
+    def __call__(self, values: Sequence[tc.Tensor], like: tc.Tensor | None = None) -> list[tc.Tensor]:
+        """Return the outputs for values of the inputs; constants go beside them, or beside another Tensor."""
+        like = next(iter(values), like)
         place: dict[str, Any] = {} if like is None else {"backend": like.backend.library.name, "device": like.device}
         values = [*values, *[tc.asarray(array, **place) for array in self._constants]]
 
         def leaf(_: str, parts: list[Any]) -> Any:
             return values[parts[0]]
 
-        for op, args, kwargs, several in self._calls:
-            found = op.function(*[decode(arg, leaf) for arg in args], **decode(kwargs, leaf))
+        for function, args, kwargs, several in self._calls:
+            found = function(*[decode(arg, leaf) for arg in args], **decode(kwargs, leaf))
             values.extend(_flat(found) if several or isinstance(found, tuple) else [found])
         return [values[number] for number in self.outputs]
 

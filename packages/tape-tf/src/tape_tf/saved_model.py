@@ -43,7 +43,7 @@ export("saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY saved_model.SERVING_DEFAUL
 _SERVING = "serving_default"
 
 
-@exported("saved_model.save", differs="functions without branches, loops and random draws")
+@exported("saved_model.save", differs="functions without random draws")
 def save(obj: Any, export_dir: PathLike, signatures: Any = None, options: object = None) -> None:
     """Write a Keras model, or a `tf.Module` with its tf.functions, into a folder, which is made if needed.
 
@@ -57,9 +57,10 @@ def save(obj: Any, export_dir: PathLike, signatures: Any = None, options: object
 
     Raises:
         TypeError: `obj` is neither, or a part of a model has no description.
-        ValueError: a function is refused: it draws random numbers, has branches, loops or own gradients, depends
-            on values or on lengths that its signature leaves open, or uses a Variable that no attribute leads to; or a
-            model has no weights yet.
+        ValueError: a function is refused: it draws random numbers, has own gradients, depends on values in Python or
+            on lengths that its signature leaves open, or uses a Variable that no attribute leads to; or a model has no
+            weights yet. `tf.cond`, `tf.while_loop` and the like are written; where gradients flow through one that
+            assigns to a Variable, it is refused.
     """
     folder = Path(os.fspath(export_dir))
     if not isinstance(obj, Model):
@@ -121,9 +122,13 @@ def load(export_dir: PathLike, tags: object = None, options: object = None) -> L
         )
     text = (folder / _DESCRIPTION).read_bytes()
     with report_damage(f"saved_model.load: {str(folder / _DESCRIPTION)!r}"):
-        content = parse_json(text)
-        if isinstance(content, dict) and content.get("format") == FUNCTIONS_FORMAT:
-            return load_object(content, folder)
+        content = parse_json(text.decode())  # of bytes, Python would guess the encoding, and import it
+        of_functions = isinstance(content, dict) and content.get("format") == FUNCTIONS_FORMAT
+    if of_functions:
+        (folder / ARRAYS).stat()  # one that is not there is not damaged
+        with report_damage(f"saved_model.load: {str(folder / _DESCRIPTION)!r}"):
+            return load_object(content, text, folder)
+    with report_damage(f"saved_model.load: {str(folder / _DESCRIPTION)!r}"):
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         signatures = {name: _read_inputs(value) for name, value in dict(content["signatures"]).items()}

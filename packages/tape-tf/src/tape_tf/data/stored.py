@@ -307,7 +307,7 @@ def _damaged(path: str, why: str) -> DataLossError:
 def _described(path: str, record: bytes) -> tuple[Any, Any]:
     """Return the structure and the spec in the first record."""
     try:
-        content = json.loads(record)
+        content = json.loads(record.decode())
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise ValueError(f"it is not in the format {_FORMAT!r}")
         return _as_structure(content["structure"]), _decode_spec(content["spec"])
@@ -364,7 +364,7 @@ def _decoded(record: bytes) -> Iterator[Any]:
     while place < len(record):
         (length,) = struct.unpack_from("<I", record, place)
         place += 4
-        description = json.loads(record[place : place + length])
+        description = json.loads(record[place : place + length].decode())
         place += length
         size = _length(description["bytes"])
         if place + size > len(record):
