@@ -1,0 +1,48 @@
+"""What tape-jax costs those who do not use it: nothing. JAX is imported where it is selected or its arrays arrive."""
+
+import pytest
+from support import run_python
+
+PROGRAM = """
+import sys
+import numpy as np, tape_core as tc, tape_nn as nn
+
+model = nn.Dense(2)
+with tc.GradientTape() as tape:
+    loss = tc.sum(model(np.ones((3, 4), np.float32)) ** 2)
+tape.gradient(loss, model.trainable_variables)
+assert tc.get_backend().name == "numpy"
+tc.function(lambda x: x * 2.0)(tc.ones(3))
+for wrong in ("text", object()):
+    try:
+        tc.sin(wrong)
+    except TypeError:
+        pass
+assert not [name for name in sys.modules if name.partition(".")[0] in ("jax", "jaxlib")]
+"""
+
+
+def test_a_program_on_numpy_does_not_import_jax():
+    run_python("-c", PROGRAM, environment={"TAPE_BACKEND": "numpy"})
+    # NumPy is what is chosen where two are installed.
+    run_python("-c", PROGRAM, environment={"TAPE_BACKEND": ""})
+
+
+def test_jax_is_imported_when_it_is_selected():
+    run_python(
+        "-c",
+        "import sys, tape_core as tc\n"
+        "tc.set_backend('jax')\n"
+        "assert tc.zeros(3).backend.name == 'jax' and 'jax' in sys.modules\n",
+    )
+
+
+@pytest.mark.parametrize("selected", ["numpy", "jax"])
+def test_arrays_of_jax_stay_where_they_are_whatever_is_selected(selected):
+    run_python(
+        "-c",
+        "import jax.numpy as jnp, tape_core as tc\n"
+        "x = jnp.asarray([1.0, 2.0], dtype=jnp.float32)\n"
+        "assert tc.sin(x).backend.name == 'jax' and tc.asarray(x).array is x\n",
+        environment={"TAPE_BACKEND": selected},
+    )
