@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -106,7 +107,9 @@ def test_the_reference_has_no_name_that_there_is_not() -> None:
         module = import_module(".".join(parts[:-1]))
         return getattr(module, parts[-1])
 
-    assert [name for name, _ in chapters().items() if value(name) is None and name != "tape_core.newaxis"] == []
+    # Not of tape-torch and tape-jax, where these are not installed.
+    found = [name for name in chapters() if find_spec(name.partition(".")[0])]
+    assert [name for name in found if value(name) is None and name != "tape_core.newaxis"] == []
 
 
 def test_each_chapter_of_the_reference_is_listed() -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, NamedTuple
+
+import house
 
 FACES = (
     "tape_core",
@@ -44,6 +47,43 @@ FACES = (
 
 SORTED_BY_ORIGIN = {"tape_core", "tape_nn", "tape_compile.extend"}
 """The faces that have names of several chapters."""
+
+
+def of_a_large_library(package: str) -> str:
+    """The directives for the names of a package whose array library may be missing here: read from its source."""
+    return "\n\n".join(_found_in_source(package))
+
+
+def _found_in_source(module: str) -> Iterator[str]:
+    tree = _source(module)
+    origins = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for name in sorted(_names_in_source(tree), key=str.lower):
+        source, original = origins.get(name, (module, name))
+        if f"{source}.{original}" in house.modules():
+            yield from _found_in_source(f"{source}.{original}")
+            continue
+        is_class = any(isinstance(node, ast.ClassDef) and node.name == original for node in _source(source).body)
+        yield f".. autoclass:: {module}.{name}\n   :members:" if is_class else f".. autofunction:: {module}.{name}"
+
+
+def _source(module: str) -> ast.Module:
+    return ast.parse(house.modules()[module].read_text(encoding="utf-8"))
+
+
+def _names_in_source(tree: ast.Module) -> list[str]:
+    """Return `__all__`, or what is defined there without an underscore."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if "__all__" in map(ast.unparse, targets):
+                return list(ast.literal_eval(node.value))
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    return [name for name in defined if not name.startswith("_")]
 
 
 class Chapter(NamedTuple):
@@ -226,6 +266,22 @@ PARTS = {
    :members:
 
 .. autofunction:: tape_tf.names.status""",
+        ),
+    ),
+    "Array libraries": (
+        Chapter(
+            "PyTorch",
+            "PyTorch's functions, modules and optimizers on a tape, and Tape's functions in PyTorch.",
+            guide="[](../torch.md) is the guide.",
+            sources=(),
+            more=of_a_large_library("tape_torch"),
+        ),
+        Chapter(
+            "JAX",
+            "JAX's functions on a tape.",
+            guide="[](../jax.md) is the guide.",
+            sources=(),
+            more=of_a_large_library("tape_jax"),
         ),
     ),
     "Extending Tape": (
