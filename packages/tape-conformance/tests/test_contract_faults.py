@@ -63,6 +63,14 @@ def makes_float32_in_its_place(monkeypatch: pytest.MonkeyPatch) -> Backend:
 # -- the plugin
 
 
+@fault_for("plugin/64-bit")
+def makes_32_bits_of_64(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    def asarray(self: NumPyBackend, obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
+        return NumPyBackend.asarray(self, obj, dtype=np.float32 if dtype == np.float64 else dtype, copy=copy)
+
+    return with_methods(asarray=asarray)
+
+
 @fault_for("plugin/name")
 def has_another_name(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(select("numpy").backend, "name", "nunpy")

@@ -106,8 +106,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(plugins: Any) -> 
     plugins("counting")
     with pytest.raises(ValueError, match="no compiler named 'pythn' is installed\n  Did you mean 'python'"):
         tc.function(compile="pythn")(double)(1.0)
-    with pytest.raises(CompilerNotFoundError, match=r"Installed compilers: .*counting.*python"):
+    with pytest.raises(CompilerNotFoundError, match=r"Installed compilers: .*counting.*python") as caught:
         tc.function(compile="elsewhere")(double)(1.0)
+    # Nobody of the project owns that name: a stranger might.
+    assert "pip install" not in str(caught.value)
+    assert "pip install tape-jax" in str(compilers._not_found("xla", []))
 
 
 def test_a_broken_plugin_is_named_and_is_in_no_other_ones_way(plugins: Any) -> None:

@@ -132,13 +132,8 @@ assert discovery.load("numpy").name == "numpy"
                 "Installed backends: none",
             ],
         ),
-        (
-            "zig",
-            ["numpy"],
-            [
-                "Installed backends: numpy",
-            ],
-        ),
+        ("jax", ["numpy"], ["To install it: pip install tape-jax", "Installed backends: numpy"]),
+        ("zig", ["numpy"], ["Installed backends: numpy"]),
     ],
 )
 def test_unknown_name(name, installed, lines):

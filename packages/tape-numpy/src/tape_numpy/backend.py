@@ -64,6 +64,7 @@ class NumPyBackend(Backend):
             {np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_, np.int32, np.int64}
         )
         self.narrow = frozenset({dtypes.bfloat16})
+        self.checks = frozenset({"axes", "indices"})
         self._has_float16 = False
         self.tells_complex = False  # until a complex dtype is met: see `meet`
         self._unmet = "eFD"  # characters of dtypes that a program has not used so far, and that matter

@@ -71,6 +71,7 @@ class TorchBackend(Backend):
         fallback.set_namespace(self.xp)
         self.random = TorchRandom(self)
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
+        self.checks = frozenset({"axes", "indices"})
         self.settings = _autocast
         self.tells_complex = False  # its own kernels do
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import check_labels, get_default_dtype
+from tape_core.backends import check_labels, get_default_dtype, normal_axis
 from tape_core.extend import fused
 from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
@@ -230,7 +230,7 @@ def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | Non
     if dtype is None:
         dtype = getattr(torch, get_default_dtype().name)
     classes = torch.arange(num_classes, device=labels.device)
-    axis %= labels.ndim + 1
+    axis = normal_axis(axis, labels.ndim + 1, "a result")
     return (labels.unsqueeze(axis) == classes.reshape(-1, *(1,) * (labels.ndim - axis))).to(dtype)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import AxisError
+from tape_core.backends import normal_axis
 
 from tape_torch.fallback import default_kernel
 
@@ -37,8 +37,7 @@ def _logcumsumexp(x: torch.Tensor, *, axis: int | None = None, include_initial: 
         if x.ndim != 1:
             raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
         axis = 0
-    if not -x.ndim <= axis < x.ndim:
-        raise AxisError(f"axis {axis} is out of bounds for an array of {x.ndim} dimensions")
+    normal_axis(axis, x.ndim)
     out = torch.logcumsumexp(x, axis)
     if include_initial:
         shape = list(x.shape)

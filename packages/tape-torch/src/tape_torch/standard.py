@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tape_core.backends import normal_axis
 from tape_core.support import warn_user
 from tape_core.typing import Axis, Scalar
 from torch import Tensor
@@ -36,10 +37,7 @@ def _normal_axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    for a in axes:
-        if not -x.ndim <= a < x.ndim:
-            raise IndexError(f"axis {a} is out of bounds for an array of {x.ndim} dimensions")
-    return tuple([a % x.ndim for a in axes])
+    return tuple([normal_axis(a, x.ndim) for a in axes])
 
 
 def _merge_axes_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:

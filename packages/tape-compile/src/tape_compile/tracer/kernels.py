@@ -31,12 +31,18 @@ class TracedKernels(Kernels):
         if not callable(whole) or isinstance(whole, type):
             return whole
 
+        # Axes are counted from the start once, here, and not in each run.
+        normal_call = getattr(whole, "normal_call", None)
+        if normal_call is not None:
+            whole = whole.kernel
         chosen = getattr(whole, "chosen", None)
         # `getitem` is quick below for keys of plain values only, which cannot be masks.
         quick = name == "getitem" or name not in SPECIAL_CASED
         now = current_trace
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            if normal_call is not None:
+                args, kwargs = normal_call(args, kwargs)
             function = whole if chosen is None else chosen(args, kwargs)
             trace = now()
             x = args[0] if args else None

@@ -93,6 +93,12 @@ class Traced(Backend):
             return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
 
+    @staticmethod
+    def is_known(array: Raw) -> bool:
+        """Return it for the value."""
+        known: bool = array.backend.base.is_known(array.value) if type(array) is TracedArray else True
+        return known
+
     def public(self, array: Raw) -> Any:
         """Return the array that users see; a traced one is returned itself."""
         return array if type(array) is TracedArray else self.base.public(array)

@@ -73,6 +73,18 @@ def dtype_float64(target: Target) -> None:
 # -- the plugin
 
 
+@check("plugin/64-bit")
+def plugin_64_bit(target: Target) -> None:
+    """The library makes arrays of 64 bits where it is asked for them: the references of all checks are in float64."""
+    for name in ("float64", "int64"):
+        made = str(target.backend.dtype(tc.asarray([1, 2], dtype=name).array.dtype))
+        expect(
+            made == name,
+            f"asked for {name}, the library made {made}: it must make arrays of 64 bits when asked. Where that is a "
+            f"setting, as jax_enable_x64 of JAX is, tape_load_backend sets it",
+        )
+
+
 @check("plugin/name")
 def plugin_name(target: Target) -> None:
     """The backend's name is that of its plugin."""

@@ -2,6 +2,7 @@
 
 from tape_core.backends import compilers
 from tape_core.backends.array_api import ArrayAPIBackend
+from tape_core.backends.axes import normal_axis
 from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
 from tape_core.backends.discovery import backend_of_type, info, installed
 from tape_core.backends.errors import (
@@ -87,6 +88,7 @@ __all__ = [
     "installed",
     "ints",
     "normal_axes",
+    "normal_axis",
     "pool_windows",
     "select",
     "spatial_axes",

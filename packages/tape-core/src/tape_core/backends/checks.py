@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from tape_core.backends.axes import normal_axis
 from tape_core.backends.windows import Layout, spatial_axes
 from tape_core.typing import Namespace, Raw
 
@@ -11,9 +12,7 @@ from tape_core.typing import Namespace, Raw
 def check_labels(logits: Raw, labels: Raw, axis: int, integral: bool) -> None:
     """Raise for labels that do not fit their logits, in the terms of `cross_entropy`."""
     shape = list(logits.shape)
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"axis {axis} is out of bounds for logits of shape {tuple(shape)}")
-    shape.pop(axis)
+    shape.pop(normal_axis(axis, len(shape)))
     if tuple(labels.shape) != tuple(shape):
         raise ValueError(
             f"labels must have the shape of logits without axis {axis}, {tuple(shape)}, not {tuple(labels.shape)}"
@@ -26,9 +25,7 @@ def check_top_k(x: Raw, k: object, axis: int, is_complex: bool) -> int:
     """Return `k` as an int; raise unless `x` has so many elements along `axis`."""
     if not hasattr(k, "__index__"):
         raise TypeError(f"k must be an integer, got {k!r}")
-    if not -len(x.shape) <= axis < len(x.shape):
-        raise IndexError(f"x of shape {tuple(x.shape)} has no axis {axis}")
-    if not 0 <= operator.index(k) <= x.shape[axis]:
+    if not 0 <= operator.index(k) <= x.shape[normal_axis(axis, len(x.shape))]:
         raise ValueError(f"k must be between 0 and the length of axis {axis}, which is {x.shape[axis]}, got {k}")
     if is_complex:
         raise TypeError("complex numbers have no order")

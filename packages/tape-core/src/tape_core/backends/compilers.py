@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tape_core.backends.hookspecs import CompilerInfo
 
 GROUP = "tape.compilers"
-PACKAGES = {"python": "tape-compile", "torch": "tape-torch", "cudagraph": "tape-torch"}
+PACKAGES = {"python": "tape-compile", "torch": "tape-torch", "cudagraph": "tape-torch", "xla": "tape-jax"}
 """The packages of the Tape project that bring compilers, for install hints: nothing is imported by these names."""
 
 

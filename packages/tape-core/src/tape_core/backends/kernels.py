@@ -10,6 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.axes import Normalising
 from tape_core.base.dtypes import DTYPES
 from tape_core.base.lookup import OPS
 from tape_core.base.mistakes import meant
@@ -48,7 +49,7 @@ COMPARISONS = {
 SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
-_OWN = frozenset({"_backend", "raw_device", "put"})  # attributes that are not resolved by name
+_OWN = frozenset({"_backend", "raw_device", "put", "is_known"})  # attributes that are not resolved by name
 
 
 class Kernels:
@@ -61,6 +62,7 @@ class Kernels:
         self._backend = backend
         self.raw_device = backend.raw_device
         self.put = backend.put
+        self.is_known = backend.is_known
 
     # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:
@@ -93,6 +95,10 @@ class Kernels:
             found = backend.raw_dtype(name)
         if found is None and name != "newaxis":
             raise MissingKernelError(name, backend)
+        # Default kernels are made of other kernels, which see to their own axes.
+        given = name in backend.kernels or name not in DEFAULT_KERNELS
+        if given and "axes" not in backend.library.checks and name in OPS and (axis := OPS[name].axis) is not None:
+            found = Normalising(found, axis)
         if backend.guard is not None:
             found = backend.guard(name, found)
         if backend.tells_complex and (own := COMPLEX_KERNELS.get(name.removesuffix(_RESIDUALS))) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from tape_core.backends.errors import AxisError
+from tape_core.backends.errors import AxisError, BackendError
 from tape_core.backends.kernels import Kernels
 from tape_core.backends.random_kernels import RandomKernels
 from tape_core.base import dtypes
@@ -43,6 +43,9 @@ class Backend:
         narrow: dtypes that are stored only: the kernels of the backend compute with them in float32, and round. A
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
+        checks: what the library's functions see to by themselves, of `"axes"` (negative ones are counted from the end,
+            others that are not there are errors) and `"indices"` (those out of bounds are errors). Of what is not
+            among them Tape takes care before it calls kernels.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
         tells_complex: whether kernels of ops that treat complex arguments in another way, or refuse them, are asked in
@@ -71,6 +74,7 @@ class Backend:
         self.array_types = tuple(array_types)
         self.kernels = dict(kernels or {})
         self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
+        self.checks: frozenset[str] = frozenset()
         self.scalar_types: frozenset[type] = frozenset()
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
@@ -93,6 +97,7 @@ class Backend:
         self.random = RandomKernels(self)
         self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
         self._raw_dtypes: dict[DType, Any] = {}
+        self._raw_devices: dict[str, Any] = {}
         self._dtypes: dict[Any, DType] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -227,16 +232,35 @@ class Backend:
         info = getattr(self.namespace, "__array_namespace_info__", None)
         return str(info().default_device() or "cpu") if info else "cpu"
 
-    def raw_device(self, device: str | None) -> Any:
-        """Return the library's object for a `device=` argument: the device of this name, or else the name itself.
+    def find_device(self, device: str) -> str:
+        """Return the full name of a device: `cpu` is the first of `cpu:0`, `cpu:1`, if none is called `cpu`.
 
-        `cpu` is `cpu:0` where that is what the library calls its first one, and there is none called `cpu`.
+        Raises:
+            BackendError: there is no such device.
         """
-        info = getattr(self.namespace, "__array_namespace_info__", None)
-        if device is None or info is None:
+        present = self.devices()
+        if device in present:
             return device
-        devices = {str(d): d for d in info().devices()}
-        return devices.get(device, devices.get(f"{device}:0", device))
+        for name in present:
+            if name.startswith(f"{device}:"):
+                return name
+        raise BackendError(f"backend {self.name!r} has no device {device!r}; its devices are {', '.join(present)}")
+
+    def raw_device(self, device: str | None) -> Any:
+        """Return the library's object for a `device=` argument: the device that :meth:`find_device` finds.
+
+        Raises:
+            BackendError: there is no such device.
+        """
+        if device is None:
+            return None
+        try:
+            return self._raw_devices[device]
+        except KeyError:
+            name = self.find_device(device)
+            info = getattr(self.namespace, "__array_namespace_info__", None)
+            objects = {} if info is None else {str(d): d for d in info().devices()}
+            return self._raw_devices.setdefault(device, objects.get(name, name))
 
     def device(self, array: Raw) -> str:
         """Return the name of the device that a raw array is on."""
@@ -332,6 +356,15 @@ class Backend:
         """
         array[key] = values
         return array
+
+    @staticmethod
+    def is_known(array: Raw) -> bool:
+        """Return whether the values of an array can be read now; by default they can.
+
+        A library that traces Python functions itself, as JAX does inside `jax.jit`, overrides this: indices are then
+        not compared with bounds. It stays a function without `self`, as `put` does.
+        """
+        return True
 
     def is_exclusive(self, array: Raw, references: int) -> bool:
         """Return whether nobody but the caller, who knows of `references` of them, can see this array's memory.

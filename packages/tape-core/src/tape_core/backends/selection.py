@@ -206,11 +206,9 @@ def _from_module(spec: str, module: str, attribute: str) -> Backend:
 
 @lru_cache(maxsize=64)
 def _device(backend: Backend, device: str) -> str:
-    """Return the device if the backend has it; `cuda` is there if there is a `cuda:0`."""
-    present = [str(d) for d in backend.devices()]
-    if device in present or any(d.startswith(f"{device}:") for d in present):
-        return device
-    raise BackendError(f"backend {backend.name!r} has no device {device!r}; its devices are {', '.join(present)}")
+    """Return the device if the backend has it; `cuda` stays `cuda`, which may be another one at another time."""
+    backend.find_device(device)
+    return device
 
 
 def _find_default() -> Selection:

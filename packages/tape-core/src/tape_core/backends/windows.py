@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
+from tape_core.backends.axes import normal_axis
 from tape_core.typing import Raw
 
 Ints = int | Sequence[int]
@@ -80,12 +81,14 @@ def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     """The axes that windows slide along, all of them non-negative.
 
     Raises:
-        ValueError: there is no such axis, or one is named twice.
+        AxisError: there is no such axis.
+        ValueError: one is named twice.
     """
     axes = tuple(range(ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    if any(not -ndim <= a < ndim for a in axes) or len({a % ndim for a in axes}) < len(axes):
+    places = tuple([normal_axis(a, ndim) for a in axes])
+    if len(set(places)) < len(places):
         raise ValueError(f"axis must name different axes of {ndim}, got {axis!r}")
-    return tuple([a % ndim for a in axes])
+    return places
 
 
 def windows(

@@ -56,6 +56,12 @@ class Ops:
         replaced: Tensor = OPS["setitem"].function(array, values, key)
         return replaced
 
+    @staticmethod
+    def is_known(array: Tensor) -> bool:
+        """Return whether the values of a Tensor can be read; see `Backend.is_known`."""
+        known: bool = array.backend.is_known(array._array)
+        return known
+
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         if name in OPS:
             found: Callable[..., Any] = OPS[name].function

@@ -18,6 +18,7 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, Lift
 from tape_core.engine.recording import COMPLEX, NARROW
+from tape_core.engine.rule_errors import missing_attribute, place_in_sweep
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Record, Records
@@ -148,9 +149,13 @@ def sweep(
                 _walk(records, grads, found, backend)
     except Exception as error:
         known = backend.user_error(error)
+        if (missing := missing_attribute(error, backend)) is not None:
+            known = TypeError, missing
+        place = place_in_sweep(error, _WALKS, backend)
         if known is None or isinstance(error, known[0]):
+            error.add_note(place)
             raise
-        raise known[0](f"in the backward pass: {known[1]}") from error  # an error of the library's own kind
+        raise known[0](f"{place}: {known[1]}") from error  # an error of the library's own kind
     return found
 
 
@@ -213,6 +218,9 @@ def _walk_careful(
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:
             plan.backward(g, rec, grads, xp)
+
+
+_WALKS = (_walk.__code__, _walk_careful.__code__)
 
 
 def _wrap_cotangent(g: Any, backend: Backend) -> Any:

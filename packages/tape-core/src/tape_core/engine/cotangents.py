@@ -107,6 +107,14 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
+def unequal(shapes: Sequence[tuple[int, ...]]) -> str | None:
+    """Return that shapes do not broadcast, if it is so."""
+    for k in range(1, 1 + max(map(len, shapes), default=0)):
+        if len({shape[-k] for shape in shapes if len(shape) >= k} - {1}) > 1:
+            return f"the shapes {', '.join(map(str, shapes))} do not broadcast"
+    return None
+
+
 def cast(xp: Namespace, d: Cotangent, dtype: RawDType) -> Any:
     """Return `d` in another dtype; a real input has a real gradient, so an imaginary part is dropped."""
     if dtype is None or (d._array if isinstance(d, Tensor) else d).dtype == dtype:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeAlias, TypeVar
 
+from tape_core.backends.axes import AxesOf, AxisParameter
 from tape_core.backends.errors import AxisError, BackendMismatchError
 from tape_core.backends.kernels import COMPLEX_KERNELS, DEFAULT_KERNELS, EXTENSIONS, REFUSED
 from tape_core.backends.names import check_names
@@ -36,9 +37,11 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import call_mistake, meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.engine.cotangents import unequal
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
 from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype, usual_scalar
+from tape_core.engine.rule_errors import missing_attribute
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
@@ -58,6 +61,12 @@ __all__ = [
     "transpose",
     "vjp",
 ]
+
+Misfit = Callable[..., str | None]
+"""Returns what is wrong with the shapes of an op's inputs, or None; it is given these and the parameters by name."""
+
+Bounds = Callable[..., None]
+"""Raises IndexError for indices out of bounds; it is called as the op's default kernel is, `bounds(xp, x, ...)`."""
 
 BatchRule = Callable[..., Any]
 """Does the work of an op for all examples of a vmap, see `tape_core.modes.batching`."""
@@ -133,6 +142,9 @@ class Options:
     complex_kernel: Kernel | None = None
     keeps_integers: bool = False
     writes_into_first: bool = False
+    axes_of: AxesOf | None = "input"
+    misfit: Misfit | None = None
+    bounds: Bounds | None = None
 
 
 class Op(Options):
@@ -161,6 +173,7 @@ class Op(Options):
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
+        self.axis = self._axis_parameter()
         self.bindings: dict[Backend, Binding] = {}
         self.promoted = promoted_inputs(self)
         self._interceptors: dict[Backend, list[Interceptor]] = {}
@@ -193,6 +206,14 @@ class Op(Options):
 
     def __repr__(self) -> str:
         return f"<op {self.spelled}>"
+
+    def _axis_parameter(self) -> AxisParameter | None:
+        name = next((name for name in ("axis", "axes") if name in self.parameters.defaults), None)
+        if name is None or self.axes_of is None:
+            return None
+        inputs = 1 if self.sequence else len(self.inputs)
+        place = self.parameters.places.get(name)
+        return AxisParameter(name, None if place is None else place + inputs, inputs, self.sequence, self.axes_of)
 
     @property
     def spelled(self) -> str:
@@ -233,7 +254,7 @@ class Op(Options):
         kernel = getattr(backend.xp, self.name)
         if self.result is not None:
             kernel = partial(_as_tuple, kernel)  # of the library's own kind of named tuple
-        kernel = unmixed(self, self._refusing(kernel), backend)
+        kernel = unmixed(self, self._bounded(self._refusing(kernel), backend), backend)
         replaced = backend.rules.get(self.name)
         rules = self.compiled if replaced is None else self.compiled_for(backend, replaced)
         residual_kernel = None
@@ -272,6 +293,23 @@ class Op(Options):
             names[f"default_{p.name}"] = int(p.default) if whole else p.default
         refusing: Kernel = eval(f"lambda {str(inspect.Signature(plain))[1:-1]}: kernel({', '.join(given)})", names)
         return refusing
+
+    def _bounded(self, kernel: Kernel, backend: Backend) -> Kernel:
+        """Return a kernel that looks at indices first, if the library takes some elements for those out of bounds."""
+        check = self.bounds
+        if check is None or backend.height or "indices" in backend.library.checks:
+            return kernel
+        # The default kernels of indexing do it by themselves.
+        if self.kernel is not None and self.name not in backend.kernels and "key" in self.parameters.defaults:
+            return kernel
+        xp, n, places, defaults = backend.xp, len(self.inputs), self.parameters.places, self.parameters.defaults
+
+        def bounded(*args: Any, **kwargs: Any) -> Any:
+            given = {name: args[n + place] for name, place in places.items() if len(args) > n + place}
+            check(xp, *args[:n], **{**defaults, **given, **kwargs})
+            return kernel(*args, **kwargs)
+
+        return bounded
 
     def _checking(self, kernel: Kernel, most: int, names: frozenset[str]) -> Kernel:
         """Return a kernel that looks at its arguments in each call: one that takes any, as those of traces and vmap."""
@@ -413,20 +451,23 @@ class Op(Options):
         self.check_real(values)
         if (cast := converted(self, values, error)) is not None:
             # Some libraries refuse what others promote. If it fails as well, it is told of what the user gave.
-            given = (cast,) if self.sequence else cast
+            operands = (cast,) if self.sequence else cast
             try:
-                return self.function(*given, *args, **(kwargs or {}))
+                return self.function(*operands, *args, **(kwargs or {}))
             except Exception as again:  # noqa: BLE001 - re-raised below
                 if isinstance(error, MixedDtypesError):
                     error = again.__cause__ if isinstance(again.__cause__, Exception) else again
         # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
         # kernel.
         try:
-            self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
+            given = self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
         except TypeError as mismatch:
             raise self._call_error(mismatch) from None
         tensors = [v for v in values if isinstance(v, Tensor)]
-        if self.advice is not None:
+        given.apply_defaults()
+        if self.axis is not None and (wrong := self.axis.error(values, given.arguments)) is not None:
+            error = wrong
+        elif self.advice is not None:
             error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
         apart = len({v.device for v in tensors}) > 1
         shown = ", ".join(
@@ -444,6 +485,12 @@ class Op(Options):
         if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
             error = ValueError(f"{', '.join([self._input_name(k) for k in flat])}: an array with dimensions is needed")
         known = tensors[0].backend.user_error(error)
+        if (missing := missing_attribute(error, tensors[0].backend)) is not None:
+            known = TypeError, missing
+        # Some libraries have TypeErrors, or errors of their own, for shapes that do not go together.
+        if (known is None or not issubclass(known[0], ValueError)) and not tensors[0].backend.level:
+            wrong_shapes = self._misfit(given.arguments)
+            known = known if wrong_shapes is None else (ValueError, wrong_shapes)
         is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
         if known is None and tensors[0].backend.height and is_told:
             # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
@@ -475,6 +522,17 @@ class Op(Options):
                     "tape_core.real or tape_core.imag, or a magnitude, by tape_core.abs"
                 )
             ) from None
+
+    def _misfit(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with the shapes of inputs, as far as the op knows."""
+
+        def shape(value: Any) -> Any:
+            return [shape(v) for v in value] if type(value) in (tuple, list) else tuple(getattr(value, "shape", ()))
+
+        shapes = {name: shape(arguments[name]) for name in self.inputs}
+        if self.misfit is not None:
+            return self.misfit(**{**arguments, **shapes})
+        return unequal(list(shapes.values())) if self.elementwise else None
 
     def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
@@ -699,6 +757,7 @@ def elementwise(
     batch: BatchRule | None = None,
     complex_kernel: Callable[..., Any] | None = None,
     keeps_integers: bool = False,
+    axes_of: AxesOf | None = "input",
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an elementwise op: `elementwise(x1=lambda xp, x2: x2, x2=lambda xp, x1: x1)`.
@@ -729,6 +788,9 @@ def linear(
     complex_kernel: Callable[..., Any] | None = None,
     keeps_integers: bool = False,
     writes_into_first: bool = False,
+    axes_of: AxesOf | None = "input",
+    misfit: Misfit | None = None,
+    bounds: Bounds | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare an op linear in its differentiable inputs: `linear(x=transpose(lambda xp, g, x_spec: ...))`.
@@ -760,6 +822,9 @@ def op(
     keeps_integers: bool = False,
     writes_into_first: bool = False,
     keeping: Callable[..., Any] | None = None,
+    axes_of: AxesOf | None = "input",
+    misfit: Misfit | None = None,
+    bounds: Bounds | None = None,
     **rules: RuleSpec,
 ) -> Callable[[F], F]:
     """Declare any other op: `op(x=vjp(lambda xp, g, out, axis: ...))`; the arguments are those of the other two.
@@ -771,6 +836,16 @@ def op(
     runs once for all of them. `residual_kernel` is a kernel that runs where an input is watched: it gives the result,
     and a tuple of arrays that rules get as `residuals`. That is empty where the backward pass is itself recorded.
     `keeping` is the former name of `residual_kernel`, deprecated.
+
+    A parameter `axis` or `axes` counts the axes of the first input, or of each array of a sequence. With
+    `axes_of="result"` it counts those of the result, which has as many dimensions more; with `axes_of="each"` those of
+    each input, from the end; with None it is not looked at. Kernels get only axes that are there.
+
+    `misfit` says what is wrong with shapes, `misfit(x=(2, 3), shape=(4,), **others)`, or returns None: with it, users
+    get a ValueError for shapes, whatever the library raises.
+
+    `bounds`, a function of `xp` and the op's own arguments, raises IndexError for indices out of bounds; it is called
+    on backends whose library does not look at them.
 
     A `multilinear` op is linear in each of its differentiable inputs: forward mode calls it once for each tangent.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tape_core as tc
-from tape_core.modes.batching import normal_axis
+from tape_core.backends.axes import normal_axis
 from tape_core.ops.statistical import normal_axes
 from tape_core.typing import ArrayLike, Axis, DTypeLike
 

@@ -77,6 +77,14 @@ class Batched(Backend):
         array = tensor._array
         return array.value if type(array) is BatchedArray else None
 
+    @staticmethod
+    def is_known(array: Raw) -> bool:
+        """Return it for the array of all examples."""
+        if type(array) is not BatchedArray:
+            return True
+        known: bool = array.value.backend.is_known(array.value._array)
+        return known
+
     def numpy(self, array: Raw) -> Any:
         """Return the values, if they are the same for all examples; inside vmap others are not known."""
         value = array._only("what a Tensor holds")

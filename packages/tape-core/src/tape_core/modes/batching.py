@@ -14,10 +14,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.errors import AxisError, BatchError
+from tape_core.backends.axes import normal_axis
+from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.base.lookup import ops
 from tape_core.engine.levels import BatchedArray
@@ -108,19 +108,6 @@ def spread(x: BatchInput, size: int) -> Tensor:
 def size_of(xs: Sequence[Any]) -> int:
     """Return the number of examples."""
     return next(int(x.axis.size) for x in xs if is_batched(x))
-
-
-def normal_axis(axis: object, ndim: int) -> int:
-    """Return an axis of one example as a non-negative number.
-
-    Raises:
-        AxisError: there is no such axis.
-        TypeError: it is no integer.
-    """
-    place: int = index(axis)  # type: ignore[arg-type]  # it raises for others
-    if not -ndim <= place < ndim:
-        raise AxisError(f"axis {place} is out of bounds for an array of {ndim} dimensions")
-    return place % ndim
 
 
 def from_end(axis: int | Sequence[int] | None, ndim: int) -> Any:

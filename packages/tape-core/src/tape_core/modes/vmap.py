@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
+from tape_core.backends.axes import normal_axis
 from tape_core.backends.errors import BatchError
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
@@ -164,7 +165,7 @@ def batch(tensor: Tensor, axis: Axis) -> Tensor:
 
 def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]) -> Any:
     """Return all examples of a result, along dimension `place`."""
-    from tape_core.modes.batching import normal_axis, spread
+    from tape_core.modes.batching import spread
 
     if result is None:
         return None
@@ -200,7 +201,6 @@ def _path(structure: pytree.Structure, k: int) -> str:
 
 
 def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Tensor:
-    from tape_core.modes.batching import normal_axis
 
     tensor = read(leaf, lambda: f"vmap: {where()}")
     if type(tensor) is not Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.backends.errors import AxisError
+from tape_core.backends.axes import normal_axis
 from tape_core.engine.op import op, vjp
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -35,10 +35,7 @@ def _neighbour_sums(a: Array, axis: int) -> Array:
 
 
 def _check_axis(y: Array, axis: int) -> int:
-    ndim = len(y.shape)
-    if not -ndim <= axis < ndim:
-        raise AxisError(f"y has no axis {axis}: its shape is {tuple(y.shape)}")
-    return axis % ndim
+    return normal_axis(axis, len(y.shape))
 
 
 def _broadcast_points(xp: Namespace, x: Array, y: Array, axis: int) -> Array:
@@ -123,8 +120,8 @@ def _trapezoid_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(0))
     yield Sample(draw(0, 3), draw(3))
     yield Sample(draw.complex(3), draw.complex(3))
-    yield Refused(ValueError, "y has no axis 1", draw(3), axis=1)
-    yield Refused(ValueError, "y has no axis -1", draw())
+    yield Refused(ValueError, "axis 1 is out of bounds", draw(3), axis=1)
+    yield Refused(ValueError, "axis -1 is out of bounds", draw())
     yield Refused(ValueError, "one point for each of the 3 values", draw(2, 3), draw(2))
     yield Refused(ValueError, "broadcast to the shape of y", draw(3), draw(2, 3))
     yield Refused(TypeError, "x must be an array", draw(3), 0.5)

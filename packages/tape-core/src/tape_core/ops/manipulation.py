@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
+from tape_core.backends.axes import normal_axis
 from tape_core.base.mistakes import explaining, integer, sequence
 from tape_core.engine.cotangents import broadcast_shape
 from tape_core.engine.levels import BatchedArray
@@ -16,8 +17,8 @@ from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import Tensor, read_all, read_array
 from tape_core.modes import batching
-from tape_core.modes.batching import Call, normal_axis
-from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, Namespace, ShapeLike
+from tape_core.modes.batching import Call
+from tape_core.typing import Array, ArrayLike, Axis, BatchInput, Cotangent, Namespace, Shape, ShapeLike
 
 
 def _reshape_samples(draw: Draw) -> Iterator[Sample]:
@@ -37,11 +38,21 @@ def _reshape_batch(call: Call, x: BatchedArray) -> Any:
     return call(x.value, shape=(size, *shape))
 
 
+def _reshape_misfit(x: Shape, shape: ShapeLike, **_: Any) -> str | None:
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    size, free = math.prod(x), lengths.count(-1)
+    wanted = math.prod([n for n in lengths if n != -1])
+    if free > 1 or (size % max(wanted, 1) if free else size != wanted):
+        return f"an array of shape {x} has {size} elements, which do not fit the shape {lengths}"
+    return None
+
+
 @linear(
     x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
     samples=with_complex(_reshape_samples),
     batch=_reshape_batch,
     keeps_integers=True,
+    misfit=_reshape_misfit,
 )
 def reshape(x: ArrayLike, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """Give the elements of `x` another shape, in row-major order; one length may be -1, for what is left."""
@@ -77,10 +88,7 @@ def _expand_kernel(xp: Namespace, x: Array, axis: int | tuple[int, ...] = 0) -> 
     # The standard takes a single axis here; this is NumPy's function, which takes several.
     axes = tuple([index(a) for a in axis]) if isinstance(axis, tuple) else (index(axis),)
     n = len(x.shape) + len(axes)
-    for a in axes:
-        if not -n <= a < n:
-            raise IndexError(f"axis {a} is out of bounds for a result of {n} dimensions")
-    places = {a % n for a in axes}
+    places = {normal_axis(a, n, "a result") for a in axes}
     if len(places) < len(axes):
         raise ValueError(f"axis {axis} names a dimension twice")
     lengths = iter(x.shape)
@@ -96,6 +104,7 @@ def _expand_batch(call: Call, x: BatchedArray) -> Any:
 @linear(
     x=transpose(lambda xp, g, x_spec: xp.reshape(g, x_spec.shape)),
     kernel=_expand_kernel,
+    axes_of="result",
     samples=with_complex(_expand_samples),
     batch=_expand_batch,
     keeps_integers=True,
@@ -121,12 +130,22 @@ def _permute_transpose(xp: Namespace, g: Cotangent, axes: tuple[int, ...]) -> Co
 
 
 def _permute_batch(call: Call, x: BatchedArray) -> Any:
-    axes = [batching.normal_axis(a, x.ndim) + 1 for a in call.params["axes"]]
+    axes = [normal_axis(a, x.ndim) + 1 for a in call.params["axes"]]
     return call(x.value, axes=(0, *axes))
 
 
+def _permute_misfit(x: Shape, axes: Sequence[int], **_: Any) -> str | None:
+    if sorted([a % len(x) for a in axes] if x else axes) == [*range(len(x))]:
+        return None
+    return f"axes must name each of {len(x)} axes once, got {tuple(axes)}"
+
+
 @linear(
-    x=transpose(_permute_transpose), samples=with_complex(_permute_samples), batch=_permute_batch, keeps_integers=True
+    x=transpose(_permute_transpose),
+    samples=with_complex(_permute_samples),
+    batch=_permute_batch,
+    misfit=_permute_misfit,
+    keeps_integers=True,
 )
 def permute_dims(x: ArrayLike, /, axes: tuple[int, ...]) -> Tensor:
     """The dimensions in another order."""
@@ -174,11 +193,17 @@ def _broadcast_batch(call: Call, x: BatchedArray) -> Any:
     return call(batching.front(x, max(len(shape), x.ndim)), shape=(batching.size_of([x]), *shape))
 
 
+def _broadcast_misfit(x: Shape, shape: Shape, **_: Any) -> str | None:
+    fits = len(x) <= len(shape) and all([n in (1, m) for n, m in zip(x[::-1], shape[::-1], strict=False)])
+    return None if fits else f"an array of shape {x} does not broadcast to the shape {tuple(shape)}"
+
+
 @linear(
     x=transpose(lambda xp, g, x_spec: sum_to(xp, g, x_spec.shape)),
     samples=with_complex(_broadcast_samples),
     batch=_broadcast_batch,
     keeps_integers=True,
+    misfit=_broadcast_misfit,
 )
 def broadcast_to(x: ArrayLike, /, shape: tuple[int, ...]) -> Tensor:
     """Repeat `x` along new leading dimensions and along those of length 1 until it has `shape`."""
@@ -246,7 +271,24 @@ def _concat_batch(call: Call, *arrays: BatchInput) -> Any:
     return call(*whole, axis=batching.from_end(axis, batching.dimensions(arrays)))
 
 
-@linear(arrays=transpose(_concat_transpose), sequence=True, samples=with_complex(_concat_samples), batch=_concat_batch)
+def _concat_misfit(arrays: list[Shape], axis: int | None, **_: Any) -> str | None:
+    if axis is None:
+        return None
+    if len({len(shape) for shape in arrays}) > 1:
+        return f"arrays must have one number of dimensions, got shapes {', '.join(map(str, arrays))}"
+    place = axis % len(arrays[0])
+    if len({shape[:place] + shape[place + 1 :] for shape in arrays}) == 1:
+        return None
+    return f"arrays may differ in length along axis {axis} only, got shapes {', '.join(map(str, arrays))}"
+
+
+@linear(
+    arrays=transpose(_concat_transpose),
+    sequence=True,
+    samples=with_complex(_concat_samples),
+    batch=_concat_batch,
+    misfit=_concat_misfit,
+)
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Tensor:
     """Join arrays along an existing `axis`; where it is None, they are flattened first."""
 
@@ -258,6 +300,10 @@ def _stack_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "stack", [draw(2), draw(3)])
 
 
+def _stack_misfit(arrays: list[Shape], **_: Any) -> str | None:
+    return None if len(set(arrays)) == 1 else f"arrays must have one shape, got {', '.join(map(str, arrays))}"
+
+
 def _stack_batch(call: Call, *arrays: BatchInput) -> Any:
     size = batching.size_of(arrays)
     axis = batching.from_end(call.params["axis"], batching.dimensions(arrays) + 1)
@@ -267,6 +313,8 @@ def _stack_batch(call: Call, *arrays: BatchInput) -> Any:
 @linear(
     arrays=transpose(lambda xp, g, axis: xp.unstack(g, axis=axis)),
     sequence=True,
+    axes_of="result",
+    misfit=_stack_misfit,
     samples=with_complex(_stack_samples),
     batch=_stack_batch,
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from tape_core.backends.axes import normal_axis
 from tape_core.base.mistakes import explaining
 from tape_core.engine.tensor import Tensor, read_array
-from tape_core.modes.batching import normal_axis
 from tape_core.ops import data_types, elementwise, manipulation, searching, sorting, statistical
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.index import indexing

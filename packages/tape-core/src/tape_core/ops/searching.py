@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from tape_core.backends.errors import AxisError
 from tape_core.base.mistakes import explaining
 from tape_core.engine.op import NONDIFF, REFUSED, op
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
@@ -123,7 +124,7 @@ def diff(
     """
     x = read_array(x, "diff: x")
     if not -x.ndim <= axis < x.ndim:
-        raise IndexError(f"diff: x of shape {x.shape} has no axis {axis}")
+        raise AxisError(f"diff: x of shape {x.shape} has no axis {axis}")
     if n < 0:
         raise ValueError(f"diff: n must not be negative, got {n}")
     # Slices and differences only, which have rules of their own: `diff` needs none.

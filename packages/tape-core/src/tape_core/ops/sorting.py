@@ -62,7 +62,7 @@ def _top_samples(draw: Draw) -> Iterator[Sample]:
     yield Refused(ValueError, "k must be between 0 and the length of axis -1, which is 3, got 4", draw(2, 3), 4)
     yield Refused(ValueError, "k must be between", draw(3), -1)
     yield Refused(TypeError, "k must be an integer", draw(3), 1.5)
-    yield Refused(IndexError, "no axis 1", draw(3), 1, axis=1)
+    yield Refused(IndexError, "axis 1 is out of bounds", draw(3), 1, axis=1)
     yield Refused(TypeError, "real numbers", draw.complex(3), 1)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core.backends.axes import normal_axis
 from tape_core.backends.discovery import is_host_data
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -63,6 +64,7 @@ def _take_later(earlier: Array, later: Array) -> Array:
     samples=with_complex(_get_samples),
     batch=batch_getitem,
     keeps_integers=True,
+    bounds=keys.check_key_of,
 )
 def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     """`x[key]`, for integers, slices, `...`, None, boolean masks and integer arrays, as in NumPy."""
@@ -75,6 +77,7 @@ def getitem(x: ArrayLike, /, key: IndexKey) -> Tensor:
     samples=with_complex(_scatter_samples),
     batch=batch_scatter,
     keeps_integers=True,
+    bounds=lambda xp, values, key, shape: keys.check_key(xp, key, tuple(shape)),
 )
 def scatter(values: ArrayLike, /, key: IndexKey, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with `values` added at `key`; values for one element add up. The transpose of `getitem`."""
@@ -166,6 +169,7 @@ def _set_values_transpose(xp: Namespace, g: Cotangent, values_spec: Spec, key: I
     batch=batch_update,
     keeps_integers=True,
     writes_into_first=True,
+    bounds=keys.check_key_of,
 )
 def setitem(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` at `key`, as after `x[key] = values`.
@@ -239,7 +243,13 @@ def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
         raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
     if not batching.is_batched(indices):
         return call(x.value, indices.value, axis=batching.from_end(axis, x.ndim))
-    return x[(*[slice(None)] * batching.normal_axis(axis, x.ndim), indices)]
+    return x[(*[slice(None)] * normal_axis(axis, x.ndim), indices)]
+
+
+def _bounds_along(xp: Namespace, x: Array, indices: Array, axis: int | None = 0) -> None:
+    if is_array(indices) and x.shape:
+        place = 0 if axis is None else normal_axis(axis, len(x.shape))
+        keys.check_indices(xp, indices, place, x.shape[place])
 
 
 @refuses("indices")
@@ -249,6 +259,7 @@ def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
     samples=with_complex(_take_samples),
     batch=_take_batch,
     keeps_integers=True,
+    bounds=_bounds_along,
 )
 def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` along `axis`, which may be left out for a 1-d array."""
@@ -258,6 +269,7 @@ def _along_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), draw.rng.integers(0, 3, (2, 2)), axis=1)
     yield Sample(draw(3, 2), draw.rng.integers(0, 3, (1, 2)), axis=0)
     yield Sample(draw(4), draw.rng.integers(0, 4, (3,)))
+    yield Refused(IndexError, "take_along_axis", draw(2, 3), draw.rng.integers(3, 9, (2, 2)), axis=1)
 
 
 def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, axis: int) -> Cotangent:
@@ -277,6 +289,7 @@ def take_along_axis_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices
     samples=with_complex(_along_samples),
     batch=batching.apart,
     keeps_integers=True,
+    bounds=_bounds_along,
 )
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Tensor:
     """The elements at `indices` along `axis`, line by line; `indices` has a line of its own for each line of `x`.
@@ -316,6 +329,7 @@ def _gather_batch(call: Call, params: BatchInput, indices: BatchInput) -> Any:
     samples=with_complex(_gather_samples),
     batch=_gather_batch,
     keeps_integers=True,
+    bounds=_bounds_along,
 )
 def gather(params: ArrayLike, indices: ArrayLike, /) -> Tensor:
     """The rows of `params` at `indices`: shape `indices.shape + params.shape[1:]`.
@@ -341,6 +355,7 @@ def _add_rows_samples(draw: Draw) -> Iterator[Sample]:
     kernel=_add_rows_kernel,
     samples=with_complex(_add_rows_samples),
     writes_into_first=True,
+    bounds=lambda xp, x, indices, rows, in_place: _bounds_along(xp, x, indices),
 )
 def add_rows(x: ArrayLike, indices: ArrayLike, rows: ArrayLike, /, *, in_place: bool = False) -> Tensor:
     """Add `rows` to those of `x` at `indices`; duplicates add up. `in_place` allows a kernel to overwrite `x`."""

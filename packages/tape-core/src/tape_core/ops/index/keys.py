@@ -203,11 +203,42 @@ def _from_start(xp: Namespace, part: SupportsIndex | Array, axis: int, length: i
         raise IndexError(f"an array that indexes holds integers or bool, not {part.dtype}")
     # In narrow or unsigned dtypes, products with strides, and comparisons with -length, would wrap around.
     part = xp.astype(part, xp.int64)
-    if 0 not in part.shape and bool(xp.any(xp.logical_or(part < -length, part >= length))):
-        raise IndexError(
-            f"indices {int(xp.min(part))} to {int(xp.max(part))} are out of bounds for axis {axis} of length {length}"
-        )
+    if 0 not in part.shape and xp.is_known(part) and bool(xp.any(xp.logical_or(part < -length, part >= length))):
+        raise IndexError(_out_of_bounds(int(xp.min(part)), int(xp.max(part)), axis, length))
     return xp.where(part < 0, part + length, part)
+
+
+def _out_of_bounds(least: int, most: int, axis: int, length: int) -> str:
+    which = f"index {least} is" if least == most else f"indices {least} to {most} are"
+    return f"{which} out of bounds for axis {axis} of length {length}"
+
+
+def check_indices(xp: Namespace, indices: Array, axis: int, length: int) -> None:
+    """Raise IndexError for indices out of bounds, as far as their values are known."""
+    if 0 in indices.shape or not xp.is_known(indices) or not xp.isdtype(indices.dtype, "integral"):
+        return
+    least, most = int(xp.min(indices)), int(xp.max(indices))
+    if least < -length or most >= length:
+        raise IndexError(_out_of_bounds(least, most, axis, length))
+
+
+def check_key(xp: Namespace, key: IndexKey, shape: Shape) -> None:
+    """Raise IndexError for a key that an array of this shape does not have, as far as its values are known."""
+    axis = 0
+    for part in full_key(key, len(shape)):
+        if is_mask(part):
+            if tuple(part.shape) != tuple(shape[axis : axis + len(part.shape)]):
+                raise IndexError(f"a mask of shape {tuple(part.shape)} does not fit dimensions of an array of {shape}")
+        elif is_array(part):
+            check_indices(xp, part, axis, shape[axis])
+        elif hasattr(part, "__index__"):
+            _number_from_start(part, axis, shape[axis])
+        axis += _used_dimensions(part)
+
+
+def check_key_of(xp: Namespace, x: Array, *others: Any, key: IndexKey) -> None:
+    """The bounds of ops of an array and a key; see `check_key`."""
+    check_key(xp, key, tuple(x.shape))
 
 
 def as_rows(xp: Namespace, x: Array, lead: int) -> Array:
@@ -240,6 +271,8 @@ def segmented_scan(xp: Namespace, combine: Combine, neutral: Scalar | None, rows
 
 def _is_false_everywhere(xp: Namespace, mask: Array) -> bool:
     """Return True if a mask is known to be False everywhere; False also where its values are not known."""
+    if not xp.is_known(mask):
+        return False
     try:
         return not bool(xp.any(mask))
     except Exception:

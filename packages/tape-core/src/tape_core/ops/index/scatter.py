@@ -80,6 +80,7 @@ def places(x: ArrayLike, /, key: IndexKey) -> Tensor:
     samples=_samples("scatter_add"),
     batch=batch_update,
     writes_into_first=True,
+    bounds=keys.check_key_of,
 )
 def scatter_add(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with `values` added at `key`. Several values for one element are all added."""
@@ -107,6 +108,7 @@ def _multiply_values(xp: Namespace, g: Cotangent, x: Array, values: Array, key: 
     samples=_samples("scatter_multiply"),
     batch=batch_update,
     writes_into_first=True,
+    bounds=keys.check_key_of,
 )
 def scatter_multiply(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` multiplied by `values` at `key`. Several values for one element are all multiplied.
@@ -153,6 +155,7 @@ def _extremum_rules(neutral: float) -> dict[str, Any]:
     batch=batch_update,
     writes_into_first=True,
     complex_kernel=REFUSED,
+    bounds=keys.check_key_of,
 )
 def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the minimum of element and `values` at `key`. Ties share the gradient equally."""
@@ -166,6 +169,7 @@ def scatter_min(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     batch=batch_update,
     writes_into_first=True,
     complex_kernel=REFUSED,
+    bounds=keys.check_key_of,
 )
 def scatter_max(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
     """A copy of `x` with the maximum of element and `values` at `key`. Ties share the gradient equally."""

@@ -143,6 +143,7 @@ def _add_batch(call: Call, parts: BatchedArray) -> Any:
         )
     ),
     kernel=_add_kernel,
+    axes_of=None,  # they are those of `shape`
     samples=_add_samples,
     batch=_add_batch,
     keeps_integers=True,

@@ -465,6 +465,7 @@ _cross_x1, _cross_x2 = _cross_rule(1), _cross_rule(-1)
     extension="linalg",
     samples=with_complex(_cross_samples),
     batch=batching.along,
+    axes_of="each",
     multilinear=True,
 )
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.axes import normal_axis
 from tape_core.base.mistakes import explaining
+from tape_core.engine.cotangents import unequal
 from tape_core.engine.op import linear, op, transpose, vjp, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
@@ -111,11 +113,20 @@ def _matmul_sparsity(x1: IndexSets, x2: IndexSets) -> IndexSets:
     return rows | columns
 
 
+def _matmul_misfit(x1: Shape, x2: Shape, **_: Any) -> str | None:
+    if not x1 or not x2:
+        return None  # see `_matmul_advice`
+    if x1[-1] != x2[-2:][0]:
+        return f"the last axis of x1, of length {x1[-1]}, meets an axis of x2 of length {x2[-2:][0]}"
+    return unequal([x1[:-2], x2[:-2]])
+
+
 @op(
     x1=vjp(_matmul_x1),
     x2=vjp(_matmul_x2),
     samples=with_complex(_matmul_samples),
     batch=_matmul_batch,
+    misfit=_matmul_misfit,
     multilinear=True,
     sparsity=_matmul_sparsity,
 )
@@ -171,6 +182,7 @@ def conj(xp: Namespace, x: Array) -> Array:
     x2=vjp(lambda xp, g, x1, x2_spec, axis: _vecdot_vjp(xp, g, conj(xp, x1), x2_spec, axis)),
     samples=with_complex(with_complex(with_complex(_vecdot_samples))),
     batch=batching.along,
+    axes_of="each",
     multilinear=True,
 )
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
@@ -209,8 +221,8 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
         contracted1, contracted2 = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         first, second = axes
-        contracted1 = [batching.normal_axis(k, a.ndim) for k in first]
-        contracted2 = [batching.normal_axis(k, b.ndim) for k in second]
+        contracted1 = [normal_axis(k, a.ndim) for k in first]
+        contracted2 = [normal_axis(k, b.ndim) for k in second]
     if [a.shape[k] for k in contracted1] != [b.shape[k] for k in contracted2]:
         raise ValueError(f"tensordot: shapes {a.shape} and {b.shape} do not match along axes {axes}")
     # One matrix product: the free axes of a times the contracted ones, times the free axes of b.

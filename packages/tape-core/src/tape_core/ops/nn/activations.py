@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tape_core.backends.errors import AxisError
 from tape_core.engine.op import REFUSED, elementwise, vjp
 from tape_core.engine.samples import Draw, Sample, Samples, unary, with_complex
 from tape_core.engine.tensor import Tensor, read_array
@@ -149,6 +150,6 @@ def glu(x: ArrayLike, /, *, axis: int = -1) -> Tensor:
     x = read_array(x, "glu: x")
     ndim = len(getattr(x, "shape", ()))
     if not -ndim <= axis < ndim:
-        raise ValueError(f"glu: axis {axis} is out of bounds for {ndim} dimensions")
+        raise AxisError(f"glu: axis {axis} is out of bounds for {ndim} dimensions")
     value, gate = split(x, 2, axis=axis)
     return value * sigmoid(gate)

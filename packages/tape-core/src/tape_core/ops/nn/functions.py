@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tape_core.backends.axes import normal_axis
 from tape_core.backends.checks import check_labels
 from tape_core.base import dtypes
 from tape_core.engine.levels import BatchedArray
@@ -299,7 +300,8 @@ def _one_hot_kernel(
 ) -> Array:
     classes = xp.arange_beside(labels, num_classes)
     n = len(labels.shape) + 1
-    classes = xp.reshape(classes, tuple(num_classes if k == axis % n else 1 for k in range(n)))
+    axis = normal_axis(axis, n, "a result")
+    classes = xp.reshape(classes, tuple(num_classes if k == axis else 1 for k in range(n)))
     if dtype is None:
         dtype = getattr(xp, dtypes.get_default_dtype().name)
     return xp.astype(xp.expand_dims(labels, axis=axis) == classes, dtype)
@@ -318,6 +320,7 @@ def _one_hot_batch(call: Call, labels: BatchedArray) -> Any:
 @op(
     labels=NONDIFF,
     kernel=_one_hot_kernel,
+    axes_of="result",
     samples=_one_hot_samples,
     reason="the input is a class number",
     batch=_one_hot_batch,

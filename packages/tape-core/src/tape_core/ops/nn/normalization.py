@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tape_core.backends.checks import check_inexact
+from tape_core.backends.errors import AxisError
 from tape_core.backends.windows import Layout
 from tape_core.engine.op import REFUSED, op, vjp
 from tape_core.engine.rules import Spec
@@ -189,7 +190,7 @@ def _axes(name: str, x: Array, axis: int | tuple[int, ...]) -> tuple[int, ...]:
     ndim = len(getattr(x, "shape", ()))
     axes = axis if isinstance(axis, tuple) else (axis,)
     if not axes or any(not -ndim <= a < ndim for a in axes):
-        raise ValueError(f"{name}: axis {axis} is out of bounds for {ndim} dimensions")
+        raise AxisError(f"{name}: axis {axis} is out of bounds for {ndim} dimensions")
     return normal_axes(axes, ndim)
 
 

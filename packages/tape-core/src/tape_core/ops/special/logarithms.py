@@ -9,7 +9,7 @@ import cmath
 import math
 from collections.abc import Iterator
 
-from tape_core.backends.errors import AxisError
+from tape_core.backends.axes import normal_axis
 from tape_core.engine.op import REFUSED, elementwise, op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary, with_complex
 from tape_core.engine.tensor import Tensor
@@ -257,9 +257,7 @@ def _check_axis(ndim: int, axis: int | None) -> int:
         if ndim != 1:
             raise ValueError(f"axis must be given for an array of {ndim} dimensions")
         return 0
-    if not -ndim <= axis < ndim:
-        raise AxisError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
-    return axis % ndim
+    return normal_axis(axis, ndim)
 
 
 def _logcumsumexp_kernel(xp: Namespace, x: Array, *, axis: int | None = None, include_initial: bool = False) -> Array:
