@@ -8,6 +8,7 @@ are not there. So the kernels of a library get axes from 0 on, which are there, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from operator import index
 from typing import Any, Literal
 
@@ -64,7 +65,7 @@ class AxisParameter:
             values = values[0] if values and isinstance(values[0], tuple | list) else ()
         arrays = values[: self.inputs] if self.of == "each" else values[:1]
         dimensions = [len(a.shape) for a in arrays if hasattr(a, "shape")]
-        if not dimensions or not all([hasattr(a, "__index__") for a in axes]):
+        if not dimensions or not all([type(a) is int or isinstance(a, Integral) for a in axes]):
             return axis
         if self.of == "each":
             for ndim in dimensions:
