@@ -77,7 +77,8 @@ ON_JAX = [
     "packages/tape-compile/tests",
     "packages/tape-nn/tests",
     "packages/tape-tf/tests/test_programs.py",
-    "tests/test_docs.py",
+    "tests/test_one_program.py",
+    *(f"tests/test_docs.py::test_page[{page}]" for page in ("README.md", "docs/quickstart.md", "docs/jax.md")),
 ]
 
 QUICK = ["-k", "contract or tape/"]
