@@ -896,3 +896,14 @@ def test_numbers_in_the_state_of_a_loop_stand_where_its_tensors_do(backend: str)
         for program in (loop, tc.grad(lambda x, loop=loop: tc.sum(loop(x)))):
             np.testing.assert_array_equal(tc.function(program)(x).numpy(), program(x).numpy())
     assert tc.function(doubled)(x).tolist() == [8.0, 16.0]
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("shape", [(0,), (3,), (2, 0), (2, 2)])
+def test_repeat_of_unsigned_integers(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    for repeats in (2, np.arange(shape[0])):
+        given = repeats if isinstance(repeats, int) else tc.asarray(repeats, backend="torch")
+        found = tc.repeat(tc.asarray(x, backend="torch"), given, axis=0)
+        assert str(found.dtype) == dtype
+        np.testing.assert_array_equal(found.numpy(), np.repeat(x, repeats, axis=0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import tape_core as tc
@@ -88,3 +90,17 @@ def test_the_method_that_moves_a_tensor_is_differentiable_and_names_missing_devi
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]
     with pytest.raises(BackendError, match="no device 'moon'"):
         tc.ones(2, backend="numpy").to_device("moon")
+
+
+def test_a_call_that_is_made_again_in_another_dtype_warns_once() -> None:
+    n, x = tc.asarray([0, 1]), tc.asarray([0.0, 1.0])
+    for call in (
+        lambda: tc.log(n),
+        lambda: n / x,
+        lambda: tc.logaddexp(tc.asarray([1, 2]), tc.asarray([1.0, 2.0])) + tc.log(n),
+        lambda: tc.function(tc.log)(n),
+    ):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call()
+        assert len(found) == (1 if tc.get_backend().name == "numpy" else 0)

@@ -364,3 +364,24 @@ def test_a_policy_keeps_what_it_keeps_around_a_compiled_function_and_around_step
 
     wanted = (tc.sin(steps * 2) * steps).numpy()
     np.testing.assert_allclose(tc.function(tc.grad(of_constants))(x).numpy(), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.each_backend
+def test_arrays_of_numpy_are_tensors_to_the_function_and_its_scalars_numbers() -> None:
+    seen = []
+
+    def f(x: Any, weights: Any, scale: Any, *, offset: Any) -> Any:
+        seen.append([type(v) for v in (x, weights["w"], scale, offset)])
+        return tc.sum(x * weights["w"] * scale + offset)
+
+    array, w = np.ones(3, np.float32), tc.Variable([1.0, 2.0, 3.0])
+    layer = tc.checkpoint(f)
+    out = layer(array, {"w": array}, np.float64(0.5), offset=array)
+    assert out.item() == 4.5
+    assert out.dtype == tc.float32
+    with tc.GradientTape() as tape:
+        out = layer(array, {"w": w}, np.float64(0.5), offset=array)
+    assert tape.gradient(out, w).tolist() == [0.5, 0.5, 0.5]
+    assert out.dtype == tc.float32
+    assert all(kinds[0] is kinds[3] is tc.Tensor and kinds[2] is float for kinds in seen)
+    assert len(seen) >= 3

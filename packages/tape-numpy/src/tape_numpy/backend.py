@@ -183,6 +183,10 @@ class NumPyBackend(Backend):
         """Return a context without floating-point warnings, for a backward pass."""
         return np.errstate(all="ignore")
 
+    def repeating(self) -> AbstractContextManager[object]:
+        """Return a context without warnings that do not depend on the dtype, as that of an overflow does."""
+        return np.errstate(divide="ignore", invalid="ignore")
+
     @property
     def is_strict(self) -> bool:
         """True if `np.errstate` or `np.seterr` asks for an error or a call at a floating-point exception."""

@@ -40,7 +40,19 @@ FLOATS: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.float32), np.dtype(np.
 def _gather(params: Raw, indices: Raw) -> Raw:
     # For a few rows `take` needs a quarter of the time of `params[indices]`, which first works out what kind of key it
     # is.
+    if not params.ndim:  # NumPy takes from it as if it had one element
+        raise IndexError("an array without dimensions has no rows")
     return params.take(indices, axis=0)
+
+
+def _take(x: Raw, indices: Raw, *, axis: int | None = None) -> Raw:
+    # NumPy takes from an array without dimensions as if it had one, and without an axis from the flattened array.
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+    elif not x.ndim:
+        raise np.exceptions.AxisError(axis, 0)
+    return x.take(indices, axis=axis)
 
 
 def _one_hot(labels: Raw, num_classes: int, *, dtype: RawDType = None, axis: int = -1) -> Raw:
@@ -417,6 +429,7 @@ KERNELS: dict[str, Kernel] = {
     "add_rows": indexing.add_rows,
     "top_k": indexing.top_k,
     "gather": _gather,
+    "take": _take,
     "one_hot": _one_hot,
     "relu": lambda x: np.maximum(x, 0),
     "softmax": _softmax,

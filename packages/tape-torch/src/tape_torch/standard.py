@@ -341,6 +341,8 @@ def _roll(x: Tensor, shift: int | tuple[int, ...], *, axis: Axis = None) -> Tens
 def _repeat(x: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> Tensor:
     if isinstance(repeats, Tensor):
         repeats = repeats.to(torch.int64)
+    if x.dtype in SIGNED:  # PyTorch's index_select has not all unsigned dtypes
+        return unbits(torch.repeat_interleave(bits(x), repeats, axis), x.dtype)
     return torch.repeat_interleave(x, repeats, axis)
 
 

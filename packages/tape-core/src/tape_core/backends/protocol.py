@@ -310,6 +310,10 @@ class Backend:
         """Suppress floating-point warnings in the context, a backward pass: they would point at nobody's line."""
         return nullcontext()
 
+    def repeating(self) -> AbstractContextManager[Any]:
+        """Suppress in the context the warnings that a call which is made again in another dtype has given already."""
+        return nullcontext()
+
     @property
     def is_strict(self) -> bool:
         """True while floating-point errors raise: then functions run uncompiled, to raise at the same op."""

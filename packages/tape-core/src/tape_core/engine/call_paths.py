@@ -18,7 +18,7 @@ from tape_core.base.mistakes import no_sequence
 from tape_core.engine.binding import ask_for_bindings
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
-from tape_core.engine.promotion import NEVER, converted
+from tape_core.engine.promotion import NEVER, call_again, converted
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -51,7 +51,7 @@ def constant_call(op: Op) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return op.fail(error, values)
         if usual is not None and (cast := converted(op, values, out)) is not None:
-            return call(*cast)
+            return call_again(backend, call, cast)
         if _get_active():
             for v in values:
                 if type(v) is Tensor and v._slots:
@@ -85,7 +85,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
         if usual is not None and type(out) is not usual_scalar:
             dtype = out.dtype
             if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
-                return call(*cast)
+                return call_again(backend, call, cast)  # type: ignore[no-any-return]
         result: Tensor = _new(Tensor)
         result._array = out
         result.backend = backend
@@ -162,7 +162,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         if usual is not None:
             dtype = out.dtype if type(out) not in _NO_ARRAY else None
             if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
-                return call(*cast, *params, **kwargs)
+                return call_again(backend, call, (*cast, *params), kwargs)
         if type(out) in _NO_ARRAY:
             return wrap_and_record(op, active, plans, backend, (s,), (a,), out, params, kwargs)
         result: Tensor = _new(Tensor)
@@ -273,7 +273,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             if dtype is not usual and dtype is not (a2 if kind1 in SCALARS else a1).dtype:
                 cast = converted(op, (x1, x2), out)
                 if cast is not None:
-                    return call(*cast)
+                    return call_again(backend, call, cast)
         result: Tensor = _new(Tensor)  # `wrap`, written out
         result._array = out
         result.backend = backend
@@ -457,7 +457,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             if dtype is not usual and dtype is not getattr(arrays[first], "dtype", NEVER):
                 cast = converted(op, values, out)
                 if cast is not None:
-                    return call(cast, *params, **kwargs) if sequence else call(*cast, *params, **kwargs)
+                    return call_again(backend, call, ((cast,) if sequence else cast) + params, kwargs)
         return wrap_and_record(op, active, plans, backend, slots_of, arrays, out, params, kwargs, residuals)
 
     return call

@@ -114,6 +114,14 @@ def _is_complex(out: Any, values: Sequence[Any]) -> bool:
     return dtype is not None and backend is not None and backend.dtype(dtype).kind == "complex floating"
 
 
+def call_again(
+    backend: Backend, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any] | None = None
+) -> Any:
+    """Return the result of a call that is made again with converted operands, after the first one has had warnings."""
+    with backend.library.repeating():
+        return call(*args, **(kwargs or {}))
+
+
 def is_discarded(op: Op, backend: Backend, arrays: Sequence[Any], out: Raw) -> bool:
     """Return whether call paths discard the result of a kernel, and call it again with converted operands.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tape_core.backends.discovery import backend_of_type, is_host_data
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import pytree, recording
 from tape_core.engine.binding import bind
 from tape_core.engine.recording import new_key, retire
-from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, is_number, read, to_number, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Pull, Push, record_as_one
 from tape_core.ops.creation import asarray, zeros_like
@@ -159,6 +160,20 @@ def _as_tensor(leaf: object) -> Tensor | None:
     if hasattr(leaf, "dtype"):
         return asarray(leaf)
     return None
+
+
+def with_tensors(argument: PyTree) -> Any:
+    """Return an argument with Tensors in place of raw arrays, and numbers in place of NumPy's scalars."""
+    leaves, structure = pytree.flatten(argument)
+    if not any([_is_raw(leaf) for leaf in leaves]):
+        return argument
+    found = [(to_number(x) if is_number(x) else asarray(x)) if _is_raw(x) else x for x in leaves]
+    return pytree.unflatten(structure, found)
+
+
+def _is_raw(leaf: object) -> bool:
+    kind = type(leaf)
+    return kind is not Tensor and kind not in SCALARS and (backend_of_type(kind) is not None or is_host_data(leaf))
 
 
 def _result(leaf: ArrayLike, name: str) -> Tensor:

@@ -17,7 +17,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
 from tape_core.modes.replay import KeptResults, replay_error
 from tape_core.ops.data_types import stop_gradient
-from tape_core.transforms.calls import Arguments, Results, name_of, substitute
+from tape_core.transforms.calls import Arguments, Results, name_of, substitute, with_tensors
 from tape_core.transforms.closures import capture_closure, note_uses
 from tape_core.transforms.custom import linear_transpose
 
@@ -44,7 +44,8 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
     >>> layer = tc.checkpoint(lambda x, w: tc.tanh(tc.sin(x @ w)), policy=["matmul"])
 
     Args:
-        f: a function of pytrees, which does the same whenever it is called. Keyword arguments are not differentiated.
+        f: a function of pytrees, which does the same whenever it is called; raw arrays in them are Tensors to it, as in
+            compiled functions. Keyword arguments are not differentiated.
         policy: the names of ops, such as `["matmul", "conv"]`, or a function of an op's name that returns True if its
             results are kept; by default none are. Inside vmap some ops are composed of others (see the support
             matrix), and the policy is asked about those. In a compiled function branches and loops are computed
@@ -60,6 +61,8 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args = tuple([with_tensors(argument) for argument in args])
+        kwargs = {name: with_tensors(argument) for name, argument in kwargs.items()}
         if all(recorder._forward for recorder in ACTIVE.get()):
             return f(*args, **kwargs)  # forward mode keeps no residuals: there is nothing to save
         arguments = Arguments(args)

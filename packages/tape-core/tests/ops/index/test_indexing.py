@@ -151,3 +151,17 @@ def test_take_along_axis_of_an_array_that_broadcasts_adds_up_in_it() -> None:
     indices = tc.asarray([[0, 2], [0, 1]], backend="numpy")
     assert tc.take_along_axis(x, indices, axis=1).tolist() == [[1.0, 3.0], [1.0, 2.0]]
     assert gradient(lambda x: tc.take_along_axis(x, indices, axis=1), x).tolist() == [[2.0, 1.0, 1.0]]
+
+
+@pytest.mark.each_backend
+def test_an_array_without_dimensions_has_nothing_to_take() -> None:
+    x, indices = tc.asarray(3.0), tc.asarray([0])
+    for call in (lambda x: tc.take(x, indices, axis=0), tc.function(lambda x: tc.take(x, indices, axis=-1))):
+        with pytest.raises(IndexError, match=r"take\(x: float32\[\].*axis.*(0 dimensions|dimension 0)"):
+            call(x)
+    with pytest.raises(ValueError, match="axis must be given for an array of 0 dimensions"):
+        tc.take(x, indices)
+    with pytest.raises(ValueError, match="axis must be given for an array of 2 dimensions"):
+        tc.take(tc.ones((2, 2)), indices)
+    with pytest.raises(IndexError, match="gather"):
+        tc.gather(x, indices)
