@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.mistakes import meant
+
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
 
@@ -68,7 +70,7 @@ class Ops:
         elif name in _public:
             found = _public[name]
         else:
-            raise AttributeError(f"there is no op or function named {name!r}")
+            raise AttributeError(f"there is no op or function named {name!r}{meant(name, OPS)}")
         setattr(self, name, found)  # from now on an ordinary attribute, which Python finds without this method
         return found
 

@@ -18,7 +18,7 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, Lift
 from tape_core.engine.recording import COMPLEX, NARROW
-from tape_core.engine.rule_errors import missing_attribute, place_in_sweep
+from tape_core.engine.rule_errors import missing_attribute, place_of_rule, record_in
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.engine.variable import Variable
 from tape_core.typing import Record, Records
@@ -151,7 +151,8 @@ def sweep(
         known = backend.user_error(error)
         if (missing := missing_attribute(error, backend)) is not None:
             known = TypeError, missing
-        place = place_in_sweep(error, _WALKS, backend)
+        rec = record_in(error, _WALKS)
+        place = place_of_rule(error, None if rec is None else rec[PLAN], "in the backward pass", backend)
         if known is None or isinstance(error, known[0]):
             error.add_note(place)
             raise

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from tape_core.engine.record import PLAN
 from tape_core.engine.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -28,28 +27,37 @@ def missing_attribute(error: Exception, backend: Backend) -> str | None:
     )
 
 
-def place_in_sweep(error: Exception, walks: tuple[CodeType, ...], backend: Backend) -> str:
-    """Return which rule of which op has failed in a sweep, where it stands, and the backend.
+def record_in(error: Exception, walks: tuple[CodeType, ...]) -> Any:
+    """Return the record at which a sweep has failed, from the traceback, so that the sweep need not keep it.
 
     Args:
-        error: what the sweep has raised; it is looked up in the traceback, so that the sweep need not keep it.
+        error: what the sweep has raised.
         walks: the code of the functions that walk over records, whose variable `rec` is the record.
-        backend: the backend of the sweep.
     """
-    where = f"in the backward pass on backend {backend.library.name!r}"
-    rec: Any = None
-    called: list[CodeType] = []
-    step: TracebackType | None = error.__traceback__
+    step = error.__traceback__
     while step is not None:
-        code = step.tb_frame.f_code
-        if rec is None and code in walks:
-            rec = step.tb_frame.f_locals.get("rec")
-        called.append(code)
+        if step.tb_frame.f_code in walks:
+            return step.tb_frame.f_locals.get("rec")
         step = step.tb_next
-    plan = rec[PLAN] if rec is not None else None
+    return None
+
+
+def place_of_rule(error: Exception, plan: Any, doing: str, backend: Backend) -> str:
+    """Return which rule has failed, where it stands, and on which backend.
+
+    Args:
+        error: what was raised while a rule ran.
+        plan: the plan that has the rule; anything else, or None, where there was none.
+        doing: what the rule was called for.
+        backend: the backend of its arrays.
+    """
+    called: list[CodeType] = []
+    step = error.__traceback__
+    while step is not None:
+        called.append(step.tb_frame.f_code)
+        step = step.tb_next
+    where = f"{doing} on backend {backend.library.name!r}"
     rules = getattr(plan, "rules", ())
-    if not rules:
-        return where
     # A rule that shares a part with others is called by a function of its own: then it may be any of them.
     own = [rule for rule in rules if getattr(rule.fn, "__code__", None) in called] or rules
-    return f"{where}: {', '.join([rule.where for rule in own])}"
+    return f"{where}: {', '.join([rule.where for rule in own])}" if own else where

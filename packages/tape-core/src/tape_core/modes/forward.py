@@ -23,6 +23,7 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.engine.plan import Part, Plan
 from tape_core.engine.record import PLAN, SPECS
 from tape_core.engine.recording import COMPLEX, LIVE, new_key
+from tape_core.engine.rule_errors import place_of_rule
 from tape_core.engine.rules import NONDIFF, ONE, PARTIAL, UNWRITTEN, VJP
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import Tensor, own_slots, read, wrap
@@ -252,6 +253,14 @@ def push(plan: Plan, rec: Record) -> Any:
 
     It is None for a result that has no derivative.
     """
+    try:
+        return _pushed(plan, rec)
+    except Exception as error:
+        error.add_note(place_of_rule(error, plan, "in forward mode", plan.backend))
+        raise
+
+
+def _pushed(plan: Plan, rec: Record) -> Any:
     if plan.op.push is not None and (found := plan.op.push(plan, rec)) is not NotImplemented:
         return found
     # Tangents are Tensors, and fused rules take raw arrays only.
