@@ -9,8 +9,10 @@ import calls
 import house
 import reference
 import rules
+import signatures
 
 DOCS = Path(__file__).parents[1]
+STUBS = DOCS.parent / "packages" / "tape-tf" / "src" / "tape_tf" / "signatures"
 
 
 def generated() -> dict[Path, str]:
@@ -22,6 +24,7 @@ def generated() -> dict[Path, str]:
         DOCS / "_static" / "calls-of-a-block.svg": calls.svg(calls.recorded()),
         DOCS / "_static" / "calls-of-a-gradient.svg": calls.svg(calls.differentiated()),
         **{DOCS / path: text for path, text in reference.pages().items()},
+        **{STUBS / path: text for path, text in signatures.stubs().items()},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tape_core as tc
 import tape_nn as nn
+import tape_tf as tf
 from tape_core import Tensor
 
 
@@ -59,3 +60,9 @@ def mistakes(x: Tensor, model: nn.Dense) -> None:
     x.std(dim=0)  # mistake
     x.reshape("rows")  # mistake
     nn.Adam(learning_rate="fast")  # mistake
+    tf.reduce_sum(tf.constant([1.0]), keep_dims=True)  # mistake
+    tf.matmul(tf.constant([[1.0]]))  # mistake
+    tf.reshape(tf.constant(1.0), "rows")  # mistake
+    tf.cast(tf.constant(1.0), dtype=3)  # mistake
+    tf.nn.relu({"x": 1.0})  # mistake
+    tf.split(tf.constant([1.0]), 1).numpy()  # mistake

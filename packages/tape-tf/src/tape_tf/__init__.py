@@ -53,6 +53,7 @@ from tape_tf.variable import Variable
 
 if _typing.TYPE_CHECKING:  # when it runs, `_publish` sets these; as functions that are known they keep types
     from tape_tf.ops.function import function as function
+    from tape_tf.signatures import *  # noqa: F403 - functions that decorators make, as stubs
     from tape_tf.tape import GradientTape as GradientTape
 
 newaxis = None

@@ -1,6 +1,11 @@
 """tf.random: random numbers, from `tape_tf.ops`."""
 
+from typing import TYPE_CHECKING
+
 from tape_tf.names import absent
+
+if TYPE_CHECKING:
+    from tape_tf.signatures.random import *  # noqa: F403 - what `publish` sets
 
 # The functions are exported by the chapters in `tape_tf.ops` and set as attributes here by `tape_tf.names.publish`.
 # This answers for every other name.
