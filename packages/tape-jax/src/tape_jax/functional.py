@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from numbers import Number
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,12 @@ from tape_core.backends import backend_of_type
 from tape_core.staging import current
 from tape_core.support import OPEN_AXES, BatchedArray, Lock, forbid_captures, new_serial, setting, wrap
 from tape_core.tracing import STAGE
+from tape_core.typing import PyTree
 
-from tape_jax.tasks import NEEDS_VALUES, Fixed, Task, bind, is_leaf, jax_backend
+from tape_jax.tasks import NEEDS_VALUES, Fixed, Structure, Task, bind, is_leaf, jax_backend
 
 Function = Callable[..., Any]
+T = TypeVar("T")
 
 
 def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +78,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         return found
 
 
-def _call(label: str, leaves: list[Any], structure: Any, numbers: Sequence[int], *, is_jitted: bool) -> Any:
+def _call(label: str, leaves: list[Any], structure: Structure, numbers: Sequence[int], *, is_jitted: bool) -> Any:
     backend = jax_backend()
     tensors: list[Tensor] = []
     places: list[int] = []
@@ -118,7 +120,7 @@ def _is_host_array(leaf: object) -> bool:
     return backend is not None and backend.host_data and not isinstance(leaf, Number)
 
 
-def _check_backend(tensor: Tensor, label: str, structure: Any, k: int) -> None:
+def _check_backend(tensor: Tensor, label: str, structure: Structure, k: int) -> None:
     array = tensor._array
     while type(array) is BatchedArray:
         array = array.value._array
@@ -129,7 +131,7 @@ def _check_backend(tensor: Tensor, label: str, structure: Any, k: int) -> None:
         )
 
 
-def _argument_name(structure: Any, k: int) -> str:
+def _argument_name(structure: Structure, k: int) -> str:
     """Return the name of an argument for messages: `0`, `weights`, `1['x']`."""
     marked = jax.tree_util.tree_unflatten(structure, range(structure.num_leaves))
     path = next(path for path, leaf in jax.tree_util.tree_flatten_with_path(marked)[0] if leaf == k)
@@ -142,13 +144,13 @@ def _argument_name(structure: Any, k: int) -> str:
 
 
 _KEPT = 256
-_tasks: OrderedDict[Any, Task] = OrderedDict()
+_tasks: OrderedDict[Hashable, Task] = OrderedDict()
 _lock = Lock()
-_with_fixed_numbers: OrderedDict[Any, bool] = OrderedDict()
+_with_fixed_numbers: OrderedDict[Hashable, bool] = OrderedDict()
 """Calls of functions that need the values of Python's numbers."""
 
 
-def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> Any:
+def _remember(known: OrderedDict[Hashable, T], key: Hashable, value: T) -> T:
     """Keep a value for a key, and drop that which nobody has asked for longest."""
     with _lock.now:
         found = known.setdefault(key, value)
@@ -169,8 +171,7 @@ def _task(one: _Call, *, is_jitted: bool) -> Task:
         found = _tasks.get(key)
     except TypeError:  # an argument has no hash
         return Task(one.run, one.label, is_jitted=False)
-    task: Task = _remember(_tasks, key, found or Task(one.run, one.label, is_jitted=True))
-    return task
+    return _remember(_tasks, key, found or Task(one.run, one.label, is_jitted=True))
 
 
 class _Known:
@@ -178,7 +179,7 @@ class _Known:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -195,7 +196,12 @@ class _Call:
     __slots__ = ("keys", "label", "leaves", "places", "structure")
 
     def __init__(
-        self, label: str, leaves: Sequence[Any], structure: Any, places: Sequence[int], keys: Sequence[tuple[int, Any]]
+        self,
+        label: str,
+        leaves: Sequence[Any],
+        structure: Structure,
+        places: Sequence[int],
+        keys: Sequence[tuple[int, Any]],
     ) -> None:
         self.label = label
         self.leaves = leaves
@@ -222,7 +228,7 @@ class _Call:
             )
         return self._flattened(out)
 
-    def _flattened(self, out: Any) -> Any:
+    def _flattened(self, out: PyTree) -> Any:
         leaves, structure = jax.tree_util.tree_flatten(out)
         arrays: list[Any] = []
         plain: dict[int, Any] = {}
@@ -255,7 +261,7 @@ class _Shape:
 
     __slots__ = ("keys", "label", "plain", "structure")
 
-    def __init__(self, label: str, structure: Any, plain: dict[int, Any], keys: dict[int, Any]) -> None:
+    def __init__(self, label: str, structure: Structure, plain: dict[int, Any], keys: dict[int, Any]) -> None:
         self.label = label
         self.structure = structure
         self.plain = plain

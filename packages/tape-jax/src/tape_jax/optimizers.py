@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from tape_core import Tensor, Variable, asarray
+from tape_core.typing import Array, PyTree
 
 from tape_jax.functional import call
 from tape_jax.parameters import variables as variables_of
-from tape_jax.tasks import is_leaf, jax_backend
+from tape_jax.tasks import Structure, is_leaf, jax_backend
 
 if TYPE_CHECKING:
     from tape_nn import TransformOptimizer
+    from tape_nn.transforms import Transformation
 
 
-def optimizer(transformation: Any, variables: Any, /) -> TransformOptimizer:
+def optimizer(transformation: Transformation, variables: PyTree, /) -> TransformOptimizer:
     """Return an optimizer of Variables that is made of a transformation of optax, such as `optax.adamw(1e-3)`.
 
     It is a `tape_nn.TransformOptimizer`: its state is kept in Variables, so that it is a part of compiled steps, and is
@@ -59,7 +61,7 @@ def optimizer(transformation: Any, variables: Any, /) -> TransformOptimizer:
     return tape_nn.TransformOptimizer(_OnTensors(transformation), variables)
 
 
-def _named(tree: Any) -> dict[str, Variable]:
+def _named(tree: PyTree) -> dict[str, Variable]:
     if isinstance(tree, Mapping) and tree and all([isinstance(v, Variable) for v in tree.values()]):
         return dict(tree)
     found = variables_of(tree)
@@ -82,11 +84,11 @@ class _OnTensors:
         inner: the transformation.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Transformation) -> None:
         self.inner = inner
         self._state: _State | None = None
 
-        def update(gradients: Any, arrays: Sequence[Any], params: Any) -> Any:
+        def update(gradients: PyTree, arrays: Sequence[Array], params: PyTree) -> Any:
             assert self._state is not None  # `init` comes first
             updates, state = inner.update(gradients, self._state.of(arrays), params)
             return updates, _State(state).arrays_of(state)
@@ -99,7 +101,7 @@ class _OnTensors:
     def init(self, params: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the state before the first update."""
 
-        def init(params: Any) -> Any:
+        def init(params: PyTree) -> Any:
             state = self.inner.init(params)
             self._state = _State(state)
             return self._state.arrays_of(state)
@@ -117,20 +119,20 @@ class _OnTensors:
 class _State:
     """How a state of a transformation is made of its arrays, among which keys of random numbers are as their data."""
 
-    def __init__(self, state: Any) -> None:
-        structure: Any
+    def __init__(self, state: PyTree) -> None:
+        structure: Structure
         leaves, structure = jax.tree_util.tree_flatten(state)
         self._structure = structure
         self._keys = {k: jax.random.key_impl(leaf) for k, leaf in enumerate(leaves) if _is_key(leaf)}
         # Numbers may change, so they are arrays; anything else stays what it is.
         self._others = {k: leaf for k, leaf in enumerate(leaves) if not isinstance(leaf, _NUMERIC)}
 
-    def arrays_of(self, state: Any) -> list[Any]:
+    def arrays_of(self, state: PyTree) -> list[Array]:
         """Return the arrays of a state."""
         leaves = [leaf for leaf in jax.tree_util.tree_leaves(state) if isinstance(leaf, _NUMERIC)]
         return [jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
 
-    def of(self, arrays: Sequence[Any]) -> Any:
+    def of(self, arrays: Sequence[Array]) -> PyTree:
         """Return the state with other arrays."""
         each = iter(arrays)
         n: int = self._structure.num_leaves
@@ -147,13 +149,13 @@ def _is_key(leaf: object) -> bool:
     return isinstance(leaf, jax.Array) and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def _on_jax(tree: Any) -> Any:
+def _on_jax(tree: PyTree) -> PyTree:
     """Return Tensors on other backends as Tensors of JAX."""
     backend = jax_backend()
     return _mapped(lambda t: t if t.backend.library is backend else asarray(t, backend=backend), tree)
 
 
-def _like(tree: Any, params: Mapping[str, Tensor]) -> Any:
+def _like(tree: PyTree, params: Mapping[str, Tensor]) -> PyTree:
     """Return Tensors of JAX on the backend and the device of the parameters."""
     first = next(iter(params.values()))
     if first.backend.library is jax_backend():
@@ -161,5 +163,5 @@ def _like(tree: Any, params: Mapping[str, Tensor]) -> Any:
     return _mapped(lambda t: asarray(t, backend=first.backend.root, device=first.device), tree)
 
 
-def _mapped(function: Any, tree: Any) -> Any:
+def _mapped(function: Callable[[Tensor], Tensor], tree: PyTree) -> PyTree:
     return jax.tree_util.tree_map(function, tree, is_leaf=is_leaf)

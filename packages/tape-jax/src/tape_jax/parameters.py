@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import jax
 from tape_core import Tensor, Variable
 from tape_core.support import wrap
+from tape_core.typing import PyTree
 
 from tape_jax.tasks import is_inexact, is_leaf, jax_backend
 
@@ -29,7 +30,7 @@ def with_variables(tree: Tree) -> Tree:
     """
     backend = jax_backend()
 
-    def made(path: Any, leaf: Any) -> Any:
+    def made(path: tuple[Any, ...], leaf: object) -> Any:
         if isinstance(leaf, Variable):
             return leaf
         value = leaf if isinstance(leaf, Tensor) else wrap(leaf, backend) if isinstance(leaf, jax.Array) else None
@@ -45,7 +46,7 @@ def with_arrays(tree: Tree) -> Tree:
 
     >>> import jax.numpy as jnp
     >>> import tape_jax
-    >>> tape_jax.with_arrays(tape_jax.with_variables([jnp.ones(2)]))
+    >>> tape_jax.with_arrays(tape_jax.with_variables([jnp.ones(2, "float32")]))
     [Array([1., 1.], dtype=float32)]
     """
     return jax.tree_util.tree_map(  # type: ignore[no-any-return]
@@ -53,7 +54,7 @@ def with_arrays(tree: Tree) -> Tree:
     )
 
 
-def variables(tree: Any) -> list[Variable]:
+def variables(tree: PyTree) -> list[Variable]:
     """Return the Variables in a tree, such as :func:`with_variables` returns, each once, in the order of its leaves.
 
     >>> import jax.numpy as jnp

@@ -13,8 +13,8 @@ traced in the same way:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,15 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import current
 from tape_core.support import ACTIVE, BatchedArray, dense, record_as_one, wrap
 from tape_core.tracing import lift, move_to_level
+from tape_core.typing import Array, Cotangent
 
 Run = Callable[..., Any]
+Structure: TypeAlias = Any
+"""A `jax.tree_util.PyTreeDef`, which its module does not declare to type checkers."""
+
+Batching: TypeAlias = Any
+"""The backend of arrays inside vmap, which has the one below as `base`."""
+
 Flags = tuple[bool, ...]
 
 NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
@@ -44,20 +51,20 @@ class Fixed:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, value: object) -> None:
+        self.value: Any = value
 
     def tree_flatten(self) -> tuple[tuple[()], Any]:
         """Return no arrays, and the value as a part of the structure."""
         return (), self.value
 
     @classmethod
-    def tree_unflatten(cls, value: Any, arrays: object) -> Fixed:
+    def tree_unflatten(cls, value: object, arrays: object) -> Fixed:
         """Return it again."""
         return cls(value)
 
 
-def is_inexact(array: Any) -> bool:
+def is_inexact(array: Array) -> bool:
     """Return whether a JAX array, or a Tensor of one, has derivatives."""
     return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
@@ -84,13 +91,13 @@ class Task:
         self.label = label
         self.is_jitted = is_jitted
         self._compiled: Run = jax.jit(run) if is_jitted else run
-        self._derived: dict[Any, Task] = {}
+        self._derived: dict[Hashable, Task] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         """Return the result on raw arrays, those of JAX's transformations included."""
         return self._compiled(*arrays)
 
-    def _derive(self, key: Any, make: Callable[[], Run]) -> Task:
+    def _derive(self, key: Hashable, make: Callable[[], Run]) -> Task:
         if not self.is_jitted:
             return Task(make(), self.label, is_jitted=False)
         found = self._derived.get(key)
@@ -98,7 +105,7 @@ class Task:
             found = self._derived.setdefault(key, Task(make(), self.label, is_jitted=True))
         return found
 
-    def _wanted(self, watched: Flags, arrays: Sequence[Any]) -> tuple[Run, list[Any]]:
+    def _wanted(self, watched: Flags, arrays: Sequence[Array]) -> tuple[Run, list[Array]]:
         """Return a function of the watched arrays, and these.
 
         The function returns the results with derivatives, and the others in a pair with the structure.
@@ -129,7 +136,7 @@ class Task:
 
         return self._derive(("forward", watched), make)
 
-    def pull(self, structure: Any) -> Task:
+    def pull(self, structure: Structure) -> Task:
         """Return the task that maps residuals, and then cotangents, to the cotangents of the watched arguments."""
 
         def make() -> Run:
@@ -210,8 +217,8 @@ class JaxCall:
 # -- on Tensors
 
 
-def evaluate(task: Task, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
-    """Run a task on Tensors on their levels; return the leaves of its result, which nothing records, and the structure."""
+def evaluate(task: Task, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Structure]:
+    """Run a task on Tensors on their levels; return the leaves of its result, unrecorded, and the structure."""
     top: Any = max([t.backend for t in tensors], key=lambda backend: backend.height, default=jax_backend())
     if top.level:
         return _evaluate_in_vmap(task, tensors, top)
@@ -232,7 +239,7 @@ def evaluate(task: Task, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
     return [wrap(o, backend) for o in found], call.structure
 
 
-def _evaluate_in_vmap(task: Task, tensors: Sequence[Tensor], top: Any) -> tuple[list[Tensor], Any]:
+def _evaluate_in_vmap(task: Task, tensors: Sequence[Tensor], top: Batching) -> tuple[list[Tensor], Structure]:
     arrays = [lift(t, top)._array for t in tensors]
     values = [a.value for a in arrays]
     axis = next((a.axis for a in arrays if a.axis is not None), None)
@@ -276,7 +283,7 @@ class _Recorded:
     """A call that is recorded: what its derivatives need."""
 
     def __init__(
-        self, task: Task, tensors: Sequence[Tensor], watched: Flags, residuals: Sequence[Tensor], structure: Any
+        self, task: Task, tensors: Sequence[Tensor], watched: Flags, residuals: Sequence[Tensor], structure: Structure
     ) -> None:
         self.task = task
         self.tensors = tensors
@@ -311,7 +318,7 @@ class _Recorded:
         return found
 
 
-def _like(derivative: Any, value: Tensor) -> Tensor:
+def _like(derivative: Cotangent, value: Tensor) -> Tensor:
     """Return a cotangent or tangent in the dtype of its value, which JAX insists on; zeros for None."""
     if derivative is None:
         found: Tensor = zeros_like(wrap(value._array, value.backend))

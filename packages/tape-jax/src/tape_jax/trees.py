@@ -7,6 +7,7 @@ is refused. A Variable is a leaf, which JAX's functions of trees pass on: it is 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from tape_jax.tasks import is_watched
 def register(backend: Backend) -> None:
     """Let JAX know Tensors. `backend` is that of JAX."""
 
-    def made(aux: None, children: Any) -> Any:
+    def made(aux: None, children: Sequence[object]) -> Any:
         (child,) = children
         if isinstance(child, Tensor):
             return child
