@@ -2,22 +2,158 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from tape_core.backends import ArrayAPIBackend
+import os
+from functools import partial
+from typing import Any
 
-# JAX makes float32 of each float64 without this, also of NumPy's arrays; it must be set before the first array.
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
+from tape_core.backends import DEFAULT_KERNELS, Backend
+from tape_core.support import dtypes
+
+from tape_jax import devices, indexing
+from tape_jax.conversion import as_jax_array
+from tape_jax.jitted import Jitted
+from tape_jax.kernels import KERNELS
+from tape_jax.random import JaxRandom
+from tape_jax.special import special_kernels
+
+# JAX makes float32 of each float64 without this, and int32 of int64, the dtype of indices and of Python's integers.
+if os.environ.get("JAX_ENABLE_X64", "").strip().lower() in ("0", "false", "f", "no", "n", "off"):
+    raise RuntimeError(
+        f"JAX_ENABLE_X64={os.environ['JAX_ENABLE_X64']} asks JAX for 32 bits, and Tape computes in float32 but needs "
+        f"int64 and float64 beside it: unset JAX_ENABLE_X64, or select another backend"
+    )
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
+ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
+"""Arrays, and what stands for them while JAX traces a function, as `jax.jit` does."""
 
-class JaxBackend(ArrayAPIBackend):
-    """JAX on the CPU, and on the GPUs and TPUs that it finds."""
+_FLOAT32 = np.dtype("float32")
+
+
+class JaxBackend(Backend):
+    """JAX on the CPU, and on the GPUs and TPUs that it finds.
+
+    Arrays are made on JAX's default device: that of `jax.default_device` where one is set.
+    """
 
     def __init__(self) -> None:
-        super().__init__("jax", jnp, array_types=("jax:Array",), version=jax.__version__)
+        super().__init__("jax", jnp, array_types=ARRAY_TYPES, version=jax.__version__)
+        jitted = {name: Jitted(partial(kernel, self.xp)) for name, kernel in DEFAULT_KERNELS.items()}
+        self.kernels.update(jitted | special_kernels(jitted.__getitem__) | KERNELS)
+        self.random = JaxRandom(self)
+
+    # -- dtypes
+
+    @property
+    def usual_dtype(self) -> Any:
+        """float32, while it is the default dtype: JAX makes it of operands only where Tape's rule does."""
+        return _FLOAT32 if dtypes.get_default_dtype() is dtypes.float32 else None
+
+    # -- devices
+
+    def devices(self) -> tuple[str, ...]:
+        """List the devices of JAX's preferred kind, then the CPU's, such as `gpu:0`, `gpu:1`, `cpu:0`."""
+        return tuple([devices.name_of(device) for device in devices.present()])
+
+    @property
+    def default_device(self) -> str:
+        """The device of `jax.default_device`, or else the first one."""
+        return devices.name_of(devices.default())
+
+    def find_device(self, device: str) -> str:
+        """Return the full name of a device: `gpu` is the first GPU, and `cuda:1` is `gpu:1`.
+
+        Raises:
+            BackendError: there is no such device; the message says how JAX gets one.
+        """
+        found = devices.find(device)
+        return devices.name_of(found) if isinstance(found, jax.Device) else device
+
+    def raw_device(self, device: str | None) -> Any:
+        """Return a `jax.Device`, or None for the default one.
+
+        Arrays of which no device is asked for are JAX's to move: it computes with them beside arrays on any device.
+        """
+        if device is None:
+            return None
+        found = devices.find(device)
+        return None if found == devices.default() else found
+
+    def device(self, array: jax.Array) -> str:
+        """Return the name of the array's device; inside `jax.jit`, where it is not known, of the default one."""
+        if isinstance(array, jax.core.Tracer):
+            return self.default_device
+        place: Any = array.device
+        return devices.name_of(place) if isinstance(place, jax.Device) else devices.name_of_sharding(place)
+
+    # -- arrays in and out
 
     @staticmethod
-    def put(array: jax.Array, key: object, values: object) -> jax.Array:
+    def is_known(array: object) -> bool:
+        """Return whether the values of an array can be read and computed with: inside `jax.jit` they cannot.
+
+        There the functions of JAX are traced also for arrays that have values.
+        """
+        return not isinstance(array, jax.core.Tracer) and trace_state_clean()
+
+    def asarray(self, obj: object, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""
+        array = as_jax_array(obj, dtype, copy)
+        return array if device is None else self.moved(array, device, copy)
+
+    def moved(self, array: jax.Array, device: str, copy: bool | None = None) -> Any:
+        """Return an array on a device; itself if it is there.
+
+        Raises:
+            ValueError: `copy` is False, and it is elsewhere.
+        """
+        # Inside `jax.jit` the compiled function is on one device, and that is not known yet.
+        if isinstance(array, jax.core.Tracer) or self.device(array) == device:
+            return array
+        place = devices.find(device)
+        if array.device == place:
+            return array
+        if copy is False:
+            raise ValueError("copy=False, but a copy is needed for another device")
+        return jax.device_put(array, place)
+
+    def numpy(self, array: jax.Array) -> Any:
+        """Return a NumPy array: a view on the CPU, which is read-only, else a copy."""
+        return np.asarray(array)
+
+    def format(self, array: jax.Array) -> str:
+        """Format as NumPy does; inside `jax.jit`, as JAX shows what has no value yet."""
+        return str(array) if isinstance(array, jax.core.Tracer) else super().format(array)
+
+    def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
+        """Translate JAX's errors to the classes of other array libraries; those of tracing stay what they are."""
+        if isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError):
+            return None
+        text = str(error)
+        if isinstance(error, TypeError) and any(word in text for word in _SHAPES):
+            return ValueError, text
+        return super().user_error(error)
+
+    # -- memory: nobody can write to an array, so that it is its own copy
+
+    @staticmethod
+    def put(array: jax.Array, key: Any, values: Any) -> Any:
         """Return a copy of an array with other elements at a key; under `jax.jit` XLA writes in place."""
-        updated: jax.Array = array.at[key].set(values)
-        return updated
+        return indexing.put(array, key, values)
+
+    def frozen(self, array: jax.Array) -> jax.Array:
+        """Return the array itself."""
+        return array
+
+    def is_as(self, array: jax.Array, copy: jax.Array) -> bool:
+        """Return whether an array is an earlier one, or has its values."""
+        return array is copy or super().is_as(array, copy)
+
+
+_SHAPES = ("shape", "dimension", "ndim", "rank")
+"""Words of JAX's TypeErrors for arguments whose shapes do not go together."""

@@ -1,0 +1,92 @@
+"""Arrays of JAX from NumPy's and others' arrays, buffers, numbers and nested lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tape_jax.thresholds import ALIGNMENT
+
+
+def as_jax_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
+    """Convert `obj` to an array of JAX that nothing can change.
+
+    Args:
+        obj: an array of any library, anything with DLPack or a buffer, numbers, or nested lists of them.
+        dtype: None keeps that of arrays; Python's floats are float64 then.
+        copy: False shares the memory of an array of another library, whose owner must not write to it any more.
+
+    Raises:
+        ValueError: `copy` is False, and a copy is needed.
+        TypeError: `obj` is no array, or JAX has no such dtype now.
+    """
+    if isinstance(obj, jax.Array):
+        # A weak array gives way to the other operand as Python's numbers do; in Tape numbers alone are weak.
+        if (dtype is None or obj.dtype == dtype) and not getattr(obj, "weak_type", False):
+            return jnp.copy(obj) if copy else obj
+        if copy is False:
+            raise ValueError("copy=False, but a copy is needed for another dtype")
+        return jax.lax.convert_element_type(obj, obj.dtype if dtype is None else dtype)
+    if copy is False:
+        return _shared(obj, dtype)
+    if isinstance(obj, np.ndarray | np.generic | bool | int | float | complex):
+        return _from_numpy(np.asarray(obj), dtype)
+    if isinstance(obj, list | tuple):
+        return _from_nested(obj, dtype)
+    if hasattr(obj, "__dlpack__"):
+        # The copy is made now, and not when JAX comes to it: the owner may write to the memory next.
+        array = jnp.copy(jnp.from_dlpack(obj))
+        array.block_until_ready()
+        return array if dtype is None else array.astype(dtype)
+    if isinstance(obj, memoryview | bytes | bytearray) or hasattr(obj, "__buffer__") or hasattr(obj, "typecode"):
+        return _from_numpy(np.asarray(memoryview(obj)), dtype)
+    return jnp.asarray(obj, dtype=dtype)
+
+
+def _shared(obj: Any, dtype: Any) -> Any:
+    if not hasattr(obj, "__dlpack__"):
+        raise ValueError("copy=False, but a copy is needed of what is no array")
+    array = jnp.from_dlpack(obj, copy=False)
+    if dtype is not None and array.dtype != dtype:
+        raise ValueError("copy=False, but a copy is needed for another dtype")
+    return array
+
+
+def _from_nested(obj: Any, dtype: Any) -> Any:
+    try:
+        array = np.asarray(obj)
+    except (ValueError, TypeError, jax.errors.TracerArrayConversionError):
+        # Tracers inside `jax.jit` have no values; for what is no array at all JAX has the better message.
+        return jnp.asarray(obj, dtype=dtype)
+    return _from_numpy(array, dtype)
+
+
+def _from_numpy(array: Any, dtype: Any) -> Any:
+    """Copy a NumPy array before JAX has it: JAX reads NumPy's memory later, or uses it as its own where it is aligned.
+
+    Its owner would then change an array of JAX by writing to it. In memory that is aligned the copy is the only one.
+    (`jnp.array` compiles a program for each new shape.)
+    """
+    if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.names is not None):
+        raise TypeError(f"JAX has no dtype {array.dtype}")
+    wanted = array.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
+    with jax.ensure_compile_time_eval():  # inside `jax.jit`, too, an array of known values stays one
+        made = jax.device_put(_aligned_copy(array, wanted))
+    if made.dtype != wanted:
+        raise TypeError(
+            f"JAX makes {made.dtype} of {wanted}, since jax_enable_x64 was switched off after Tape had switched it on; "
+            f"Tape's arrays need it: jax.config.update('jax_enable_x64', True)"
+        )
+    return made
+
+
+def _aligned_copy(array: Any, dtype: Any) -> Any:
+    nbytes = array.size * dtype.itemsize
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    copy = memory[start : start + nbytes].view(dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -1,0 +1,115 @@
+"""Special functions: XLA's where they are as accurate as the ops' default kernels, and SciPy's and core's on the host.
+
+On the host, a call takes microseconds for a small array, where XLA would compile for each new shape, some of the
+derivatives for minutes. Inside `jax.jit` such a function is a callback from the compiled program to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_core.backends import DEFAULT_KERNELS, ArrayAPIBackend
+
+_FLOATS = frozenset({np.dtype("float32"), np.dtype("float64")})
+
+# Not digamma: that of 0.0 and -0.0 is NaN.
+_BY_XLA: dict[str, Callable[..., Any]] = {
+    "erf": jax.lax.erf,
+    "erfc": jax.lax.erfc,
+    "erfinv": jax.lax.erf_inv,
+    "gammaln": lambda x: jnp.where(x == -np.inf, x, jax.lax.lgamma(x)),
+    "i0e": jax.lax.bessel_i0e,
+    "i1e": jax.lax.bessel_i1e,
+    "ndtri": jax.scipy.special.ndtri,
+    "entr": jax.scipy.special.entr,
+}
+
+_ON_HOST = (
+    "betainc", "betainc_derivative", "betaincinv", "dawsn", "ellipe", "ellipk", "erfi", "exp1", "expi", "gammainc",
+    "gammainc_derivative", "gammaincc", "gammainccinv", "gammaincinv", "iv", "ive", "j0", "j1", "jv", "k0", "k0e", "k1",
+    "k1e", "kv", "kve", "spence", "stdtr", "stdtr_derivative", "stdtrit", "y0", "y1", "yv",
+)  # fmt: skip
+
+_TRACED: dict[str, Callable[..., Any]] = {
+    "betainc": jax.scipy.special.betainc,
+    "exp1": jax.scipy.special.exp1,
+    "expi": jax.scipy.special.expi,
+    "gammainc": jax.scipy.special.gammainc,
+    "gammaincc": jax.scipy.special.gammaincc,
+    "spence": jax.scipy.special.spence,
+}
+"""What JAX has for functions of the host: inside `jax.jit` these stay on the device."""
+
+
+@cache
+def host() -> Any:
+    """Return the kernels for NumPy's arrays."""
+    return ArrayAPIBackend("numpy on the host", np).xp
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, jax.Array)
+
+
+def _on_host(name: str) -> Callable[..., Any]:
+    """Return a kernel that computes on the host, and puts the result where the first array is."""
+    in_trace = _TRACED.get(name)
+
+    def kernel(*values: Any, **parameters: Any) -> Any:
+        arrays = [v for v in values if _is_array(v)]
+        if any(isinstance(v, jax.core.Tracer) for v in arrays):
+            if in_trace is not None and all(v.dtype in _FLOATS for v in arrays):
+                return in_trace(*values, **parameters).astype(arrays[0].dtype)
+            return _by_callback(name, values, parameters, arrays)
+        found = np.asarray(_computed(name, values, parameters))
+        place = arrays[0].sharding if arrays[0].committed else None
+        with jax.ensure_compile_time_eval():
+            return jax.device_put(found, place)
+
+    return kernel
+
+
+def _computed(name: str, values: Any, parameters: dict[str, Any]) -> Any:
+    given = [np.asarray(v) if hasattr(v, "dtype") else v for v in values]
+    dtypes = [v.dtype for v in given if isinstance(v, np.ndarray)]
+    # NumPy's functions do not know ml_dtypes' bfloat16 everywhere.
+    narrow = [dtype for dtype in dtypes if dtype == jnp.bfloat16]
+    if narrow:
+        given = [v.astype(np.float32) if isinstance(v, np.ndarray) and v.dtype in narrow else v for v in given]
+    with np.errstate(all="ignore"):
+        found = np.asarray(DEFAULT_KERNELS[name](host(), *given, **parameters))
+    return found.astype(narrow[0]) if narrow else found
+
+
+def _by_callback(name: str, values: Any, parameters: dict[str, Any], arrays: list[Any]) -> Any:
+    shape = np.broadcast_shapes(*[v.shape for v in arrays])
+    ones = [np.full((1,) * v.ndim, 0.5, v.dtype) if _is_array(v) else v for v in values]
+    dtype = np.asarray(_computed(name, ones, parameters)).dtype
+
+    result = jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
+
+    def call(*given: Any) -> Any:
+        left = iter(given)
+        return _computed(name, [next(left) if _is_array(v) else v for v in values], parameters)
+
+    return jax.pure_callback(call, result, *arrays, vmap_method="expand_dims")
+
+
+def _by_xla(name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that is XLA's for float32 and float64, and the default one for other dtypes."""
+    function = _BY_XLA[name]
+
+    def kernel(x: jax.Array) -> Any:
+        return function(x) if x.dtype in _FLOATS else default(x)
+
+    return kernel
+
+
+def special_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Return the kernels by op name; `jitted` gives the default kernel of a name under `jax.jit`."""
+    return {**{name: _on_host(name) for name in _ON_HOST}, **{name: _by_xla(name, jitted(name)) for name in _BY_XLA}}

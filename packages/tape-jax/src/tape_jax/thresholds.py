@@ -1,0 +1,9 @@
+"""Sizes at which one way becomes faster than another, each with the measurement it is from."""
+
+from typing import Final
+
+ALIGNMENT: Final = 64
+"""Bytes: XLA on the CPU uses memory as it is that begins at a multiple of this, and copies other memory."""
+
+JITTED_MAX_VARIANTS: Final = 256
+"""Sets of numbers and options for which one kernel is compiled: beyond, a number may be another one in each call."""

@@ -1,0 +1,119 @@
+"""Indexing and updates: NumPy's results, no new program for another number, errors for what is out of bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tape_core as tc
+from tape_jax import indexing
+
+_X = np.arange(60.0).reshape(3, 4, 5)
+_KEYS: list[Any] = [
+    1, -1, (1, 2), (0, ..., -2), slice(1, 3), slice(-2, None), slice(3, 1), slice(None, None, 2), slice(None, None, -1),
+    (slice(0, 2), 1, None), (None, ..., slice(1, 4)), (..., None), (), ..., (1, slice(None), slice(2, 100)),
+    np.asarray([2, 0, 0]), (np.asarray([1, -1]), slice(1, 3)), (slice(None), np.asarray([[0, 1], [3, 3]])),
+    (0, slice(None), np.asarray([1, 2])), np.asarray([True, False, True]), _X > 20.0, (1, _X[1] > 30.0),
+    (slice(None), np.asarray([True, False, True, False]), 2), np.zeros(0, np.int64),
+]  # fmt: skip
+
+
+def _on_jax(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple([_on_jax(part) for part in key])
+    return jnp.asarray(key) if isinstance(key, np.ndarray) else key
+
+
+@pytest.mark.parametrize("key", _KEYS, ids=range(len(_KEYS)))
+def test_reading_and_writing_is_numpys(key: Any) -> None:
+    x, own = jnp.asarray(_X), _on_jax(key)
+    expected = _X[key]
+    np.testing.assert_array_equal(indexing.getitem(x, own), expected)
+    values = np.arange(float(expected.size)).reshape(expected.shape)
+    for given in (values, 2.5, values[:1] if expected.ndim and expected.shape[0] else 1.0):
+        written = _X.copy()
+        written[key] = given
+        np.testing.assert_array_equal(indexing.setitem(x, jnp.asarray(given), own), written)
+        np.testing.assert_array_equal(indexing.setitem(x, jnp.asarray(given)[None], own), written)
+    added = _X.copy()
+    np.add.at(added, key, values)
+    np.testing.assert_array_equal(indexing.KERNELS["scatter_add"](x, jnp.asarray(values), own), added)
+    scattered = np.zeros_like(_X)
+    np.add.at(scattered, key, values)
+    np.testing.assert_array_equal(indexing.scatter(jnp.asarray(values), own, _X.shape), scattered)
+    assert (x == _X).all()
+
+
+def test_another_number_or_window_compiles_nothing() -> None:
+    x = tc.asarray(np.arange(1000.0), backend="jax")
+    small = tc.asarray(np.arange(5.0), backend="jax")
+
+    def pass_over(start: int) -> None:
+        y = x[start] + x[start : start + 5][0]
+        tc.at(x)[start].set(y)
+        tc.at(x)[start : start + 5].set(small)
+
+    pass_over(0)
+    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
+        compiled = []
+        patch.setattr("logging.Logger.warning", lambda self, text, *args: compiled.append(text % args))
+        for start in range(1, 40):
+            pass_over(start)
+    assert not [text for text in compiled if "compil" in text.lower()]
+
+
+@pytest.mark.parametrize("index", [5, -6, [0, 7], slice(0, 1)])
+def test_an_index_out_of_bounds_is_an_error_eagerly(index: Any) -> None:
+    x = tc.ones(5, backend="jax")
+    if isinstance(index, slice):
+        assert x[index].shape == (1,)
+        return
+    for call in (
+        lambda: x[index],
+        lambda: tc.at(x)[index].add(1.0),
+        lambda: tc.take(x, tc.asarray(index, backend="jax")),
+    ):
+        with pytest.raises(IndexError):
+            call()
+
+
+def test_inside_jit_reading_beyond_the_end_gives_the_last_and_writing_is_dropped() -> None:
+    @jax.jit
+    def f(x: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        t, index = tc.asarray(x), tc.asarray(k)
+        return t[index].array, tc.at(t)[index].add(1.0).array
+
+    read, written = f(jnp.arange(3.0), jnp.asarray([7]))
+    assert read.tolist() == [2.0]
+    assert written.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_of_several_values_for_one_element_the_last_stays() -> None:
+    n = 10_000
+    rows = np.random.default_rng(0).integers(0, 50, n)
+    expected = np.zeros(50)
+    expected[rows] = np.arange(float(n))
+    found = tc.at(tc.zeros(50, dtype="float64", backend="jax"))[rows].set(np.arange(float(n)))
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_masks_work_inside_jit_where_shapes_do_not_depend_on_them() -> None:
+    def f(x: jax.Array, mask: jax.Array) -> jax.Array:
+        return tc.at(tc.asarray(x))[tc.asarray(mask)].set(0.5).array
+
+    x, mask = jnp.arange(4.0), jnp.asarray([True, False, True, False])
+    assert jax.jit(f)(x, mask).tolist() == [0.5, 1.0, 0.5, 3.0]
+    with pytest.raises(ValueError, match="3 values do not fit the 2"):
+        tc.at(tc.asarray(x))[tc.asarray(mask)].set(jnp.ones(3))
+
+
+def test_updates_of_rows_and_embeddings_have_their_gradients() -> None:
+    table = tc.Variable(np.ones((10, 3)), backend="jax")
+    with tc.GradientTape() as tape:
+        y = tc.sum(tc.gather(table, tc.asarray([1, 1, 4], backend="jax")) * 2.0)
+    gradient = tape.gradient(y, table)
+    dense = tc.asarray(gradient).numpy()
+    assert dense[:, 0].tolist() == [0, 4, 0, 0, 2, 0, 0, 0, 0, 0]
