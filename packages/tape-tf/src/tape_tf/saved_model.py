@@ -31,8 +31,9 @@ from tape_tf.keras.restoring import parse_json, report_damage
 from tape_tf.keras.structures import leaves, map_structure
 from tape_tf.module import Module
 from tape_tf.names import absent, export, exported, published
-from tape_tf.object_files import ARRAYS, LoadedObject, describe_object, load_object, write_object
+from tape_tf.object_files import ARRAYS, LoadedObject, load_object, write_object
 from tape_tf.object_files import FORMAT as FUNCTIONS_FORMAT
+from tape_tf.object_recording import describe_object
 from tape_tf.shapes import TensorSpec
 from tape_tf.typing import PathLike, PyTree
 

@@ -16,7 +16,7 @@ import tape_core as tc
 
 from tape_tf.keras.layers.attention import MultiHeadAttention
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.core import Operation
+from tape_tf.keras.layers.callables import Operation
 from tape_tf.keras.layers.holding import _UNTRACKED
 from tape_tf.keras.layers.normalization import Normalization
 from tape_tf.keras.layers.recurrent import GRU, LSTM, SimpleRNN

@@ -13,7 +13,8 @@ from tape_tf import dtypes
 from tape_tf.conversion import native
 from tape_tf.keras.conversion import cast
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.core import InputLayer, Operation
+from tape_tf.keras.layers.callables import Operation
+from tape_tf.keras.layers.core import InputLayer
 from tape_tf.keras.masks import has_mask, mask_of, with_mask
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import leaves, map_structure, shapes_of

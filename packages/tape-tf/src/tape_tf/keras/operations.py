@@ -19,7 +19,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import native, unwrap, wrap
 from tape_tf.keras import activations, losses
 from tape_tf.keras.backend import floatx
-from tape_tf.keras.layers.core import Operation
+from tape_tf.keras.layers.callables import Operation
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.structures import map_structure
 from tape_tf.keras.symbolic import KerasTensor, contains_symbolic

@@ -18,7 +18,7 @@ from tape_tf import dtypes
 from tape_tf.conversion import convert_to_tensor
 from tape_tf.keras import limits
 from tape_tf.keras.layers.base import Layer
-from tape_tf.keras.layers.core import Operation
+from tape_tf.keras.layers.callables import Operation
 from tape_tf.keras.models import Model, Sequential
 from tape_tf.keras.nameable import OPERATORS, check_constructible, look_up
 from tape_tf.keras.serialization import custom_object_scope, get_registered_object, in_each_namespace

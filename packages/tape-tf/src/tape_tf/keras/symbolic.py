@@ -100,7 +100,7 @@ class KerasTensor:
     def __iter__(self) -> Any:
         raise TypeError("Iterating over a symbolic KerasTensor is not supported.")
 
-    # The operators, indexing and the mask are attached by `tape_tf.keras.layers.core`, where their layer is.
+    # The operators, indexing and the mask are attached by `tape_tf.keras.layers.callables`, where their layer is.
     if TYPE_CHECKING:
 
         def __getitem__(self, key: IndexLike) -> Any: ...

@@ -20,6 +20,7 @@ from tape_tf.keras.backup import BackupAndRestore
 from tape_tf.keras.callbacks import Callback, CallbackList, History
 from tape_tf.keras.compiled import CompiledLoss, CompiledMetrics
 from tape_tf.keras.data import Batches, HostStrings, batch_to_native, make_batches, unpack_x_y_sample_weight
+from tape_tf.keras.fitting import FitAdapter, as_floats, concatenate, split_validation, validates_after
 from tape_tf.keras.metrics import Mean, Metric
 from tape_tf.keras.optimizers.loss_scaling import LossScaleOptimizer
 from tape_tf.keras.progress import Progress
@@ -31,7 +32,7 @@ from tape_tf.tape import GradientTape
 from tape_tf.typing import OptimizerLike, PyTree
 
 if TYPE_CHECKING:
-    from tape_nn.extend import Run
+    pass
 
 _STEP_FUNCTIONS = "_step_functions"  # the attribute of a model that holds its steps as tf.functions
 
@@ -322,7 +323,7 @@ class Trainer:
         """
         self._check_compiled("fit")
         if validation_split and validation_data is None:
-            (x, y, sample_weight), validation_data = _split_validation(x, y, sample_weight, validation_split)
+            (x, y, sample_weight), validation_data = split_validation(x, y, sample_weight, validation_split)
         data = make_batches(x, y, sample_weight, batch_size, steps_per_epoch)
         held_out = None
         if validation_data is not None:
@@ -338,11 +339,11 @@ class Trainer:
         params = {"verbose": verbose, "epochs": epochs, "steps": data.length}
         shown = [Progress(verbose)] if verbose else []
         # Keras' order: the history first, then the bar, then the user's callbacks.
-        run = _FitAdapter(self, CallbackList([history, *shown, *_as_list(callbacks)], self, params), initial_epoch)
+        run = FitAdapter(self, CallbackList([history, *shown, *_as_list(callbacks)], self, params), initial_epoch)
         if held_out is not None:
             # Validation runs inside the epoch's end, before the callbacks of Keras see the logs.
             run.validate = lambda epoch: (
-                self._evaluate(held_out, run.callbacks) if _validates_after(epoch, validation_freq) else {}
+                self._evaluate(held_out, run.callbacks) if validates_after(epoch, validation_freq) else {}
             )
         self.stop_training = False
         nn.fit(
@@ -426,7 +427,7 @@ class Trainer:
         if not parts:
             raise ValueError("predict: the data have no batches")
         called.call("on_predict_end", {})
-        return _concatenate(parts)
+        return concatenate(parts)
 
     def train_on_batch(
         self,
@@ -478,69 +479,10 @@ def _step_argument(batch: PyTree) -> Any:
     return data[0] if isinstance(data, tuple) and len(data) == 1 and not isinstance(data[0], tuple | list) else data
 
 
-class _FitAdapter:
-    """Adapter between a run of `tape_nn.fit` and Keras: it is the step function and the only callback of that run."""
-
-    def __init__(self, model: Trainer, callbacks: CallbackList, initial_epoch: int) -> None:
-        self.model, self.callbacks, self.first = model, callbacks, initial_epoch
-        self.logs: dict[str, float] = {}
-        self.validate: Any = lambda epoch: {}  # returns the logs of the validation after an epoch
-
-    def train(self, run: Run, batch: PyTree) -> dict[str, Any]:
-        """Train on one batch, and keep its logs for the callbacks of Keras; tape_nn gets none."""
-        self.logs = as_floats(self.model._step("train_step", batch))
-        return {}
-
-    def on_train_begin(self, run: Run) -> None:
-        self.callbacks.call("on_train_begin", {})
-
-    def on_epoch_begin(self, run: Run) -> None:
-        # The metrics are Keras' own: the run of tape_nn knows none of them, and cannot reset them.
-        self.model.reset_metrics()
-        self.callbacks.call("on_epoch_begin", self.first + run.epoch, {})
-
-    def on_batch_begin(self, run: Run) -> None:
-        self.callbacks.call("on_train_batch_begin", run.batch, {})
-
-    def on_batch_end(self, run: Run) -> None:
-        # tape_nn counts a batch before it calls `on_batch_end`; Keras numbers batches from 0.
-        self.callbacks.call("on_train_batch_end", run.batch - 1, dict(self.logs))
-        self._stop(run)
-
-    def on_epoch_end(self, run: Run) -> None:
-        logs = dict(self.logs)
-        logs.update({f"val_{name}": value for name, value in self.validate(self.first + run.epoch).items()})
-        # The history comes last here: it has to record what other callbacks put into the logs.
-        history, *others = self.callbacks.callbacks
-        for callback in (*others, history):
-            callback.on_epoch_end(self.first + run.epoch, logs)
-        self._stop(run)
-
-    def on_train_end(self, run: Run) -> None:
-        self.callbacks.call("on_train_end", self.logs)
-
-    def _stop(self, run: Run) -> None:
-        if self.model.stop_training:
-            run.stop()
-
-
 @cache
 def _takes_training(function: Callable[..., Any]) -> bool:
     """True if a `compute_loss`, which the user may have overridden, has the parameter `training`."""
     return "training" in inspect.signature(function).parameters
-
-
-def as_floats(logs: object) -> dict[str, float]:
-    """Convert the result of a step to Python floats by name; a metric with several results becomes several entries."""
-    if not isinstance(logs, Mapping):
-        raise TypeError(f"train_step and test_step must return numbers by name; got {type(logs).__name__!r}")
-    found: dict[str, float] = {}
-    for name, value in sorted(logs.items()):  # in the order in which Keras shows them
-        if isinstance(value, Mapping):
-            found.update(as_floats(value))
-        else:
-            found[name] = float(value)
-    return found
 
 
 def _as_list(value: Callback | Sequence[Callback] | None) -> list[Any]:
@@ -553,37 +495,3 @@ def _verbosity(verbose: int | str) -> int:
     if number not in (0, 1, 2):
         raise ValueError(f"verbose must be 0, 1, 2 or 'auto'; got {verbose!r}")
     return number
-
-
-def _validates_after(epoch: int, frequency: int | Collection[int]) -> bool:
-    """True if an epoch, counted from 0, is followed by a validation."""
-    return (epoch + 1) % frequency == 0 if isinstance(frequency, int) else epoch + 1 in frequency
-
-
-def _split_validation(
-    x: PyTree, y: PyTree, weights: PyTree, part: float
-) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """Split arrays into the examples to train on and the last `part` of them, to validate on."""
-    if not 0 < part < 1:
-        raise ValueError(f"validation_split must be between 0 and 1; got {part}")
-    data = make_batches(x, y, weights, None, None)
-    whole = data.as_one_batch()
-    length = tensor_leaves(wrap(whole))[0].shape[0]
-    # Keras' rounding, so that the same examples are held out.
-    at = int(np.floor(length * (1.0 - part)))
-    if at in (0, length):
-        raise ValueError(f"validation_split={part} of {length} examples leaves none for training or for validation")
-    # The last examples are held out, before any shuffling: so Keras does.
-    first = map_structure(lambda leaf: wrap(leaf[:at]), whole)
-    last = map_structure(lambda leaf: wrap(leaf[at:]), whole)
-    return unpack_x_y_sample_weight(first), unpack_x_y_sample_weight(last)
-
-
-def _concatenate(parts: list[Any]) -> Any:
-    """Concatenate the arrays in structures along their first axis."""
-    first = parts[0]
-    if isinstance(first, dict):
-        return {key: _concatenate([part[key] for part in parts]) for key in first}
-    if isinstance(first, list | tuple):
-        return type(first)([_concatenate(list(column)) for column in zip(*parts, strict=True)])
-    return np.concatenate(parts, axis=0)

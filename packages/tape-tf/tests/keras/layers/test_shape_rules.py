@@ -89,7 +89,6 @@ def test_rules_give_the_dtypes_of_calls(policy: str, monkeypatch: pytest.MonkeyP
             found.append(x.dtype.name)
         return found
 
-    before = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(policy)
     try:
         by_rules = dtypes()
@@ -98,7 +97,7 @@ def test_rules_give_the_dtypes_of_calls(policy: str, monkeypatch: pytest.MonkeyP
                 patch.delitem(SHAPE_RULES, kind)
             assert by_rules == dtypes()
     finally:
-        tf.keras.mixed_precision.set_global_policy(before)
+        tf.keras.mixed_precision.set_global_policy(None)  # as in the beginning: floatx decides
 
 
 def test_mistakes_are_reported_as_by_a_call() -> None:

@@ -1,8 +1,19 @@
 """`tf.keras.layers`: layers, most of them those of tape_nn, the others written with functions of tape_core."""
 
 from tape_tf.keras.layers import shape_rules  # noqa: F401 - imported for its effect: it fills SHAPE_RULES
+from tape_tf.keras.layers.activation_layers import (
+    ELU,
+    Activation,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Softmax,
+)
 from tape_tf.keras.layers.attention import AdditiveAttention, Attention, MultiHeadAttention
 from tape_tf.keras.layers.base import Layer
+from tape_tf.keras.layers.callables import (
+    Lambda,
+)
 from tape_tf.keras.layers.cells import GRUCell, LSTMCell, SimpleRNNCell, StackedRNNCells
 from tape_tf.keras.layers.channels import (
     Cropping1D,
@@ -56,8 +67,6 @@ from tape_tf.keras.layers.convolution import (
     ZeroPadding3D,
 )
 from tape_tf.keras.layers.core import (
-    ELU,
-    Activation,
     ActivityRegularization,
     Dense,
     Dropout,
@@ -66,16 +75,11 @@ from tape_tf.keras.layers.core import (
     GaussianNoise,
     Identity,
     InputLayer,
-    Lambda,
-    LeakyReLU,
     Masking,
     Permute,
-    PReLU,
-    ReLU,
     RepeatVector,
     Rescaling,
     Reshape,
-    Softmax,
 )
 from tape_tf.keras.layers.encoding import CategoryEncoding, Discretization
 from tape_tf.keras.layers.hashing import Hashing

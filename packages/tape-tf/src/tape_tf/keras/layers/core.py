@@ -1,11 +1,9 @@
-"""Dense, Embedding, Lambda and layers without weights."""
+"""Dense, Embedding, and layers that move, mask or drop elements."""
 
 from __future__ import annotations
 
-import inspect
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,13 @@ import tape_nn as nn
 from tape_core.support import real
 from tape_core.typing import Shape
 
-from tape_tf import dtypes
 from tape_tf.conversion import native, wrap
 from tape_tf.keras import activations, initializers
 from tape_tf.keras.layers.base import Layer, try_broadcast
 from tape_tf.keras.layers.native import NativeLayer, refuse_options
-from tape_tf.keras.masks import as_mask, mask_of
 from tape_tf.keras.naming import auto_name
 from tape_tf.keras.regularizers import L1L2
-from tape_tf.keras.structures import is_array, leaves
-from tape_tf.keras.symbolic import Input, KerasTensor
+from tape_tf.keras.symbolic import Input
 from tape_tf.tensor import Tensor, wrap_tensor
 from tape_tf.typing import (
     ActivationLike,
@@ -327,233 +322,6 @@ class Identity(Layer):
     def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs
-
-
-class Lambda(Layer):
-    """A layer that calls a function of tensors.
-
-    >>> import tape_tf as tf
-    >>> tf.keras.layers.Lambda(lambda x: x ** 2)(tf.constant([3.0])).numpy()
-    array([9.], dtype=float32)
-
-    Args:
-        function: is called with the input and with `arguments`. Variables that it reads are not weights of the layer.
-        output_shape: no effect: the shape of the output is inferred.
-        mask: the mask of the output, or a function `mask(inputs, mask_of_inputs)` that returns it.
-        arguments: further arguments, by name.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        output_shape: PartialShape | None = None,
-        mask: Any = None,
-        arguments: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.function = function
-        self.mask = mask
-        self.supports_masking = mask is not None
-        self.arguments = dict(arguments or {})
-        # The function gets `mask` and `training` if it has parameters of these names.
-        written = inspect.unwrap(function)
-        # Of functions written in Python only: to find the signature of others, Python compiles text.
-        names = inspect.signature(written).parameters if hasattr(written, "__code__") else ()
-        self._takes = tuple([name for name in ("mask", "training") if name in names and name not in self.arguments])
-
-    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
-        return try_broadcast(*shapes, *[np.shape(value) for value in leaves(self.arguments) if is_array(value)])
-
-    def compute_mask(self, inputs: PyTree, mask: PyTree = None) -> Any:
-        """Return the mask of the output."""
-        return self.mask(inputs, mask) if callable(self.mask) else self.mask
-
-    def call(self, inputs: TensorLike, mask: PyTree = None, training: bool | None = None) -> Any:
-        """Call the function."""
-        known = {"mask": mask, "training": training}
-        return self.function(inputs, **self.arguments, **{name: known[name] for name in self._takes})
-
-
-class Operation(Layer):
-    """The layer that an operator between symbolic tensors becomes; it calls a function of several tensors."""
-
-    _masks_inside = True  # functions of tensors lose masks, as they do eagerly: no warning is due
-
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        super().__init__(name=name)
-        self.function = function
-
-    def _intermediate_shapes(self, *shapes: Shape) -> Iterable[Shape]:
-        if self.function is operator.matmul and len(shapes) == 2 and min(map(len, shapes)) > 0:
-            # A product of matrices does not broadcast elementwise: rows of x and columns of y.
-            x, y = shapes
-            return [(*batch, *x[-2:-1], *y[len(y) - 1 :]) for batch in try_broadcast(x[:-2], y[:-2])]
-        return try_broadcast(*shapes)
-
-    def call(self, *inputs: Any) -> Any:
-        """Call the function."""
-        return self.function(*inputs)
-
-
-# Keras names the layers of operators after its functions.
-_KERAS_NAMES = {
-    "getitem": "get_item",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "true_divide",
-    "floordiv": "floor_divide",
-    "pow": "power",
-    "neg": "negative",
-    "abs": "absolute",
-}
-
-
-def _define_operator(name: str, reflected: bool) -> None:
-    """Define an operator of KerasTensor, and its reflected form: each use makes an Operation, and calls it."""
-    function = getattr(operator, name)
-    label = _KERAS_NAMES.get(name, name)
-
-    def forward(self: KerasTensor, *others: Any) -> Any:
-        return Operation(function, name=auto_name(label))(self, *others)
-
-    def backward(self: KerasTensor, other: TensorLike) -> Any:
-        # A layer makes a tensor of its first argument: of an integer one of int32, which fits no floats.
-        if isinstance(other, int) and not isinstance(other, bool) and dtypes.as_dtype(self.dtype).is_floating:
-            other = float(other)
-        return Operation(function, name=auto_name(label))(other, self)
-
-    setattr(KerasTensor, f"__{name}__", forward)
-    if reflected:
-        setattr(KerasTensor, f"__r{name}__", backward)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
-    _define_operator(_name, reflected=True)
-for _name in ("lt", "le", "gt", "ge", "neg", "abs", "getitem"):
-    _define_operator(_name, reflected=False)
-
-
-def _symbolic_mask(self: KerasTensor) -> Any:
-    """Return the mask of a symbolic tensor, a symbolic tensor as well; None if it has none."""
-    return Operation(mask_of, name=auto_name("mask"))(self) if self._mask_ndim is not None else None
-
-
-KerasTensor._keras_mask = property(_symbolic_mask)
-
-
-class Activation(Layer):
-    """A layer that applies an activation, given by name or as a function."""
-
-    supports_masking = True
-
-    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.activation = activations.get(activation)
-
-    def call(self, inputs: TensorLike) -> Any:
-        """Apply the activation."""
-        return self.activation(inputs)
-
-
-class ReLU(Layer):
-    """The activation :func:`tf.keras.activations.relu` as a layer."""
-
-    supports_masking = True
-
-    def __init__(
-        self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
-
-    def call(self, inputs: TensorLike) -> Any:
-        """Apply the activation."""
-        return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
-
-
-class LeakyReLU(Layer):
-    """Multiply negative elements by `negative_slope`."""
-
-    supports_masking = True
-
-    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
-        # Keras 2 called it `alpha`.
-        negative_slope = kwargs.pop("alpha", negative_slope)
-        super().__init__(**kwargs)
-        if negative_slope < 0:
-            raise ValueError(f"LeakyReLU: negative_slope must be at least 0; got {negative_slope}")
-        self.negative_slope = float(negative_slope)
-
-    def call(self, inputs: TensorLike) -> Any:
-        """Apply the activation."""
-        return activations.leaky_relu(inputs, self.negative_slope)
-
-
-class PReLU(Layer):
-    """A :class:`LeakyReLU` whose slope is learned, one for each feature; features along `shared_axes` share one."""
-
-    supports_masking = True
-
-    def __init__(
-        self,
-        alpha_initializer: InitializerLike = "Zeros",
-        alpha_regularizer: RegularizerLike = None,
-        alpha_constraint: ConstraintLike = None,
-        shared_axes: int | Sequence[int] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.alpha_initializer = initializers.get(alpha_initializer)
-        self.alpha_regularizer, self.alpha_constraint = alpha_regularizer, alpha_constraint
-        self.shared_axes = (
-            [] if shared_axes is None else [shared_axes] if isinstance(shared_axes, int) else [*shared_axes]
-        )
-
-    def build(self, input_shape: PartialShape) -> None:
-        """Make the slopes, for inputs of this shape."""
-        shape = [1 if axis in self.shared_axes else n for axis, n in enumerate(input_shape)][1:]
-        extras: dict[str, Any] = {"regularizer": self.alpha_regularizer, "constraint": self.alpha_constraint}
-        self.alpha = self.add_weight(tuple(shape), self.alpha_initializer, name="alpha", **extras)
-        self.built = True
-
-    def call(self, inputs: TensorLike) -> Tensor:
-        """Apply the activation."""
-        value = native(inputs)
-        return wrap_tensor(tc.relu(value) - native(self.alpha) * tc.relu(-value))
-
-
-class ELU(Layer):
-    """The activation :func:`tf.keras.activations.elu` as a layer."""
-
-    supports_masking = True
-
-    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.alpha = float(alpha)
-
-    def call(self, inputs: TensorLike) -> Any:
-        """Apply the activation."""
-        return activations.elu(inputs, self.alpha)
-
-
-class Softmax(Layer):
-    """The activation :func:`tf.keras.activations.softmax` as a layer."""
-
-    supports_masking = True
-
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.axis = axis
-
-    def call(self, inputs: TensorLike, mask: TensorLike | None = None) -> Any:
-        """Apply the activation; elements that a mask hides get 0."""
-        if mask is None:
-            return activations.softmax(inputs, self.axis)
-        value, counts = native(inputs), as_mask(mask)
-        # Not minus infinity: where everything is hidden, the softmax would be NaN, and so its gradient.
-        hidden = tc.where(counts, value, tc.finfo(value.dtype).min / 2)
-        return wrap_tensor(tc.where(counts, tc.softmax(hidden, axis=self.axis), 0.0))
 
 
 class Rescaling(Layer):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tape_tf.keras import activations
-from tape_tf.keras.layers import channels, convolution, core, merging, normalization
+from tape_tf.keras.layers import activation_layers, channels, convolution, core, merging, normalization
 from tape_tf.keras.symbolic import SHAPE_RULES
 
 Lengths: TypeAlias = "tuple[int | None, ...]"
@@ -198,8 +198,14 @@ _RULES: dict[Callable[..., Lengths | None], list[type]] = {
     _zero_padding: [convolution.ZeroPadding1D, convolution.ZeroPadding2D, convolution.ZeroPadding3D],
     _batch_normalization: [normalization.BatchNormalization],
     _dense: [core.Dense],
-    _activation: [core.Activation],
-    _same: [core.Dropout, core.ReLU, core.LeakyReLU, core.ELU, core.Identity],
+    _activation: [activation_layers.Activation],
+    _same: [
+        core.Dropout,
+        core.Identity,
+        activation_layers.ReLU,
+        activation_layers.LeakyReLU,
+        activation_layers.ELU,
+    ],
     _flatten: [core.Flatten],
     _reshape: [core.Reshape],
     _elementwise_merge: [
