@@ -60,8 +60,9 @@ DECLARED = {
 }
 """The modules that other packages may import, beside the package itself."""
 
-DOORS = {("tape_core.compiled", "tape_compile.function")}
-"""Imports that go uphill, one by one: `tape_core.function` is made by a package that need not be installed."""
+DOORS = {("tape_core.compiled", "tape_compile.function"), ("tape_jax.optimizers", "tape_nn")}
+"""Imports that go uphill, one by one: of packages that need not be installed, for `tape_core.function`, and for the
+optimizer that `tape_jax.optimizer` makes."""
 
 
 def _generator() -> Any:

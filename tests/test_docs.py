@@ -115,7 +115,7 @@ def run(text: str, page: str) -> str:
 def test_page(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     imported = re.findall(r"^(?:>>> )?import (\w+)", text, re.MULTILINE)
-    choose(*[package for package, library in LARGE.items() if library in imported])
+    choose(*[package for package, library in LARGE.items() if library in imported], *imported)
     command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -125,10 +125,14 @@ LARGE = {"tape_torch": "torch", "tape_jax": "jax"}
 """The packages of large libraries, which have environments of their own."""
 
 
+OPTIONAL = {*LARGE, "diffrax", "equinox", "optax"}
+"""Packages that need not be there: their examples run where they are installed."""
+
+
 def choose(*packages: str) -> None:
     """Skip what is not for this environment."""
     for package in packages:
-        if package in LARGE and find_spec(package) is None:
+        if package in OPTIONAL and find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
 
 
@@ -136,6 +140,7 @@ def choose(*packages: str) -> None:
 def test_docstrings(name: str) -> None:
     choose(name.partition(".")[0])
     module = importlib.import_module(name)
+    choose(*re.findall(r"^ *>>> import (\w+)", Path(str(module.__file__)).read_text(encoding="utf-8"), re.MULTILINE))
     finder, run = doctest.DocTestFinder(), runner().run
     tests = finder.find(module)
     # doctest takes ops for imported, since their call paths are made elsewhere.

@@ -28,7 +28,9 @@ from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
 from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
+from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray_beside
+from tape_core.transforms.calls import forbid_captures
 
 __all__ = [
     "ACTIVE",
@@ -55,6 +57,7 @@ __all__ = [
     "dtypes",
     "finfo",
     "flag",
+    "forbid_captures",
     "forget_in_children",
     "generated",
     "held_for_a_while",
@@ -71,6 +74,7 @@ __all__ = [
     "read",
     "read_array",
     "real",
+    "record_as_one",
     "report_assigned",
     "report_leave",
     "rows_added",

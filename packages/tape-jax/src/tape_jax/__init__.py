@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
 
-__all__: list[str] = []
+    from tape_jax.functional import call as call
+    from tape_jax.optimizers import optimizer as optimizer
+    from tape_jax.parameters import variables as variables
+    from tape_jax.parameters import with_arrays as with_arrays
+    from tape_jax.parameters import with_variables as with_variables
+
+__all__ = ["call", "optimizer", "variables", "with_arrays", "with_variables"]
+
+_MODULES = {
+    "call": "functional",
+    "optimizer": "optimizers",
+    "variables": "parameters",
+    "with_arrays": "parameters",
+    "with_variables": "parameters",
+}
 
 MINIMUM = (0, 8)
 """The oldest version of JAX with which the backend works."""
@@ -40,6 +54,23 @@ def tape_load_backend() -> Backend:
     if tuple(map(int, found.split(".")[:2])) < MINIMUM:
         least = ".".join(map(str, MINIMUM))
         raise ImportError(f"it needs JAX {least} or later, and JAX {found} is installed: pip install 'jax>={least}'")
+    from tape_jax import trees
     from tape_jax.backend import JaxBackend
 
-    return JaxBackend()
+    backend = JaxBackend()
+    trees.register(backend)
+    return backend
+
+
+def __getattr__(name: str) -> Any:
+    """Import the functions that need JAX at first use."""
+    from importlib import import_module
+
+    if name not in _MODULES:
+        raise AttributeError(f"module 'tape_jax' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"tape_jax.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,9 +8,11 @@ import warnings
 from types import FrameType
 
 # "contextlib" is among them since its decorators stand between the user and functions of ours.
-_OURS = frozenset({"tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_nn", "tape_tf", "contextlib"})
+_OURS = frozenset(
+    {"tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_jax", "tape_nn", "tape_tf", "contextlib"}
+)
 # By prefixes of module names: where a kernel or rule runs, and where code asks on behalf of its caller, in between.
-_DECIDING = ("tape_core.ops.", "tape_core.modes.batching", "tape_numpy", "tape_torch")  # kernels and rules
+_DECIDING = ("tape_core.ops.", "tape_core.modes.batching", "tape_numpy", "tape_torch", "tape_jax")  # kernels and rules
 _ASKING = ("tape_core.backends.", "tape_compile.", "tape_core.engine.tensor", "tape_core.engine.variable")
 _LAYERS = "tape_nn"
 _COMPUTING = frozenset({"statistics"})  # of Python's own modules, which are in no site-packages
