@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_core.backends import AxisError
+from tape_core.backends import DEFAULT_KERNELS, ArrayAPIBackend, AxisError
 
 pytestmark = pytest.mark.each_backend
 
@@ -98,3 +99,27 @@ def test_shapes_that_do_not_go_together_are_a_value_error(name):
             call(a, b)
     with pytest.raises(ValueError, match=r"2, 3"):
         tc.vmap(MISFITS[name])(a[None], b[None])
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_a_kernel_for_the_gradient_of_cross_entropy_gets_the_axis_of_the_logits(axis):
+    default, seen = DEFAULT_KERNELS["cross_entropy_vjp"], []
+
+    def own(cotangent, logits, labels, *, axis):
+        seen.append(axis)
+        return default(backend.xp, cotangent, logits, labels, axis=axis)
+
+    backend = ArrayAPIBackend("own", array_api_strict, kernels={"cross_entropy_vjp": own})
+    logits, labels = np.random.default_rng(0).normal(size=(3, 3)), np.asarray([2, 0, 1])
+    with tc.use_backend(backend):
+        x = tc.asarray(logits)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            loss = tc.sum(tc.cross_entropy(x, tc.asarray(labels), axis=axis) ** 2)
+        found = tape.gradient(loss, x).numpy()
+    assert seen == [axis % 2]
+    e = np.exp(logits)
+    p = e / e.sum(axis=axis, keepdims=True)
+    hot = np.eye(3)[labels] if axis == -1 else np.eye(3)[labels].T
+    losses = -np.log((p * hot).sum(axis=axis, keepdims=True))
+    np.testing.assert_allclose(found, 2 * losses * (p - hot))

@@ -270,6 +270,7 @@ def _cross_entropy_vjp_g(xp: Namespace, g: Cotangent, logits: Array, labels: Arr
 def _cross_entropy_vjp_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(4), draw(4, 3), draw.rng.integers(0, 3, (4,)))
     yield Sample(draw(2, 2), draw(2, 3, 2), draw.rng.integers(0, 3, (2, 2)), axis=1)
+    yield Sample(draw(3), draw(3, 3), draw.rng.integers(0, 3, (3,)), axis=-1)
 
 
 def _cross_entropy_vjp_batch(call: Call, cotangent: BatchInput, logits: BatchInput, labels: BatchInput) -> Any:
@@ -287,6 +288,7 @@ def _cross_entropy_vjp_batch(call: Call, cotangent: BatchInput, logits: BatchInp
     ),
     labels=NONDIFF,
     kernel=_cross_entropy_vjp_kernel,
+    axes_of="result",  # the cotangent, its first input, is without the axis
     samples=_cross_entropy_vjp_samples,
     batch=_cross_entropy_vjp_batch,
     complex_kernel=REFUSED,
