@@ -35,6 +35,10 @@ class Compiler:
             with anything else is an error that says so.
         exact: whether its code returns the bits of `run`; the conformance suite compares bits then, and else values.
         fuses: whether it fuses kernels and plans memory itself. Tape's own passes for that are left out then.
+        by_name: whether it knows calls by their names and arguments, and not by the functions of the array library. A
+            trace for it has neither kernels with residuals nor rules of a backend's own, whose calls have no meaning
+            for another library; and passes that make calls of functions are left out.
+        under_tape: whether it also compiles calls inside a tape's block, in both directions.
 
     >>> class Counting(Compiler):
     ...     def compile(self, program, run, examples):
@@ -47,6 +51,8 @@ class Compiler:
     supports: frozenset[str] = frozenset()
     exact: bool = False
     fuses: bool = True
+    by_name: bool = False
+    under_tape: bool = False
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
         """Return a function that does what `program` says.

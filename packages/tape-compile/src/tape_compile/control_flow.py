@@ -45,9 +45,15 @@ class FlowTrace(Trace):
     """
 
     def __init__(
-        self, name: str, options: Mapping[str, bool], *, fallback: bool = False, parent: Trace | None = None
+        self,
+        name: str,
+        options: Mapping[str, bool],
+        *,
+        fallback: bool = False,
+        parent: Trace | None = None,
+        by_name: bool = False,
     ) -> None:
-        super().__init__(name, fallback=fallback, parent=parent)
+        super().__init__(name, fallback=fallback, parent=parent, by_name=by_name)
         self.options = options
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:

@@ -102,13 +102,9 @@ class Effects:
         self.on_draw(generator)
         # The global generator is looked up in each run, since `set_seed` may have replaced it; its own is captured.
         own = None if generator is random.global_rng() else generator
-
-        def random_bits() -> Any:
-            return draw.run(own or random.global_rng(), library, device)
-
         # An effect, though it returns a value: CSE must not merge two draws, and without one the next would be another.
         traced = tracing_backend(library)
-        return wrap(self.effect("random_bits", random_bits, (), traced), traced)
+        return wrap(self.effect("random_bits", RandomBits(draw, own, library, device), (), traced), traced)
 
     def seed(
         self,
@@ -132,12 +128,7 @@ class Effects:
     def random_state(self) -> _StateToken:
         """Return a token for the state of the global generator at this point of each run."""
         token = _StateToken()
-
-        def note_random_state() -> tuple[()]:
-            token.state = random.global_rng()._state
-            return ()
-
-        self.effect("note_random_state", note_random_state, (), selection.select().backend)
+        self.effect("note_random_state", NoteState(token), (), selection.select().backend)
         return token
 
     def set_random_state(self, state: Sequence[int] | _StateToken) -> None:
@@ -148,37 +139,16 @@ class Effects:
         else:
             token = _StateToken()
             token.state = random.checked_state(state)
-
-        def set_state() -> tuple[()]:
-            random.global_rng()._state = token.state
-            return ()
-
-        self.effect("set_random_state", set_state, (), selection.select().backend)
+        self.effect("set_random_state", SetState(token), (), selection.select().backend)
 
     def note_step_state(self, states: dict[int, Any], step: Tensor) -> None:
         """Write the state of the global generator at a loop's step into `states`, in each run."""
-
-        def note_state_of_step(k: Raw) -> tuple[()]:
-            states[int(k)] = random.global_rng()._state
-            return ()
-
-        self.effect("note_state_of_step", note_state_of_step, (step._array,), step.backend)
+        self.effect("note_state_of_step", NoteStateOfStep(states), (step._array,), step.backend)
 
     @contextmanager
     def replay_step_state(self, states: dict[int, Any], step: Tensor) -> Iterator[None]:
         """Enter a context in which the global generator continues from the state of a step."""
-        before: list[Any] = []
-
-        def set_state_of_step(k: Raw | None) -> tuple[()]:
-            generator = random.global_rng()
-            if k is None:  # the second call, after the step
-                generator._state = before.pop()
-            else:
-                before.append(generator._state)
-                if (state := states.get(int(k))) is not None:
-                    generator._state = state
-            return ()
-
+        set_state_of_step = SetStateOfStep(states)
         self.effect("set_state_of_step", set_state_of_step, (step._array,), step.backend)
         try:
             yield
@@ -205,6 +175,91 @@ class _StateToken:
 
     __slots__ = ("state",)
     state: State
+
+
+class RandomBits:
+    """The function of a random draw.
+
+    Attributes:
+        draw: what is drawn.
+        generator: from which; None for the global one.
+        library, device: where the numbers are made.
+    """
+
+    __slots__ = ("device", "draw", "generator", "library")
+    __name__ = "random_bits"
+
+    def __init__(self, draw: Draw, generator: Generator | None, library: Backend, device: str | None) -> None:
+        self.draw = draw
+        self.generator = generator
+        self.library = library
+        self.device = device
+
+    def __call__(self) -> Raw:
+        return self.draw.run(self.generator or random.global_rng(), self.library, self.device)
+
+
+class NoteState:
+    """The function that notes the state of the global generator in a token."""
+
+    __slots__ = ("token",)
+    __name__ = "note_random_state"
+
+    def __init__(self, token: _StateToken) -> None:
+        self.token = token
+
+    def __call__(self) -> tuple[()]:
+        self.token.state = random.global_rng()._state
+        return ()
+
+
+class SetState:
+    """The function that sets the global generator to the state of a token."""
+
+    __slots__ = ("token",)
+    __name__ = "set_random_state"
+
+    def __init__(self, token: _StateToken) -> None:
+        self.token = token
+
+    def __call__(self) -> tuple[()]:
+        random.global_rng()._state = self.token.state
+        return ()
+
+
+class NoteStateOfStep:
+    """The function that notes the state of the global generator at a step of a loop, by the step's number."""
+
+    __slots__ = ("states",)
+    __name__ = "note_state_of_step"
+
+    def __init__(self, states: dict[int, Any]) -> None:
+        self.states = states
+
+    def __call__(self, k: Raw) -> tuple[()]:
+        self.states[int(k)] = random.global_rng()._state
+        return ()
+
+
+class SetStateOfStep:
+    """The function that sets the global generator to the state of a step, and with None back to what it was."""
+
+    __slots__ = ("before", "states")
+    __name__ = "set_state_of_step"
+
+    def __init__(self, states: dict[int, Any]) -> None:
+        self.states = states
+        self.before: list[Any] = []
+
+    def __call__(self, k: Raw | None) -> tuple[()]:
+        generator = random.global_rng()
+        if k is None:  # the second call, after the step
+            generator._state = self.before.pop()
+        else:
+            self.before.append(generator._state)
+            if (state := self.states.get(int(k))) is not None:
+                generator._state = state
+        return ()
 
 
 class OpaqueCall:

@@ -14,17 +14,28 @@ if TYPE_CHECKING:
     from tape_compile.codegen.source import Source
     from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
     from tape_compile.control_flow import Flow
+    from tape_compile.effects import NoteState, NoteStateOfStep, OpaqueCall, RandomBits, SetState, SetStateOfStep
     from tape_compile.function import Function
     from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
     from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
     from tape_compile.passes import pass_
     from tape_compile.passes.fusion import Group
-    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec
+    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec, source_line
     from tape_compile.rewrite import Rewriter, Rules
+    from tape_compile.tracer.trace import AsArray
     from tape_compile.tracer.traced_array import Method, TracedArray
 
 _MODULES = ("passes", "thresholds")
 _FROM = {
+    "OpaqueCall": "tape_compile.effects",
+    "source_line": "tape_compile.program",
+    "SetStateOfStep": "tape_compile.effects",
+    "SetState": "tape_compile.effects",
+    "RandomBits": "tape_compile.effects",
+    "NoteStateOfStep": "tape_compile.effects",
+    "NoteState": "tape_compile.effects",
+    "Flow": "tape_compile.control_flow",
+    "AsArray": "tape_compile.tracer.trace",
     "Argument": "tape_compile.program",
     "BRANCHES": "tape_compile.compilers",
     "Bound": "tape_compile.methods",
@@ -60,6 +71,7 @@ __all__ = [
     "EFFECTS",
     "NUMBERS",
     "Argument",
+    "AsArray",
     "Bound",
     "Compiler",
     "Flow",
@@ -70,13 +82,19 @@ __all__ = [
     "LibrarySupport",
     "Method",
     "Methods",
+    "NoteState",
+    "NoteStateOfStep",
+    "OpaqueCall",
     "Program",
+    "RandomBits",
     "Raw",
     "Ref",
     "Rewriter",
     "Role",
     "Rules",
     "Run",
+    "SetState",
+    "SetStateOfStep",
     "Source",
     "Spec",
     "Specs",
@@ -85,6 +103,7 @@ __all__ = [
     "importable_name",
     "pass_",
     "passes",
+    "source_line",
     "thresholds",
 ]
 

@@ -271,14 +271,16 @@ class Function(Generic[P, R_co]):
     ) -> Any:
         self._check_retraces(self._traces)
         # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
-        from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias
+        from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import invalidate_donated
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays
         from tape_compile.tracer.contexts import outside, tracing
 
         # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
-        trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback))
+        compiler = load_compiler(self._compiler)
+        by_name = compiler is not None and compiler.by_name
+        trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback), by_name=by_name)
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -529,7 +531,7 @@ def _rebuild(python: Callable[..., Any], settings: dict[str, Any]) -> Function[.
 
 
 def _trace_input(trace: Trace, tensor: Tensor) -> Tensor:
-    backend = tracing_backend(tensor.backend)
+    backend = tracing_backend(tensor.backend, trace)
     return wrap(trace.input(tensor._array, backend), backend)
 
 

@@ -10,6 +10,7 @@ from weakref import proxy, ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
+from tape_core.staging import TracingError
 from tape_core.support import binding, pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
@@ -100,7 +101,7 @@ class Compiled:
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        compiler: Compiler | None = _load_compiler(how) if isinstance(how, str) else how
+        compiler = load_compiler(how)
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
@@ -145,7 +146,7 @@ class Compiled:
             )
         try:
             code = compiler.compile(program, run, examples)
-        except (ValueError, RuntimeError) as error:  # these are meant for the user
+        except (ValueError, RuntimeError, TracingError) as error:  # these are meant for the user
             if not isinstance(error, NotImplementedError):
                 raise
             raise RuntimeError(f"{name}: compile={how!r} has no compile()") from error
@@ -158,7 +159,8 @@ class Compiled:
         """Return what a compiler of the backend offers, where the user names none; else the Python code."""
         assert self.program.backend is not None
         for how in self.program.backend.compilers:
-            compiler = _load_compiler(how)
+            compiler = load_compiler(how)
+            assert compiler is not None
             offered = compiler.offer(self.program, run, examples)
             if offered is not None:
                 if self.program.owned and compiler.fuses:
@@ -345,12 +347,14 @@ def _branches(program: Program) -> set[str]:
     return found
 
 
-def _load_compiler(how: str) -> Compiler:
+def load_compiler(how: str | Compiler | None) -> Compiler | None:
     """Return the compiler of this name. Core, which loads it, does not know the class.
 
     Raises:
         CompilerError: it cannot be loaded.
     """
+    if not isinstance(how, str):
+        return how
     compiler: object = compilers.load(how)
     if not isinstance(compiler, Compiler):
         raise CompilerLoadError(
@@ -383,4 +387,6 @@ def _wrong_results(found: object, specs: list[Spec | None]) -> str:
 
 def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:
     """Return the stages of passes that are left to a compiler which fuses by itself."""
-    return passes.NOT_FOR_LIBRARY_COMPILERS if compiler is not None and compiler.fuses else frozenset()
+    if compiler is None or not compiler.fuses:
+        return frozenset()
+    return passes.NOT_BY_NAME if compiler.by_name else passes.NOT_FOR_LIBRARY_COMPILERS

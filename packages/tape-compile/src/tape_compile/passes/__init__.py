@@ -25,6 +25,7 @@ from tape_compile.passes import (
 )
 from tape_compile.passes.registry import (
     NOT_BEFORE_SPLIT,
+    NOT_BY_NAME,
     NOT_EXPORTED,
     NOT_FOR_LIBRARY_COMPILERS,
     PASSES,
@@ -41,6 +42,7 @@ PASSES.sort()
 
 __all__ = [
     "NOT_BEFORE_SPLIT",
+    "NOT_BY_NAME",
     "NOT_EXPORTED",
     "NOT_FOR_LIBRARY_COMPILERS",
     "PASSES",

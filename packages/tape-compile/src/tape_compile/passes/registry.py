@@ -42,6 +42,9 @@ Stage = Literal["exact", "rounding", "lowering", "layout", "fusion", "memory"]
 NOT_FOR_LIBRARY_COMPILERS: frozenset[Stage] = frozenset({"fusion", "memory"})
 """A compiler of the array library fuses calls itself, and has memory of its own."""
 
+NOT_BY_NAME: frozenset[Stage] = frozenset({"lowering", "layout", "fusion", "memory"})
+"""A compiler that knows calls by name must be left the names."""
+
 NOT_EXPORTED: frozenset[Stage] = frozenset({"lowering", "layout", "fusion"})
 """They make more code of less, of this machine's library; a file is to be read, too."""
 
@@ -204,11 +207,16 @@ def run(
         without: stages that are left out, whatever the options say.
     """
     left: dict[str, int] = {}
+    backend = program.backend
+    if without >= NOT_BY_NAME:  # even an exact pass may call a function of the library, where it knows one
+        program = program.replace(program.instructions)
+        program.backend = None
     for name in PASSES:
         chosen = PASSES[name]
         if chosen.stage not in without and options.get(name, not chosen.on_request):
             program = chosen.transform(program)
             left[name] = len(program.instructions)
+    program.backend = backend
     return program, left
 
 

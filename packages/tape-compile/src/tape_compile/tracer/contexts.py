@@ -56,7 +56,7 @@ forget_in_children(_forget_other_threads)
 def tracing(trace: Trace) -> Iterator[None]:
     """Enter a context that is traced: new arrays are constants, and no tape records."""
     chosen = selection.select()
-    backend = selection.use_backend(tracing_backend(chosen.backend), chosen.device)
+    backend = selection.use_backend(tracing_backend(chosen.backend, trace), chosen.device)
     inner = setting(BINDINGS, None if trace.parent is None else BINDINGS.get())
     with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace), inner:
         try:

@@ -27,7 +27,7 @@ class TracedKernels(Kernels):
 
     def _resolve(self, name: str) -> Any:
         backend = self._backend
-        whole = getattr(backend.base.xp, name)
+        whole = backend.kernel(name)
         if not callable(whole) or isinstance(whole, type):
             return whole
 

@@ -27,7 +27,7 @@ class Rules:
         """Return the rules of an op by the name of the input, made traceable."""
         from tape_core.extend import registry
 
-        found = {**registry[name].rules, **self.backend.base.rules.get(name, {})}
+        found = {**registry[name].rules, **self.backend.rules_of(name)}
         return {k: self._traceable(rule, f"{name}_rule") for k, rule in found.items()}
 
     def _traceable(self, rule: object, name: str) -> Any:

@@ -57,10 +57,14 @@ class Trace(Effects):
         name: the function's name in messages.
         fallback: whether the run goes on as plain Python where it depends on a value; `failed` is the error then.
         parent: the trace around this one, if this one is of a branch or a loop.
+        by_name: whether the calls must have a meaning by their names alone, for another library (`Compiler.by_name`).
     """
 
-    def __init__(self, name: str, *, fallback: bool = False, parent: Trace | None = None) -> None:
+    def __init__(
+        self, name: str, *, fallback: bool = False, parent: Trace | None = None, by_name: bool = False
+    ) -> None:
         self.parent = parent
+        self.by_name: bool = by_name if parent is None else parent.by_name
         # Bindings around the function are inputs, as Variables are; those made inside belong to the program.
         self.bindings: Bindings = BINDINGS.get() if parent is None else parent.bindings
         self.captured: dict[tuple[Trace, int], TracedArray] = {}  # values of the traces around, by their ids there

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tape_core import Tensor
-from tape_core.backends import Backend
+from tape_core.backends import DEFAULT_KERNELS, Backend
 from tape_core.staging import TracingError, value_of
 from tape_core.support import contextmanager
 from tape_core.typing import ArrayLike, DTypeLike, Raw, RawDType
@@ -15,6 +16,12 @@ from tape_core.typing import ArrayLike, DTypeLike, Raw, RawDType
 from tape_compile.tracer.kernels import TracedKernels
 from tape_compile.tracer.rules import Rules
 from tape_compile.tracer.traced_array import TracedArray, TracedNumber, current_trace, is_array
+
+if TYPE_CHECKING:
+    from tape_compile.tracer.trace import Trace
+
+RESIDUALS = "_with_residuals"
+"""The end of the name of a kernel that also returns what rules need."""
 
 
 class Traced(Backend):
@@ -43,6 +50,14 @@ class Traced(Backend):
     @rules.setter
     def rules(self, rules: Any) -> None:
         """Ignore the assignment of `Backend.__init__`: `base` has the rules."""
+
+    def rules_of(self, name: str) -> Mapping[str, Any]:
+        """Return the rules of an op that the backend brings, by the name of the input."""
+        return self.base.rules.get(name, {})
+
+    def kernel(self, name: str) -> Any:
+        """Return a kernel, or a function of the library, on raw arrays."""
+        return getattr(self.base.xp, name)
 
     def promotes(self, name: str) -> bool:
         """Ask the array library."""
@@ -155,6 +170,30 @@ class Traced(Backend):
         return value if trace is None else trace.constant(value, self)
 
 
-def tracing_backend(backend: Backend) -> Traced:
-    """Return the backend whose arrays are those of `backend`, traced; there is one for each."""
-    return backend.wrapped(Traced)
+class TracedByName(Traced):
+    """A tracing backend for compilers that know calls by their names: those of another library can do the same."""
+
+    def __init__(self, base: Backend) -> None:
+        super().__init__(base)
+        self.kernels = {name: kernel for name, kernel in base.kernels.items() if not name.endswith(RESIDUALS)}
+
+    def rules_of(self, name: str) -> Mapping[str, Any]:
+        """Return no rule of the backend's own, which calls functions of its library."""
+        return {}
+
+    def kernel(self, name: str) -> Any:
+        """Return a kernel; one with residuals is the op's own, for only its rules know what is in them."""
+        if name.endswith(RESIDUALS) and name in DEFAULT_KERNELS:
+            return partial(DEFAULT_KERNELS[name], self.base.xp)
+        return super().kernel(name)
+
+
+def tracing_backend(backend: Backend, trace: Trace | None = None) -> Traced:
+    """Return the backend whose arrays are those of `backend`, traced; there is one for each, and kind of trace.
+
+    Args:
+        backend: the backend, which may be a tracing one of the other kind.
+        trace: the trace; by default the one that is running.
+    """
+    trace = current_trace() if trace is None else trace
+    return backend.wrapped(Traced if trace is None or not trace.by_name else TracedByName)

@@ -1,0 +1,29 @@
+"""XLA as a compiler, as a plugin. This module is light: it does not import JAX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tape_core.backends import CONTRACT_VERSION, CompilerInfo, hookimpl
+
+if TYPE_CHECKING:
+    from tape_compile.extend import Compiler
+
+
+@hookimpl
+def tape_compiler_info() -> CompilerInfo:
+    """Describe the compiler."""
+    return CompilerInfo(
+        name="xla",
+        contract=CONTRACT_VERSION,
+        install="pip install tape-jax",
+        summary="JAX's compiler, for the arrays of all backends: fuses kernels, rounds in its own ways",
+    )
+
+
+@hookimpl
+def tape_load_compiler() -> Compiler:
+    """Return the compiler; imports JAX."""
+    from tape_jax.xla.compiler import XLA
+
+    return XLA()

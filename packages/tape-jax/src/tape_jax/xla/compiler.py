@@ -1,0 +1,188 @@
+"""The compiler `xla`: what a program computes becomes functions of `jax.jit`; what only the host can do stays Python.
+
+A program is divided into levels (`levels.py`): on each, the calls for the host come first, and then everything that XLA
+computes, as one function. Nearly all programs have one level and nothing for the host, and are that function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Run, Source
+from tape_core.support import forget_in_children
+
+import tape_jax.xla.transfer as transfer
+from tape_jax.xla.levels import divide
+from tape_jax.xla.segment import Segment
+
+
+class XLA(Compiler):
+    """The compiler `xla`, for the arrays of every backend."""
+
+    supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
+    by_name = True
+    under_tape = True
+
+    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+        """Return a function that runs the program by XLA.
+
+        Raises:
+            TracingError: XLA cannot take an instruction, named with the user's line.
+            ValueError: an array is on a device of PyTorch's.
+        """
+        transfer.check_devices(examples)
+        return compiled(program, run, examples, "the function")
+
+
+def compiled(program: Program, run: Run, examples: Sequence[Any] | None, name: str) -> Run:
+    """Return a function that runs a program by XLA, and as Python in a forked child, where XLA's threads are gone."""
+    levels = divide(program)
+    if not any([level.computed for level in levels]):
+        return run
+    if len(levels) == 1 and not levels[0].on_host:
+        alone = Segment(program, levels[0].computed, program.inputs, _distinct_results(program), name)
+        alone.trace(examples)
+        return _Alone(program, alone, run)
+    return _Mixed(program, levels, run, name)
+
+
+def _distinct_results(program: Program) -> list[int]:
+    given = {*program.inputs, *program.constants}
+    return [k for k in dict.fromkeys(program.outputs) if k not in given]
+
+
+_child = False
+
+
+def _on_fork() -> None:
+    global _child
+    _child = True
+
+
+forget_in_children(_on_fork)
+
+
+class _Alone:
+    """A program that is one function of XLA."""
+
+    __name__ = "xla"
+
+    def __init__(self, program: Program, segment: Segment, run: Run) -> None:
+        self.segment = segment
+        self._run = run
+        self._is_whole = program.outputs == segment.outputs
+        places = {k: place for place, k in enumerate(segment.outputs)}
+        # An output that is an input is the array that was given, as in Python; a constant is the constant.
+        self._outputs: list[Callable[[Any, Any], Any]] = [
+            _Output(places[k]) if k in places
+            else _Given(program.inputs.index(k)) if k in program.inputs
+            else _Constant(program.constants[k])
+            for k in program.outputs
+        ]  # fmt: skip
+
+    def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        if _child and not self.segment.native:
+            return self._run(arrays)
+        if self._is_whole:
+            given = tuple(arrays)
+            arrays.clear()
+            return tuple(self.segment(*given))
+        given = tuple(arrays)
+        arrays.clear()
+        found = self.segment(*given)
+        return tuple([output(given, found) for output in self._outputs])
+
+
+class _Output(int):
+    def __call__(self, given: Any, found: Any) -> Any:
+        return found[self]
+
+
+class _Given(int):
+    def __call__(self, given: Any, found: Any) -> Any:
+        return given[self]
+
+
+class _Constant:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, given: Any, found: Any) -> Any:
+        return self.value
+
+
+class _Mixed:
+    """A program with calls for the host: Python code, in which each function of XLA is one instruction."""
+
+    __name__ = "xla"
+
+    def __init__(self, program: Program, levels: Sequence[Any], run: Run, name: str) -> None:
+        instructions: list[Instruction] = []
+        self.segments: list[Segment] = []
+        wanted = {*program.outputs, *[k for level in levels for i in level.on_host for k in i.inputs]}
+        uses = [{k for i in level.computed for k in i.inputs} for level in levels]
+        for at, level in enumerate(levels):
+            instructions += [_on_host(i, name) for i in level.on_host]
+            if not level.computed:
+                continue
+            made = {k: None for i in level.computed for k in i.outputs}
+            inputs = dict.fromkeys(
+                [k for i in level.computed for k in i.inputs if k not in made and k not in program.constants]
+            )
+            later = wanted.union(*uses[at + 1 :])
+            outputs = [k for k in made if k in later]
+            segment = Segment(program, level.computed, list(inputs), outputs, name)
+            self.segments.append(segment)
+            args = tuple([_ref(k) for k in inputs])
+            instructions.append(
+                Instruction("xla", segment, args, {}, tuple(outputs), level.computed[0].place, effect=True)
+            )
+        mixed = program.replace(instructions)
+        mixed.owned = {}
+        self._run = run
+        self.source = Source(mixed, name)
+        for segment in self.segments:
+            segment.trace(None)
+
+    def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        if _child and not any([segment.native for segment in self.segments]):
+            return self._run(arrays)
+        return self.source.run(arrays)
+
+
+def _ref(k: int) -> Any:
+    from tape_compile.extend import Ref
+
+    return Ref(k)
+
+
+def _on_host(instruction: Instruction, name: str) -> Instruction:
+    """Return an instruction for the host; a loop there has steps that XLA computes."""
+    fn = instruction.fn
+    if type(fn) is not Flow:
+        return instruction
+    looped = _HostFlow(fn, name)
+    return Instruction(instruction.name, looped, instruction.args, instruction.kwargs, instruction.out,
+                       instruction.place, effect=True)  # fmt: skip
+
+
+class _HostFlow:
+    """A branch or a loop that Python runs, with parts that are compiled at their first run."""
+
+    def __init__(self, flow: Flow, name: str) -> None:
+        from tape_jax.xla.flows import program_of
+
+        self.__name__ = flow.__name__
+        self.flow = flow
+        self._programs = [program_of(part) for part in flow.parts]
+        self._name = name
+        self._runs: list[Run] = []
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._runs:
+            self._runs = [
+                compiled(program, part.source.run, None, self._name)
+                for program, part in zip(self._programs, self.flow.parts, strict=True)
+            ]
+        return self.flow.run(self._runs, *self.flow.settings, *args)

@@ -1,0 +1,224 @@
+"""Lowering: the instructions of a program, evaluated once over JAX's tracers by the kernels of the JAX backend.
+
+A call is known by the name of its op and the op's own arguments, so the program may be of NumPy's, PyTorch's or JAX's
+arrays. Results get the dtypes that they had in the trace; a kernel that gives another shape is refused.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_compile.extend import (
+    AsArray,
+    Flow,
+    Instruction,
+    Method,
+    NoteState,
+    NoteStateOfStep,
+    Program,
+    RandomBits,
+    Ref,
+    SetState,
+    SetStateOfStep,
+    Spec,
+    source_line,
+)
+from tape_core.backends import DEFAULT_KERNELS, Kernels
+from tape_core.staging import TracingError
+
+from tape_jax.xla.draws import drawn
+from tape_jax.xla.transfer import backend_dtype, jax_backend, jax_dtype
+
+if TYPE_CHECKING:
+    from tape_core.random import Generator
+
+STATE_CALLS = (NoteState, SetState, NoteStateOfStep, SetStateOfStep)
+"""Functions that read or set the state of the global generator."""
+GLOBAL = 0
+"""The key in `Lowering.states` of the global generator; any other generator is its own key."""
+
+_PLAIN = frozenset({bool, int, float, complex, str, slice, type(None), type(...)})
+
+
+class Lowering:
+    """The values of a program while it is evaluated over tracers.
+
+    Args:
+        program: what the instructions are of, for specs and messages.
+        values: by number the values that are known: inputs and constants.
+        states: by generator its state, an array of three words; draws replace it.
+    """
+
+    def __init__(self, program: Program, values: dict[int, Any], states: dict[int | Generator, Any], name: str) -> None:
+        self.program = program
+        self.specs: Mapping[int, Spec] = program.specs
+        self.values = values
+        self.states = states
+        self.name = name
+        self.tokens: dict[int, Any] = {}  # by the id of a token, the state of the global generator that it keeps
+        self.before: dict[int, list[Any]] = {}
+        self.xp = jax_backend().xp
+
+    def run(self, instructions: Sequence[Instruction]) -> None:
+        """Evaluate instructions in order.
+
+        Raises:
+            TracingError: JAX's kernel cannot do one for all values, with the user's line.
+        """
+        for instruction in instructions:
+            try:
+                self._run(instruction)
+            except TracingError:
+                raise
+            except Exception as error:
+                raise self.refusal(instruction, error) from error
+
+    def refusal(self, instruction: Instruction, error: Exception) -> TracingError:
+        """Return the error for the user of an instruction that cannot be lowered."""
+        where = "" if instruction.place is None else f" at {source_line(instruction.place)}"
+        said = next(iter(str(error).strip().splitlines()), "")
+        return TracingError(
+            f"{self.name}: compile='xla' cannot take {instruction.name}{where}: {type(error).__name__}: {said}. XLA "
+            "runs in the same way for all values, with results of the same shapes: use tape_core.where, cond, "
+            "while_loop or scan; or compile='python'; or let the function run as plain Python, with fallback=True"
+        )
+
+    def _run(self, instruction: Instruction) -> None:
+        fn: Any = instruction.fn
+        kind = type(fn)
+        if kind is RandomBits:
+            key = GLOBAL if fn.generator is None else fn.generator
+            out, self.states[key] = drawn(fn.draw, self.states[key])
+        elif kind in STATE_CALLS:
+            self._on_state(fn, instruction)
+            return
+        else:
+            args = [self.argument(arg) for arg in instruction.args]
+            kwargs = {
+                name: self.argument(arg) for name, arg in instruction.kwargs.items() if name not in ("device", "out")
+            }
+            if kind is Flow:
+                from tape_jax.xla.flows import lower_flow
+
+                out = lower_flow(self, fn, args)
+            else:
+                out = self.function(instruction)(*args, **kwargs)
+        self._store(instruction.out, out)
+
+    def _on_state(self, fn: Any, instruction: Instruction) -> None:
+        """Keep the state of the global generator for later, or go back to one that was kept."""
+        if type(fn) is NoteState:
+            self.tokens[id(fn.token)] = self.states[GLOBAL]
+        elif type(fn) is SetState:
+            found = self.tokens.get(id(fn.token))
+            self.states[GLOBAL] = jnp.asarray(np.asarray(fn.token.state, np.uint64)) if found is None else found
+        elif type(fn) is NoteStateOfStep:
+            self.note_step(fn.states, self.argument(instruction.args[0]))
+        else:
+            before = self.before.setdefault(id(fn), [])
+            k = self.argument(instruction.args[0])
+            if k is None:
+                self.states[GLOBAL] = before.pop()
+            else:
+                before.append(self.states[GLOBAL])
+                if id(fn.states) in self.tokens:
+                    self.states[GLOBAL] = self.tokens[id(fn.states)][k]
+
+    def note_step(self, states: dict[int, Any], step: Any) -> None:
+        """Note the state at a step of a loop; only the lowering of a loop's step can keep it."""
+        raise NotImplementedError("the state of a generator at a step, outside of a loop")
+
+    def function(self, instruction: Instruction) -> Callable[..., Any]:
+        """Return the function of JAX's arrays that does what the instruction does."""
+        found = function_by_name(instruction.name, instruction.fn)
+        if found is None:
+            raise NotImplementedError(f"JAX has no kernel {instruction.name!r}")
+        return found
+
+    def argument(self, value: Any) -> Any:
+        """Return an argument with values in place of references, and JAX's dtypes in place of the library's."""
+        kind = type(value)
+        if kind is Ref:
+            return self.values[value.id]
+        if kind in _PLAIN:
+            return value
+        if kind is tuple or kind is list:
+            parts = [self.argument(part) for part in value]
+            return parts if kind is list else tuple(parts)
+        backend = self.program.backend
+        if isinstance(value, np.generic | jax.Array | np.ndarray):
+            return value
+        if backend is not None:
+            try:
+                return backend_dtype(backend, value)
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+        return value
+
+    def _store(self, out: Any, found: Any) -> None:
+        """Keep results under their numbers, with the dtypes that they had in the trace."""
+        if out is None:
+            return
+        if isinstance(out, tuple):
+            for number, part in zip(out, found, strict=True):
+                self._store(number, part)
+            return
+        self.values[out] = as_spec(found, self.specs[out])
+
+
+def as_spec(value: Any, spec: Spec) -> Any:
+    """Return a value with the dtype of a spec.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    if spec.dtype is None:
+        return value
+    dtype = jax_dtype(spec.kind, spec.dtype)
+    if not isinstance(value, jax.Array):
+        value = jnp.asarray(value, dtype=dtype)
+    elif value.dtype != dtype:
+        value = value.astype(dtype)
+    if value.shape != spec.shape:
+        raise ValueError(f"JAX's kernel gives shape {value.shape} in place of {spec.shape}")
+    return value
+
+
+def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
+    """Return the function of JAX's arrays for a call of another library's; None where it is known by no name."""
+    xp = jax_backend().xp
+    kind: Any = type(fn)
+    if kind is AsArray:
+        inner = function_by_name(name, fn.function)
+        return None if inner is None else lambda *args, **kwargs: jnp.asarray(inner(*args, **kwargs))
+    if kind is Method:
+        return _METHODS.get(name, fn)
+    if kind is operator.attrgetter or getattr(fn, "__module__", None) == "_operator":
+        same: Callable[..., Any] = fn
+        return same
+    if name == "asarray":
+        return lambda value, dtype=None, copy=None: jnp.asarray(value, dtype=dtype)
+    if kind is partial and fn.args and isinstance(fn.args[0], Kernels):
+        if DEFAULT_KERNELS.get(name) is fn.func and not name.endswith("_with_residuals"):
+            return getattr(xp, name)  # type: ignore[no-any-return]
+        return partial(fn.func, xp, *fn.args[1:], **fn.keywords)
+    try:
+        found = getattr(xp, name)
+    except AttributeError:
+        return None
+    if not callable(found):
+        return None
+    function: Callable[..., Any] = found
+    return function
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "astype": lambda array, dtype, **_: array.astype(dtype),
+}
+"""Methods of other libraries' arrays that take other arguments than those of JAX's."""

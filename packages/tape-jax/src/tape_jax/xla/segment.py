@@ -1,0 +1,105 @@
+"""Calls of a program as one function that XLA compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_compile.extend import Instruction, Program
+from tape_core.staging import outside
+
+from tape_jax.xla.draws import generator_of, state_array
+from tape_jax.xla.flows import constants_of, generators_of
+from tape_jax.xla.levels import blocks_drawn
+from tape_jax.xla.lowering import Lowering
+from tape_jax.xla.transfer import into, jax_dtype, out_of
+
+_INLINE_MAX_ELEMENTS = 64
+"""Constants up to this size are part of the code; of larger ones XLA would take long to fold what they lead to."""
+
+
+class Segment:
+    """Instructions that are one function of `jax.jit`: it takes and returns arrays of the program's own libraries.
+
+    Attributes:
+        inputs, outputs: the numbers of its arguments and results.
+        native: whether it has JAX's arrays among them.
+    """
+
+    __name__ = "xla"
+
+    def __init__(
+        self, program: Program, instructions: list[Instruction], inputs: Sequence[int], outputs: list[int], name: str
+    ) -> None:
+        self.inputs = list(inputs)
+        self.outputs = outputs
+        self._program = program
+        self._name = name
+        specs = program.specs
+        used = {k for instruction in instructions for k in instruction.inputs} | {*outputs}
+        constants = {k: v for k, v in constants_of(program).items() if k in used}
+        large = {k: v for k, v in constants.items() if getattr(v, "size", 0) > _INLINE_MAX_ELEMENTS}
+        self._small = {k: v for k, v in constants.items() if k not in large}
+        self._large_numbers = list(large)
+        self._large = tuple([jnp.asarray(v) for v in large.values()])
+        self._instructions = instructions
+        self._keys = list(generators_of(program.replace(instructions)))
+        self._blocks = blocks_drawn(instructions)
+        into_all = [into(specs[k]) for k in self.inputs]
+        self._into = None if not any(into_all) else into_all
+        outs = [out_of(specs[k]) for k in outputs]
+        self._out_of = None if not any(outs) else outs
+        self.native = self._out_of is None
+        self._jitted = jax.jit(self._traced)
+
+    def trace(self, examples: Sequence[Any] | None) -> None:
+        """Lower the instructions now, so that what cannot be lowered is refused at the first call."""
+        if examples is None:
+            examples = [self._example(k) for k in self.inputs]
+        elif self._into is not None:
+            examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
+        states = [state_array(generator_of(key)) for key in self._keys]
+        self._jitted.trace(states, self._large, *examples)
+
+    def _example(self, k: int) -> Any:
+        spec = self._program.specs[k]
+        if spec.dtype is None:
+            return spec.kind()
+        like: Any = jax.ShapeDtypeStruct  # its constructor has no types
+        return like(spec.shape, jax_dtype(spec.kind, spec.dtype))
+
+    def _traced(self, states: Sequence[Any], large: Sequence[Any], *given: Any) -> tuple[list[Any], list[Any]]:
+        values = {**self._small, **dict(zip(self._large_numbers, large, strict=True))}
+        values.update(zip(self.inputs, given, strict=True))
+        known = {id(value) for value in values.values()}
+        with outside():
+            lowering = Lowering(self._program, values, dict(zip(self._keys, states, strict=True)), self._name)
+            lowering.run(self._instructions)
+        outs = []
+        for k in self.outputs:
+            value = lowering.values[k]
+            # JAX returns an argument that comes back as it is, so that it would be two Tensors' memory.
+            outs.append(jnp.copy(value) if id(value) in known else value)
+            known.add(id(value))
+        ends = [lowering.states[key] for key in self._keys] if self._blocks is None else []
+        return outs, ends
+
+    def __call__(self, *given: Any) -> Sequence[Any]:
+        if self._into is not None:
+            given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
+        found, ends = self._jitted(self._states() if self._keys else (), self._large, *given)
+        for key, state in zip(self._keys, ends, strict=False):
+            key0, key1, counter = (int(word) for word in np.asarray(state))
+            generator_of(key)._state = key0, key1, counter
+        if self._out_of is None:
+            return found  # type: ignore[no-any-return]
+        return [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
+
+    def _states(self) -> list[Any]:
+        """Return the states of generators, which go on at once where it is known how far."""
+        if self._blocks is None:
+            return [state_array(generator_of(key)) for key in self._keys]
+        return [np.asarray(generator_of(key)._take(self._blocks.get(key, 0)), np.uint64) for key in self._keys]
