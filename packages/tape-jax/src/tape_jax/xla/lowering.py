@@ -198,7 +198,8 @@ def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
         inner = function_by_name(name, fn.function)
         return None if inner is None else lambda *args, **kwargs: jnp.asarray(inner(*args, **kwargs))
     if kind is Method:
-        return _METHODS.get(name, fn)
+        method: Callable[..., Any] = _METHODS.get(name, fn)
+        return method
     if kind is operator.attrgetter or getattr(fn, "__module__", None) == "_operator":
         same: Callable[..., Any] = fn
         return same
