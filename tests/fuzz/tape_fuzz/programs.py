@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import tape_core as tc
+import tape_nn as nn
 from hypothesis import strategies as st
 
 from tape_fuzz import in_torch
@@ -33,8 +34,8 @@ class Op:
         text: an expression, or lines that assign to `{out}`. `{f}`, `{i}`, `{b}` and `{c}` are values of real, integer,
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
             `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
-            `{h}` host data: an array or a number of NumPy, of which `h0` is the array.
-        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's).
+            `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `{o}` an optimizer, `{t}` a transformation of gradients.
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "derived" (compiled, Variables are read again after it, so gradients are summed in another order), "exported", "torch" (it is not PyTorch's).
         weight: how often it is drawn.
     """
 
@@ -98,6 +99,15 @@ OPS: list[Op] = [
     # -- complex numbers
     Op("{f} * 1j + {g}"), Op("{c} * tc.conj({c}) + {c}"), Op("tc.exp({c} * 0.1j)"), Op("tc.real({c} ** 2)"), Op("tc.imag({c} * {c})"), Op("tc.abs({c} + 3)"),
     Op("tc.fft.fft({F})"), Op("tc.real(tc.fft.ifft({c}))"), Op("tc.sum({c})"), Op("tc.fft.irfft(tc.fft.rfft({F}))"),
+    Op("tc.real(tc.sigmoid({c}) * 2)", ("torch",)), Op("tc.softplus({c} * 0.3)", ("torch",)), Op("tc.abs(tc.silu({c} * 0.2) + 3)", ("torch",)), Op("tc.softmax({c} * 0.3)", ("torch",)),
+    Op("tc.real(tc.logsumexp({c} * 0.2))", ("torch",)), Op("tc.var({c})", ("torch",)),
+    # -- methods, as NumPy's arrays have them
+    *_each("{f}.NAME()", "sum mean ravel flatten copy conj transpose squeeze cumsum", "torch"), *_each("{f}.NAME()", "std var", "torch"),
+    *_each("{d}.NAME(axis=-1)", "sum mean std var cumsum", "torch"), *_each("{d}.NAME(axis=[0], keepdims=True)", "sum mean", "torch"), *_each("{d}.NAME(axis=-1)", "max min", "torch", "smooth"),
+    Op("(1 + 0.01 * {d}).prod(axis=-1)", ("torch",)), Op("(1 + 0.01 * {d}).cumprod(axis=0)", ("torch",)), Op("{f}.reshape(-1) * {n}", ("torch",)), Op("{d}.repeat(2, axis=0)", ("torch",)),
+    Op("{d}.take([0, 0], axis=-1)", ("torch",)), Op("{F}.swapaxes(0, -1)", ("torch",)), Op("{F}.dot({F}.T)", ("torch",)), Op("{F}.trace()", ("torch",)), Op("{F}.diagonal()", ("torch",)),
+    Op("{f}.clip(-0.5, 0.5)", ("torch", "smooth")), Op("{f}.round()", ("torch", "smooth", "continuous")), Op("{i}.astype('float64') + {f}.real", ("torch",)), Op("{c}.imag + {c}.real", ("torch",)),
+    Op("{d}.argmax(axis=-1)", ("torch", "continuous")), Op("{i}.sum() * {n}", ("torch",)), Op("({d} > 0.1).any(axis=-1)", ("torch", "continuous")), Op("{d}.std(axis=0, ddof=0.5)", ("torch",)),
     # -- control flow, with values from around it
     Op("tc.cond(tc.sum({f}) > {n}, lambda: tc.sin({f0}), lambda: {f0} * tc.astype(tc.mean({g}), {f0}.dtype))", ("smooth", "continuous"), 2),
     Op("tc.scan(lambda h, x: (tc.tanh(h * {f} + x), h * x), {f0} * 0.5, tc.stack([{f0}, {g} + {f0}]))[{j}]", weight=3),
@@ -154,6 +164,24 @@ STATE: list[Op] = [
 ]  # fmt: skip
 """What a training step on large arrays is made of: Variables that are read, viewed and assigned in every order."""
 
+_STEP = "with tc.GradientTape() as t:\n    y = tc.mean(tc.sin({v} * {e} - {w}) ** 2)\ng = t.gradient(y, [{v}, {w0}])\n"
+TRAINING: list[Op] = [
+    Op(_STEP + "{o}.apply_gradients(zip(g, [{v0}, {w0}]))\n{out} = y * 1.0", ("pure", "exported"), 6), Op(_STEP + "{o}.apply_gradients(zip(g, [{v0}, {w0}]))\n{out} = {v0} * 0.5", ("pure", "exported"), 3),
+    Op("with tc.GradientTape() as t:\n    y = tc.sum(tc.tanh({v} * {f}))\n{o}.apply_gradients([(t.gradient(y, {v0}), {v0})])\n{out} = {v0} + y", ("pure", "exported"), 2),
+    Op(_STEP + "m = nn.chain(nn.transforms.clip_by_global_norm(0.5), nn.transforms.{t})\nu, s = m.update(g, m.init([{v0}, {w0}]), [{v0}, {w0}])\nu, s = m.update(g, s, [{v0}, {w0}])\n"
+       "{out} = nn.transforms.apply_updates([{v0} * 1.0, {w0} * 1.0], u)[0]", (), 4),
+    Op("m0.update()\n{out} = {v} * 0.5", ("pure", "exported", "derived"), 3), Op("with m0.averaged():\n    {out} = {v} * {f}", ("pure", "exported", "derived"), 2),
+    Op("{e}", (), 2), Op("{v} * {f}", (), 2), Op("tc.tanh({f})"), Op("tc.mean({f})"), Op("{v}.assign_add(tc.tanh({w}) * 0.1)\n{out} = {v} * 1.0", ("pure",)),
+]  # fmt: skip
+"""What a step of training is made of: optimizers, those around others, transformations, and averages of Variables."""
+
+_OPTIMIZERS = [
+    "nn.SGD(0.1, momentum=0.9)", "nn.Adam(0.05)", "nn.AdamW(0.05, weight_decay=0.1)", "nn.RMSprop(0.05)", "nn.GradientAccumulation(nn.Adam(0.05), 2)",
+    "nn.GradientAccumulation(nn.SGD(0.1, momentum=0.5), 3)", "nn.Adam(0.05, groups=[nn.ParameterGroup(lambda v: v.name == 'v0', learning_rate=0.2)])",
+    "nn.Adam(nn.schedules.ExponentialDecay(0.1, 2, 0.5))", "nn.Adam(0.05, clipnorm=0.5)", "nn.LossScaler(nn.SGD(0.1))",
+]  # fmt: skip
+_TRANSFORMATIONS = ["sgd(0.1, momentum=0.9)", "adam(0.1)", "adamw(0.1)", "scale_by_rms()", "trace(0.9, nesterov=True)"]
+
 PRODUCTS: list[Op] = [
     *_each("tc.NAME({d}, axis=0)", "prod cumulative_prod"), *_each("tc.NAME({d}, axis=-1)", "prod cumulative_prod"), Op("tc.prod({d}, axis=-1, keepdims=True)"),
     Op("tc.prod({f})"), Op("tc.prod({d} * {n}, axis={j})"), Op("tc.cumulative_prod({d} + {n}, axis={j})"), Op("tc.cumulative_sum({d}, axis={j})"),
@@ -180,6 +208,7 @@ class Program:
     lines: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     is_not: set[str] = field(default_factory=set)
+    optimizers: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -187,10 +216,15 @@ class Program:
         given = ", ".join(f"x{k}" for k in range(len(self.inputs)))
         body = "\n".join(self.lines)
         made = [f"    v{k} = tc.Variable({_drawn(*v)}, name='v{k}')" for k, v in enumerate(self.variables)]
+        if self.optimizers:
+            made += [f"    o{k} = {text}" for k, text in enumerate(self.optimizers)]
+            named = ", ".join([f"'v{k}': v{k}" for k in range(len(self.variables))])
+            made += [f"    m0 = nn.ExponentialMovingAverage({{{named}}}, decay=0.5)"]
         return "\n".join(
             [
                 "import numpy as np",
                 "import tape_core as tc",
+                *(["import tape_nn as nn"] if self.optimizers else []),
                 "",
                 "def inputs(seed):",
                 "    rng = np.random.default_rng(seed)",
@@ -234,6 +268,10 @@ class _Run:
         self.values: dict[str, Any] = {f"x{k}": x for k, x in enumerate(self.names["inputs"](1))}
         _, variables = self.names["made"]()
         self.variables = {f"v{k}": v for k, v in enumerate(variables)}
+        # Others than those of `made`, which the program cannot tell from outside; they are as fresh.
+        self.training = {f"o{k}": eval(text, {"nn": nn}) for k, text in enumerate(program.optimizers)}
+        if program.optimizers:
+            self.training["m0"] = nn.ExponentialMovingAverage(self.variables, decay=0.5)
         self.host = np.asarray(np.random.default_rng(2).normal(size=program.inputs[0][0]))
 
     def choice(self, of: list[Any]) -> Any:
@@ -295,6 +333,10 @@ class _Run:
                 given = str(self.draw(st.integers(0, 1)))
             elif name == "h":
                 given = self.choice(["h0", "h0", "np.float64(0.75)", "np.float32(-0.5)", "np.asarray([0.5])"])
+            elif name == "o":
+                given = self.choice([o for o in self.training if o.startswith("o")])
+            elif name == "t":
+                given = self.choice(_TRANSFORMATIONS)
             elif name == "e":
                 given = self.expression(found.get("f"), 3)
             elif name == "v":
@@ -337,7 +379,7 @@ class _Run:
             text = f"{out} = {text}"
         held = {name: v.value for name, v in self.variables.items()}
         try:
-            names = {"tc": tc, "np": np, "h0": self.host, **self.variables, **self.values}
+            names = {"tc": tc, "np": np, "nn": nn, **self.training, "h0": self.host, **self.variables, **self.values}
             exec(text, names)
             found = names[out]
             if (
@@ -391,6 +433,7 @@ class Kind:
         sizes: how often shapes are large, of twelve programs.
         variables: the smallest and the largest number of Variables.
         statements: the largest number of statements, of small and of large shapes.
+        trains: whether programs have optimizers, and an average of their Variables.
     """
 
     ops: list[Op]
@@ -398,6 +441,7 @@ class Kind:
     sizes: int
     variables: tuple[int, int] = (0, 3)
     statements: tuple[int, int] = (40, 16)
+    trains: bool = False
 
 
 _FLOATS = ["float32", "float64", *(["bfloat16"] if find_spec("ml_dtypes") is not None else [])]
@@ -419,7 +463,8 @@ def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
         other = draw(st.sampled_from([dtype, dtype, "int64", "complex128" if dtype == "float64" else "complex64"]))
         inputs.append((shape if is_large or draw(st.booleans()) else draw(st.sampled_from(_SMALL[:4])), other))
     variables = [(shape, dtype) for _ in range(draw(st.integers(*how.variables)))]
-    run = _Run(draw, Program(inputs, variables), _allowed(kind, check))
+    optimizers = draw(st.lists(st.sampled_from(_OPTIMIZERS), min_size=1, max_size=2)) if how.trains else []
+    run = _Run(draw, Program(inputs, variables, optimizers=optimizers), _allowed(kind, check))
     program = run.program
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -588,7 +633,7 @@ for compiler in ("python", CallByCall(), CallByCall(fuses=False)):
     eager, ours = made()
     traced, theirs = made()
     alike(derived(eager, ours), ours, tc.function(derived(traced, theirs), compile=compiler), theirs, f"compiled by {compiler}")
-'''),
+''', ("derived",)),
     "exported": Check('''
 import inspect, os, re, tempfile
 traced, variables = made()
@@ -719,7 +764,7 @@ with tc.use_backend("torch"):
             same(arrays(compiled(*inputs(call))), expected, f"compiled on torch, call {call}")
     finally:
         tc.asarray = tc_asarray
-''', ("smooth", "continuous", "seeded"), True),
+''', ("smooth", "continuous", "seeded", "derived"), True),
     "host data": Check('''
 for name in ("numpy", "torch"):
     with tc.use_backend(name):
@@ -752,6 +797,7 @@ _SLOW = {"compiled by torch"}  # Inductor takes seconds for each program
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _SLOW)], 3),
     "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
+    "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others"], 2, (2, 3), (8, 6), trains=True),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
     "inductor": Kind(OPS, sorted(_SLOW), 0, (0, 1), (12, 12)),
 }  # fmt: skip
