@@ -38,7 +38,7 @@ WRITING = ["getitem", "setitem", "scatter", "scatter_add", "scatter_multiply", "
 
 @pytest.mark.parametrize("op", WRITING)
 def test_ops_that_write(immutable, op):
-    kinds = ["value", "vjp", "sparsity"]
+    kinds = ["value", "vjp", "sparsity", "refused", "layout"]
     report = check_backend(immutable, only=[f"{op}/{kind}/*" for kind in kinds])
     assert report.ok, report.failed
 

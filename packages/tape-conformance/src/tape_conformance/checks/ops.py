@@ -360,7 +360,7 @@ def _strided(x: tc.Tensor) -> tc.Tensor:
     """Copy a Tensor to memory in which its elements lie two apart."""
     xp = x.backend.namespace
     raw = x.backend.asarray(x.array, copy=True)
-    return wrap(xp.stack([raw, raw], axis=-1)[..., 0], x.backend)
+    return wrap(xp.stack([raw, raw], axis=x.ndim)[..., 0], x.backend)
 
 
 def _read_only(x: tc.Tensor) -> tc.Tensor:

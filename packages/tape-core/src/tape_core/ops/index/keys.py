@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, SupportsIndex, TypeGuard
 
+from tape_core.engine.cotangents import unequal
 from tape_core.typing import Array, IndexKey, Namespace, Scalar, Shape
 
 Combine = Callable[[Array, Array], Array]
@@ -324,6 +325,12 @@ def update(xp: Namespace, combine: Combine, neutral: Scalar | None, x: Array, va
         there = out[parts]
         if longer is not None and is_array(values):
             values = xp.reshape(_broadcast(xp, values, longer, x), tuple(there.shape))
+        if (
+            is_array(values)
+            and values.shape != there.shape
+            and (wrong := unequal([tuple(values.shape), tuple(there.shape)]))
+        ):
+            raise ValueError(wrong)  # some libraries have another error for it
         return xp.put(out, parts, combine(there, values))
     numbers, lead = places(xp, x, key, shape)
     values = _broadcast(xp, values, (*numbers.shape, *shape[lead:]), x)
