@@ -317,10 +317,11 @@ def guides(session: nox.Session, backend: str) -> None:
     if not session.posargs:
         session.error("name a checkout: nox -s guides -- PATH; git clone https://github.com/tensorflow/docs")
     checkout, *options = session.posargs
-    install(session, "pytest", "matplotlib", packages=WITH[backend])
+    install(session, "pytest", "matplotlib", "pandas<3", packages=WITH[backend])
     session.run(
         "pytest",
         "packages/tape-tf/tests/test_guides.py",
+        "packages/tape-tf/tests/test_guides_on_data.py",
         *options,
         env={"TAPE_GUIDES": str(Path(checkout).resolve()), "TAPE_BACKEND": backend, **ONE_THREAD},
     )
