@@ -55,6 +55,7 @@ TESTING = [
     "h5py",  # the files of Keras
     "tensorboard",  # tf.summary
 ]
+ON_A_TAPE = {"jax": ["diffrax", "equinox", "optax"]}  # libraries whose functions the tests call
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -78,7 +79,10 @@ ON_JAX = [
     "packages/tape-nn/tests",
     "packages/tape-tf/tests/test_programs.py",
     "tests/test_one_program.py",
-    *(f"tests/test_docs.py::test_page[{page}]" for page in ("README.md", "docs/quickstart.md", "docs/jax.md")),
+    *(
+        f"tests/test_docs.py::test_page[{page}]"
+        for page in ("README.md", "docs/quickstart.md", "docs/jax.md", "docs/jax-functions.md")
+    ),
 ]
 
 QUICK = ["-k", "contract or tape/"]
@@ -242,7 +246,14 @@ def tests(session: nox.Session, backend: str) -> None:
 
     On JAX some of these; `nox -s jax` runs all. The tests on NumPy run where neither torch nor JAX is installed.
     """
-    install(session, *TESTING, *EXAMPLES, *["expecttest"] * (backend == "torch"), packages=WITH[backend])
+    install(
+        session,
+        *TESTING,
+        *EXAMPLES,
+        *ON_A_TAPE.get(backend, []),
+        *["expecttest"] * (backend == "torch"),
+        packages=WITH[backend],
+    )
     chosen = {
         "torch": [*MARKED, "packages/tape-torch/tests", "tests", "-m", "each_backend"],
         "jax": [*ON_JAX, "packages/tape-jax/tests", "-m", "each_backend"],
@@ -258,7 +269,7 @@ def tests(session: nox.Session, backend: str) -> None:
 @nox.session(default=False, **WITH_PIP)
 def jax(session: nox.Session) -> None:
     """Run the whole conformance suite on JAX, which writes its support matrix, and all tests marked `each_backend`."""
-    install(session, *TESTING, *EXAMPLES, packages=WITH["jax"])
+    install(session, *TESTING, *EXAMPLES, *ON_A_TAPE["jax"], packages=WITH["jax"])
     environment = one_thread(session, "jax")
     report = f"--tape-report={ROOT / 'docs' / 'support' / 'jax'}"
     suite = ["--pyargs", "tape_conformance", "--tape-backend=jax"]
