@@ -43,6 +43,11 @@ def test_ops_that_write(immutable, op):
     assert report.ok, report.failed
 
 
+def test_what_writing_would_do_is_not_checked(immutable):
+    report = check_backend(immutable, only=["tanh/layout/*", "tanh/mutation/*"])
+    assert {result.outcome for result in report.results} == {"skipped"}
+
+
 def test_contract(immutable):
     report = check_backend(immutable, only=["contract/*", "tape/*"])
     assert report.ok, report.failed

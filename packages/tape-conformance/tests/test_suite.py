@@ -15,6 +15,7 @@ from tape_conformance.expectations import Expectations
 from tape_conformance.reference import functions
 from tape_core.backends import BackendNotFoundError
 from tape_core.extend import Draw, Sample, elementwise, registry
+from tape_numpy.backend import NumPyBackend
 
 
 def expecting(monkeypatch: pytest.MonkeyPatch, reasons: dict[str, str]) -> None:
@@ -204,3 +205,52 @@ def test_the_matrix_shows_the_worst_outcome_of_each_kind() -> None:
     assert "<td class=note>not yet</td>" in report.to_html()
     assert not report.ok
     assert "exp/value/3: AssertionError" in str(report)
+
+
+# -- the quick checks
+
+
+def test_the_quick_checks_are_a_few_of_every_op() -> None:
+    assert check_backend("numpy", quick=True).ok
+    every, quick = ([check.id for check in checks("numpy", quick=quick)] for quick in (False, True))
+    assert set(quick) < set(every)
+    assert len(quick) < len(every) / 10
+    assert {f"{name}/samples" for name in registry} <= set(quick)
+    values = [id.split("/")[0] for id in quick if "/value/" in id]
+    assert sorted(values) == sorted(registry)  # one each
+    chosen = [id for id in quick if id.startswith("multiply/")]
+    broadcast = "broadcast:2x3,3"
+    assert chosen == [
+        "multiply/samples",
+        f"multiply/value/{broadcast}",
+        f"multiply/vjp/x1/{broadcast}",
+        f"multiply/vjp/x2/{broadcast}",
+        "multiply/refused/broadcast:2,3",
+    ]
+    assert "tape/gradient" in quick
+    assert "contract/dtype/float64" in quick
+    assert "contract/dtype/promotion" not in quick
+
+
+@pytest.mark.usefixtures("_ops_are_forgotten")
+def test_the_quick_checks_find_mistakes_of_a_plugin() -> None:
+    def samples(draw: Draw) -> Iterator[Sample]:
+        yield Sample(draw(2, 3))
+
+    @elementwise(x=lambda xp, x: 2.5 * x, kernel=lambda xp, x: x * x, samples=samples)
+    def wrong_square(x: Any, /) -> Any:
+        """An op."""
+
+    backend = NumPyBackend()
+    backend.kernels["tanh"] = lambda x: x
+    backend.kernels["concat"] = lambda arrays, *, axis=0: arrays[0]
+    backend.rules["relu"] = {"x": lambda xp, x: 3.0 * x}
+    report = check_backend(backend, quick=True)
+    found = {result.id.rpartition("/")[0] for result in report.failed}
+    assert {"tanh/value", "tanh/vjp/x", "concat/value", "relu/vjp/x", "wrong_square/vjp/x"} <= found
+
+
+def test_pytest_runs_the_quick_checks_alone(tmp_path: Path) -> None:
+    options = ("--pyargs", "tape_conformance", "--tape-backend=numpy", "--tape-quick", "--collect-only", "-q")
+    run = run_pytest(tmp_path, *options)
+    assert f"{len(checks('numpy', quick=True))} tests collected" in run.stdout, run.stdout

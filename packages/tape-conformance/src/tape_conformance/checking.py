@@ -24,11 +24,13 @@ class Check:
         id: the name.
         function: raises an error if the backend does not do it.
         traits: what is special about the sample that is checked, see `samples.Case.traits`; None without a sample.
+        quick: whether it is one of the checks that find most mistakes in little time.
     """
 
     id: str
     function: Callable[[], None]
     traits: Callable[[], Mapping[str, str]] | None = None
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,24 +64,29 @@ class Target:
 
 
 class Group:
-    """Checks that are functions of the target, registered by the decorator `@group("creation/zeros")`."""
+    """Checks that are functions of the target, registered by the decorator `@group("creation/zeros")`.
+
+    A check that goes through all ops or through all pairs of dtypes is `exhaustive`, and not one of the quick ones.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self._functions: dict[str, Callable[[Target], None]] = {}
+        self._functions: dict[str, tuple[Callable[[Target], None], bool]] = {}
 
-    def __call__(self, name: str) -> Callable[[Callable[[Target], None]], Callable[[Target], None]]:
+    def __call__(
+        self, name: str, *, exhaustive: bool = False
+    ) -> Callable[[Callable[[Target], None]], Callable[[Target], None]]:
         def add(function: Callable[[Target], None]) -> Callable[[Target], None]:
-            self._functions[f"{self.prefix}/{name}"] = function
+            self._functions[f"{self.prefix}/{name}"] = function, not exhaustive
             return function
 
         return add
 
     def checks(self, target: Target) -> Iterator[Check]:
         """Yield the group's checks of one target."""
-        for name, function in self._functions.items():
+        for name, (function, quick) in self._functions.items():
             # As a default argument, since a closure would see the loop's last function.
-            yield Check(name, lambda function=function: function(target))  # type: ignore[misc]
+            yield Check(name, lambda function=function: function(target), quick=quick)  # type: ignore[misc]
 
 
 def expect(condition: bool, message: str) -> None:

@@ -35,7 +35,7 @@ def rule_of(case: Case, leaf: Leaf) -> str:
     rules = op.compiled_for(backend, own) if own else op.compiled
     where = rules[0 if op.sequence else leaf.k].where
     text, bracket, place = where.partition(" (")
-    return f"{text}{bracket}{Path(place).name}" if place else where
+    return where if place[:1] in ("", "<") else f"{text}{bracket}{Path(place).name}"  # <stdin> is no path
 
 
 def explain(

@@ -1,4 +1,4 @@
-"""The pytest plugin, with the options `--tape-backend`, `--tape-compiler` and `--tape-report`.
+"""The pytest plugin, with the options `--tape-backend`, `--tape-compiler`, `--tape-quick` and `--tape-report`.
 
 pytest loads it in every run of any project where this package is installed; so it imports Tape only when one of the
 options is given.
@@ -26,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         help="also compare the code of this compiler with eager calls; may be repeated; all: every installed one",
     )
+    group.addoption(
+        "--tape-quick", action="store_true", help="run the checks that find most mistakes in little time, and no others"
+    )
     group.addoption("--tape-report", metavar="FILE", help="write the support matrix, as FILE.md and FILE.html")
 
 
@@ -33,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse a run without a backend, or with one that cannot be used, before anything is collected."""
     name = config.getoption("--tape-backend")
     if name is None:
-        if config.getoption("--tape-report") is not None or "tape_conformance" in config.args:
+        if config.getoption("--tape-report") or config.getoption("--tape-quick") or "tape_conformance" in config.args:
             raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
         return
     from tape_core.backends import BackendError, CompilerError

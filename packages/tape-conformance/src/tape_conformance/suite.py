@@ -48,8 +48,15 @@ def _is_for(compiler: str, backend: str) -> bool:
     return not backends or backend in backends
 
 
-def checks(spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: Iterable[str] = ()) -> list[Check]:
-    """Return the checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique."""
+def checks(
+    spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: Iterable[str] = (), quick: bool = False
+) -> list[Check]:
+    """Return the checks of a backend whose ids match a pattern, in the order in which they run. Ids are unique.
+
+    With `quick` those that find most mistakes in little time: the contract and tapes, but for what goes through all ops
+    or all pairs of dtypes; of each op one value and one refused call; and the gradients for the same arguments of each
+    op that the library or the plugin computes.
+    """
     patterns = list(only)
     # Samples are drawn only for ops that a pattern may select; but `suite/complete` looks at all ids.
     chapters = [pattern.partition("/")[0] for pattern in patterns]
@@ -65,9 +72,10 @@ def checks(spec: str | Backend, only: Iterable[str] = ("*",), *, compiled_by: It
                 found += op_checks(op, target)
     ids = [check.id for check in found]
     found += [
-        Check("suite/complete", lambda: _expect_complete(ids)),
-        Check("suite/expectations", lambda: _expect_not_stale(Expectations.of(target), ids)),
+        Check("suite/complete", lambda: _expect_complete(ids), quick=True),
+        Check("suite/expectations", lambda: _expect_not_stale(Expectations.of(target), ids), quick=True),
     ]
+    found = [check for check in found if check.quick or not quick]
     chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
     return [replace(check, function=_with_backend(target, check.function)) for check in chosen]
 
@@ -110,7 +118,11 @@ def _expect_not_stale(expectations: Expectations, ids: list[str]) -> None:
 
 
 def check_backend(
-    backend: str | Backend, *, only: str | Iterable[str] = "*", compiled_by: str | Iterable[str] = ()
+    backend: str | Backend,
+    *,
+    only: str | Iterable[str] = "*",
+    compiled_by: str | Iterable[str] = (),
+    quick: bool = False,
 ) -> Report:
     """Run the suite without pytest.
 
@@ -124,6 +136,7 @@ def check_backend(
         backend: a name, as `TAPE_BACKEND` takes it, or a Backend.
         only: patterns of check ids, with `*` for anything.
         compiled_by: compilers whose code is compared with eager calls, by name; `"all"` for every installed one.
+        quick: run those checks alone that find most mistakes in little time; see :func:`checks`.
 
     Raises:
         BackendError: there is no such backend, or it cannot be used.
@@ -134,7 +147,7 @@ def check_backend(
     names = [compiled_by] if isinstance(compiled_by, str) else list(compiled_by)
     target = target_of(backend, names)
     expectations = Expectations.of(target)
-    chosen = checks(backend, patterns, compiled_by=names)
+    chosen = checks(backend, patterns, compiled_by=names, quick=quick)
     if not chosen:
         raise ValueError(f"check_backend: only={only!r} selects no check")
     return Report(target.backend.name, [_run(check, expectations.reason(check.id)) for check in chosen])

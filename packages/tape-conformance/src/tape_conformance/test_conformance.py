@@ -18,7 +18,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
     names = metafunc.config.getoption("--tape-compiler") or []
     expectations = Expectations.of(target_of(name))
-    found = checks(name, compiled_by=names)
+    found = checks(name, compiled_by=names, quick=metafunc.config.getoption("--tape-quick"))
     metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in found])
 
 

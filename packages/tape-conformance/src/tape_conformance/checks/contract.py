@@ -203,7 +203,7 @@ def creation_copies(target: Target) -> None:
     expect_equal(x.tolist(), [1.0, 2.0], "an array whose numpy() was written to")
 
 
-@check("creation/random")
+@check("creation/random", exhaustive=True)
 def creation_random(target: Target) -> None:
     """Random numbers are the same on every backend."""
     plain = ArrayAPIBackend("reference", np)
@@ -260,7 +260,7 @@ def dtype_round_trip(target: Target) -> None:
     _expect_raises(TypeError, lambda: target.backend.raw_dtype("quaternion"))
 
 
-@check("dtype/promotion")
+@check("dtype/promotion", exhaustive=True)
 def dtype_promotion(target: Target) -> None:
     """The dtype of a sum is the one that the standard's promotion rules give."""
     known = _dtypes(target)
@@ -289,7 +289,7 @@ def dtype_scalars(target: Target) -> None:
     expect_equal((narrow * wide).dtype, tc.float64, "the dtype of float32[2] * float64[]")
 
 
-@check("dtype/casts")
+@check("dtype/casts", exhaustive=True)
 def dtype_casts(target: Target) -> None:
     """astype keeps the values, for every pair of dtypes that both hold them."""
     for a in _dtypes(target):
@@ -301,7 +301,7 @@ def dtype_casts(target: Target) -> None:
             expect_close(x.numpy(), np.asarray([0, 1], b.name), f"astype({a}, {b})", 0)
 
 
-@check("dtype/bfloat16")
+@check("dtype/bfloat16", exhaustive=True)
 def dtype_bfloat16(target: Target) -> None:
     """bfloat16, if the backend has it, accumulates in float32 and rounds; Python numbers are weak; also compiled."""
     try:
@@ -435,7 +435,7 @@ def conversion_dlpack(target: Target) -> None:
     expect_close(tc.from_dlpack(x).numpy(), _VALUES, "from_dlpack", 0)
 
 
-@check("conversion/host-data")
+@check("conversion/host-data", exhaustive=True)
 def conversion_host_data(target: Target) -> None:
     """NumPy's arrays go to the selected backend, and beside a Tensor to that Tensor's, in every op."""
     made = {"asarray": tc.asarray(_VALUES), "Variable": tc.Variable(_VALUES), "exp": tc.exp(_VALUES)}
