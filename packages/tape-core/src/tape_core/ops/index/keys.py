@@ -216,9 +216,9 @@ def _out_of_bounds(least: int, most: int, axis: int, length: int) -> str:
 
 def check_indices(xp: Namespace, indices: Array, axis: int, length: int) -> None:
     """Raise IndexError for indices out of bounds, as far as their values are known."""
-    if 0 in indices.shape or not xp.is_known(indices) or not xp.isdtype(indices.dtype, "integral"):
+    if 0 in indices.shape or not xp.is_known(indices):
         return
-    least, most = int(xp.min(indices)), int(xp.max(indices))
+    least, most = xp.extremes(indices)
     if least < -length or most >= length:
         raise IndexError(_out_of_bounds(least, most, axis, length))
 
