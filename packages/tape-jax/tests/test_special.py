@@ -1,0 +1,58 @@
+"""Special functions: SciPy's values eagerly, inside `jax.jit` and `jax.vmap`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tape_core as tc
+from scipy import special
+
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "betainc": ([0.5, 2.0], [1.5, 3.0], [0.2, 0.7]),
+    "gammainc": ([0.5, 2.0], [0.3, 4.0]),
+    "gammaincc": ([0.5, 2.0], [0.3, 4.0]),
+    "exp1": ([0.3, 2.0],),
+    "expi": ([0.3, 2.0],),
+    "spence": ([0.3, 2.0],),
+    "jv": ([0.5, 2.0], [0.3, 4.0]),
+    "kve": ([0.5, 2.0], [0.3, 4.0]),
+    "dawsn": ([0.3, 2.0],),
+    "stdtrit": ([3.0, 2.0], [0.3, 0.6]),
+    "erf": ([0.3, 2.0],),
+    "gammaln": ([0.3, 2.0],),
+    "i0e": ([0.3, 2.0],),
+    "ndtri": ([0.3, 0.6],),
+}
+
+
+@pytest.mark.parametrize("name", _ARGUMENTS)
+def test_values_are_scipys_eagerly_and_inside_jit(name: str) -> None:
+    function = getattr(tc.special, name)
+    arrays = [jnp.asarray(a) for a in _ARGUMENTS[name]]
+    expected = getattr(special, name)(*_ARGUMENTS[name])
+    np.testing.assert_allclose(function(*arrays).numpy(), expected, rtol=1e-12)
+
+    def f(*given: jax.Array) -> jax.Array:
+        return function(*map(tc.asarray, given)).array
+
+    np.testing.assert_allclose(jax.jit(f)(*arrays), expected, rtol=1e-11)
+    np.testing.assert_allclose(jax.jit(jax.vmap(f))(*arrays), expected, rtol=1e-11)
+    single = [a.astype(jnp.float32) for a in arrays]
+    assert function(*single).dtype is tc.float32
+    assert jax.jit(f)(*single).dtype == np.float32
+    assert function(*[a.astype(jnp.bfloat16) for a in arrays]).dtype is tc.bfloat16
+
+
+def test_gradients_by_parameters_come_inside_jit() -> None:
+    def f(a: jax.Array) -> jax.Array:
+        return tc.grad(lambda a: tc.special.betainc(a, 2.0, 0.3))(tc.asarray(a)).array
+
+    a = jnp.asarray(1.5)
+    np.testing.assert_allclose(jax.jit(f)(a), f(a), rtol=1e-12)
+    h = 1e-6
+    slope = (special.betainc(1.5 + h, 2.0, 0.3) - special.betainc(1.5 - h, 2.0, 0.3)) / (2 * h)
+    np.testing.assert_allclose(f(a), slope, rtol=1e-6)
