@@ -154,6 +154,21 @@ def test_an_assignment_changes_no_array_of_jax() -> None:
 # -- errors
 
 
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 0]])
+def test_a_label_that_is_no_class_is_an_error(labels: list[int]) -> None:
+    scores = tc.ones((2, 3), backend="jax")
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 3\)"):
+        tc.cross_entropy(scores, tc.asarray(labels, backend="jax"))
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 3\)"):
+        tc.cross_entropy(tc.matrix_transpose(scores), tc.asarray(labels, backend="jax"), axis=0)
+
+
+def test_labels_are_not_looked_at_where_jax_traces() -> None:
+    scores, labels = jnp.zeros((2, 3), jnp.float32), jnp.asarray([0, 2])
+    loss = jax.jit(lambda x, y: tc.cross_entropy(x, y).array)(scores, labels)
+    np.testing.assert_allclose(loss, np.log([3.0, 3.0]), rtol=1e-6)
+
+
 def test_shapes_that_do_not_fit_are_value_errors() -> None:
     a, b = tc.ones((2, 3), backend="jax"), tc.ones(4, backend="jax")
     for call in (lambda: a @ b, lambda: a + b, lambda: tc.concat([a, b])):

@@ -45,6 +45,7 @@ class JaxBackend(Backend):
         super().__init__("jax", jnp, array_types=ARRAY_TYPES, version=jax.__version__)
         jitted = {name: Jitted(partial(kernel, self.xp)) for name, kernel in DEFAULT_KERNELS.items()}
         self.kernels.update(jitted | special_kernels(jitted.__getitem__) | KERNELS)
+        self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
         self.random = JaxRandom(self)
 
     # -- dtypes
@@ -138,6 +139,14 @@ class JaxBackend(Backend):
         if isinstance(error, TypeError) and any(word in text for word in _SHAPES):
             return ValueError, text
         return super().user_error(error)
+
+    def _cross_entropy(self, kernel: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+        # JAX takes NaN for the score of a class that is not there. On a GPU to look would be to wait for it.
+        if self.is_known(labels) and labels.dtype.kind in "iu" and labels.size and self.device(labels)[:3] == "cpu":
+            least, most = np.min(found := np.asarray(labels)), np.max(found)
+            if least < 0 or most >= logits.shape[axis]:
+                raise ValueError(f"labels must be in [0, {logits.shape[axis]}), got {least} to {most}")
+        return kernel(logits, labels, axis=axis)
 
     # -- memory: nobody can write to an array, so that it is its own copy
 
