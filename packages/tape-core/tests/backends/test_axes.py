@@ -123,3 +123,9 @@ def test_a_kernel_for_the_gradient_of_cross_entropy_gets_the_axis_of_the_logits(
     hot = np.eye(3)[labels] if axis == -1 else np.eye(3)[labels].T
     losses = -np.log((p * hot).sum(axis=axis, keepdims=True))
     np.testing.assert_allclose(found, 2 * losses * (p - hot))
+
+
+def test_errors_of_axes_are_not_those_of_a_backend_that_translates_errors(monkeypatch):
+    monkeypatch.setattr(type(tc.get_backend()), "user_error", lambda self, error: (KeyError, "translated"))
+    with pytest.raises(AxisError, match=r"sum\(x: float64\[2, 3, 3\], axis=3\): axis 3 is out of bounds"):
+        tc.sum(array(), axis=3)

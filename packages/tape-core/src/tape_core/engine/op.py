@@ -487,6 +487,8 @@ class Op(Options):
         known = tensors[0].backend.user_error(error)
         if (missing := missing_attribute(error, tensors[0].backend)) is not None:
             known = TypeError, missing
+        elif type(error) is AxisError and not tensors[0].backend.level:  # Tape's own, whatever the library says
+            known = AxisError, str(error)
         # Some libraries have TypeErrors, or errors of their own, for shapes that do not go together.
         if (known is None or not issubclass(known[0], ValueError)) and not tensors[0].backend.level:
             wrong_shapes = self._misfit(given.arguments)
