@@ -146,6 +146,23 @@ class TestUnder:
         assert step.traces == 1
 
 
+def test_xla_compiles_calls_into_the_program_around_them():
+    runs = []
+
+    def f(x):
+        runs.append(None)
+        return jnp.sin(x) * jnp.sum(x)
+
+    own = tc.grad(lambda x: tc.sum(tape_jax.call(f, tc.exp(x)) ** 2))
+    compiled = tc.function(own, compile="xla")
+    expected = jax.grad(lambda x: jnp.sum((jnp.sin(jnp.exp(x)) * jnp.sum(jnp.exp(x))) ** 2))
+    for k in range(3):
+        assert_allclose(compiled(double(X + k)), expected(jnp.asarray(X) + k), rtol=1e-9)
+    assert compiled.traces == len(runs) == 1
+    hessian = tc.function(tc.hessian(lambda x: tc.sum(tape_jax.call(spread, x, x))), compile="xla")
+    assert_allclose(hessian(double(X)), jax.hessian(lambda x: jnp.sum(spread(x, x)))(jnp.asarray(X)), rtol=1e-10)
+
+
 # -- arguments and results
 
 

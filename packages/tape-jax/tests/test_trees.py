@@ -59,6 +59,11 @@ class TestTransformationsOfJax:
         layer.build((None, 2))
         assert jax.jit(lambda x: layer(x))(X[None]).tolist() == [[3.0, 3.0]]
         assert jax.jit(lambda x: tc.vmap(tc.sin)(x))(X).shape == (2,)
+        compiled = tc.function(lambda x: tc.sum(x * tc.asarray([1.0, 2.0])))
+        assert jax.jit(compiled)(X).item() == 5.0
+        assert jax.grad(lambda x: compiled(x).array)(X).tolist() == [1.0, 2.0]
+        assert compiled.traces == 0  # no program keeps what JAX traced
+        assert compiled(X).item() == 5.0
         draw = jax.jit(lambda x: x + tc.random.Generator(seed=3).normal((2,)))
         assert draw(X).tolist() == draw(X).tolist()
 
@@ -76,6 +81,23 @@ class TestTransformationsOfJax:
         found = jax.jit(lambda x: x * 2.0)(tc.asarray([1.0], backend="numpy"))
         assert found.backend.name == "jax"
         assert found.tolist() == [2.0]
+
+    def test_shard_map_and_pmap(self):
+        mesh = jax.make_mesh((1,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+        rows = jax.sharding.PartitionSpec("rows")
+
+        def gradient(x):
+            total = tape_jax.call(lambda a: jax.lax.psum(jnp.sum(a), "rows"), x)
+            return tc.grad(cubes)(x) + total
+
+        assert jax.shard_map(gradient, mesh=mesh, in_specs=rows, out_specs=rows)(X).tolist() == [6.0, 15.0]
+        assert jax.pmap(gradient, axis_name="rows")(X[None]).tolist() == [[6.0, 15.0]]
+
+    def test_a_variable_that_is_assigned_in_a_traced_function_is_named_where_it_is_used(self):
+        v = tc.Variable([1.0, 2.0])
+        jax.jit(lambda x: v.assign(x * 2.0).value)(X)
+        with pytest.raises(jax.errors.UnexpectedTracerError, match=r"assigned to a Variable\. Return it from the"):
+            v + 1.0
 
     def test_a_decision_by_a_value_is_jaxs_error_at_the_users_line(self):
         def decides(x):

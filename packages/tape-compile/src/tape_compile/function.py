@@ -11,7 +11,7 @@ from weakref import ref
 
 from tape_core import GradientTape, IndexedSlices, Tensor, asarray, random
 from tape_core.backends import BackendMismatchError, compilers
-from tape_core.staging import TracingError, current
+from tape_core.staging import TracingError, current, foreign_tracers
 from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
 from tape_core.tracing import BINDINGS, is_replaying
 from tape_core.typing import Fallback, PyTree, Retrace
@@ -175,8 +175,9 @@ class Function(Generic[P, R_co]):
         active = ACTIVE.get()
         if active:
             active = active_recorders()
-        if active or OPEN_AXES.get() or current() is not None:
-            one = len(active) == 1 and BINDINGS.get() is None
+        is_traced = foreign_tracers and any([tracer() for tracer in foreign_tracers])
+        if active or OPEN_AXES.get() or current() is not None or is_traced:
+            one = len(active) == 1 and not is_traced and BINDINGS.get() is None
             if one and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # A checkpoint keeps the results of ops, and its replay must meet the same ops: it traces through.

@@ -37,6 +37,7 @@ __all__ = [
     "TracedValue",
     "TracingError",
     "current",
+    "foreign_tracers",
     "guard",
     "host_callback",
     "host_function",
@@ -212,6 +213,14 @@ class Stage(Protocol):
 
 current = STAGE.get
 """Return the running trace, or None; a C function, since every read of a Variable calls it."""
+
+
+foreign_tracers: list[Callable[[], bool]] = []
+"""For each array library that traces Python functions, as `jax.jit` does, whether it is tracing here.
+
+Its backend appends to it. A compiled function then runs as plain Python, for that library to trace: a program of its
+own would keep arrays that mean nothing afterwards.
+"""
 
 
 @contextmanager

@@ -133,6 +133,8 @@ class JaxBackend(Backend):
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate JAX's errors to the classes of other array libraries; those of tracing stay what they are."""
+        if isinstance(error, jax.errors.UnexpectedTracerError):
+            return type(error), f"{_LEAKED}. {error}"
         if isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError):
             return None
         text = str(error)
@@ -163,6 +165,11 @@ class JaxBackend(Backend):
         """Return whether an array is an earlier one, or has its values."""
         return array is copy or super().is_as(array, copy)
 
+
+_LEAKED = (
+    "an operand is of a function that JAX has traced, as jax.jit does, and that has ended: it was kept there, or "
+    "assigned to a Variable. Return it from the function, and assign it outside; tape_core.function assigns Variables"
+)
 
 _SHAPES = ("shape", "dimension", "ndim", "rank")
 """Words of JAX's TypeErrors for arguments whose shapes do not go together."""

@@ -12,16 +12,18 @@ from typing import Any
 
 import jax
 import jax.tree_util
+from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable
 from tape_core.backends import Backend, backend_of_type
+from tape_core.staging import foreign_tracers
 from tape_core.support import BatchedArray, wrap
 
 from tape_jax.tasks import is_watched
 
 
 def register(backend: Backend) -> None:
-    """Let JAX know Tensors. `backend` is that of JAX."""
+    """Let JAX know Tensors, and Tape whether JAX is tracing. `backend` is that of JAX."""
 
     def made(aux: None, children: Sequence[object]) -> Any:
         (child,) = children
@@ -32,6 +34,7 @@ def register(backend: Backend) -> None:
         return wrap(child, own or backend)
 
     jax.tree_util.register_pytree_node(Tensor, lambda tensor: ((value_for_jax(tensor),), None), made)
+    foreign_tracers.append(lambda: not trace_state_clean())
     Tensor.__jax_array__ = property(_jax_array)  # type: ignore[attr-defined]
 
 

@@ -32,6 +32,7 @@ from tape_compile.extend import (
 from tape_core.backends import DEFAULT_KERNELS, Kernels
 from tape_core.staging import TracingError
 
+from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.transfer import backend_dtype, jax_backend, jax_dtype
 
@@ -197,6 +198,9 @@ def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
     if kind is AsArray:
         inner = function_by_name(name, fn.function)
         return None if inner is None else lambda *args, **kwargs: jnp.asarray(inner(*args, **kwargs))
+    if kind is JaxCall:  # of `tape_jax.call`, which is a function of JAX as it is
+        call: Callable[..., Any] = fn
+        return call
     if kind is Method:
         method: Callable[..., Any] = _METHODS.get(name, fn)
         return method
