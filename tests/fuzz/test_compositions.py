@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tape_fuzz.compositions import BACKWARD, BATCHES, FLOWS, FORWARD, LONG, TWICE, WRAPPERS, check, programs
+from tape_fuzz.compositions import BACKWARD, BATCHES, FLOWS, FORWARD, KINDS, LONG, TWICE, WRAPPERS, check, programs
 from tape_fuzz.search import search
 
 # By the outermost combinators, how deep and how many.
@@ -25,3 +25,9 @@ SHARDS = {
 def test_a_composition_has_the_derivatives_of_the_same_program_unrolled(shard: str, record_property: Any) -> None:
     outermost, depth, number = SHARDS[shard]
     search(check, programs(depth, outermost), number, record_property, "compositions")
+
+
+def test_compositions_on_jax_have_the_same_derivatives(record_property: Any) -> None:
+    pytest.importorskip("tape_jax")
+    # A program takes seconds, of which JAX compiles most.
+    search(check, programs(2, KINDS, ["jax"]), 12, record_property, "compositions on JAX")

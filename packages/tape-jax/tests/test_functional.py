@@ -262,6 +262,14 @@ def test_numbers_that_change_do_not_compile_again():
     assert len(runs) == 1
 
 
+def test_distributions_of_distrax_have_gradients():
+    distrax = pytest.importorskip("distrax")
+    mean, scale = tc.Variable(0.5), tc.Variable(2.0)
+    with tc.GradientTape() as tape:
+        y = tape_jax.call(lambda mean, scale, x: distrax.Normal(mean, scale).log_prob(x), mean, scale, 1.5)
+    assert [g.item() for g in tape.gradient(y, [mean, scale])] == [0.25, -0.375]
+
+
 # -- how often Python runs
 
 

@@ -67,6 +67,24 @@ def by_pytorch_one_by_one(a, b):
     # What decides by a value is nothing for torch.func.vmap.
     return tape_torch.call(lambda a, b: torch.tanh(a) * b if a.isfinite().all() else a, a, b)
 
+def by_jax(a, b):
+    if backend != "jax":
+        return tc.sin(a) * tc.sum(b * b)
+    import jax.numpy as jnp, tape_jax
+    return tape_jax.call(lambda a, b: jnp.sin(a) * jnp.sum(b * b), a, b)
+
+def by_jitted_jax(a, b):
+    if backend != "jax":
+        return tc.tanh(a) * b
+    import tape_jax
+    return tape_jax.call(jitted(), a, b)
+
+def jitted(found=[]):
+    if not found:
+        import jax, jax.numpy as jnp
+        found.append(jax.jit(lambda a, b: jnp.tanh(a) * b))
+    return found[0]
+
 def with_gradient(f):
     def both(u):
         y, pull = tc.vjp(f, u)
@@ -203,11 +221,17 @@ KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *FORWARD, *BACKWARD, *
 
 
 @st.composite
-def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] = KINDS) -> Program:
+def programs(
+    draw: Callable[..., Any],
+    depth: int = 4,
+    outermost: Sequence[str] = KINDS,
+    backends: Sequence[str] = ("numpy", "numpy", "numpy", "torch"),
+) -> Program:
     """Programs whose combinators are nested up to so deep.
 
     Args:
         outermost: what the outermost combinator is one of.
+        backends: of which the arrays are on one.
     """
     names = ["x", "w", "c"]
     expression = _Writer(draw).expression(names, depth, order=2, kinds=outermost)
@@ -215,7 +239,7 @@ def programs(draw: Callable[..., Any], depth: int = 4, outermost: Sequence[str] 
         f"{expression} + 0.1 * x * x",
         draw(st.sampled_from(sorted(FIRST))),
         draw(st.sampled_from(sorted(SECOND))),
-        draw(st.sampled_from(["numpy", "numpy", "numpy", "torch"])),
+        draw(st.sampled_from(backends)),
         draw(st.booleans()),
         draw(st.integers(0, 3)) == 3,
         draw(st.integers(0, 3)) == 3,
@@ -262,6 +286,8 @@ class _Writer:
                     f"({a} - 0.5 * {b} * {b})",
                     f"by_pytorch({a}, {b})",
                     f"by_pytorch_one_by_one({a}, {b})",
+                    f"by_jax({a}, {b})",
+                    f"by_jitted_jax({a}, {b})",
                 ]
             )
         )

@@ -71,7 +71,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         return _call(label, leaves, structure, (), is_jitted=is_jitted)
     try:
         return _call(label, list(leaves), structure, numbers, is_jitted=True)
-    except (*NEEDS_VALUES, ValueError):
+    except (*NEEDS_VALUES, ValueError, OverflowError):
         # A number may be a static argument, or decide the shape of something.
         found = _call(label, leaves, structure, (), is_jitted=True)
         _remember(_with_fixed_numbers, key, True)
