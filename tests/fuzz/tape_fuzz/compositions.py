@@ -226,12 +226,14 @@ def programs(
     depth: int = 4,
     outermost: Sequence[str] = KINDS,
     backends: Sequence[str] = ("numpy", "numpy", "numpy", "torch"),
+    compilers: Sequence[str] = ("None", "'python'", "CallByCall()"),
 ) -> Program:
     """Programs whose combinators are nested up to so deep.
 
     Args:
         outermost: what the outermost combinator is one of.
         backends: of which the arrays are on one.
+        compilers: names in `COMPILERS`.
     """
     names = ["x", "w", "c"]
     expression = _Writer(draw).expression(names, depth, order=2, kinds=outermost)
@@ -243,7 +245,7 @@ def programs(
         draw(st.booleans()),
         draw(st.integers(0, 3)) == 3,
         draw(st.integers(0, 3)) == 3,
-        draw(st.sampled_from(list(COMPILERS))),
+        draw(st.sampled_from(compilers)),
         draw(st.booleans()),
     )
 
@@ -592,10 +594,13 @@ def _check(program: Program) -> None:
         _compare(program, got.numpy(), want, what)
     for pair, eager, what in zip(compiled, found, _PARTS, strict=False):
         for number, got in enumerate(pair, start=1):
-            _compare_bits(program, got.numpy(), eager.numpy(), f"{what}, compiled, call {number}")
+            # XLA, which also compiles calls of JAX's functions, computes the same with other roundings.
+            is_other = program.compiler == "'xla'" or (program.backend == "jax" and "jax(" in program.expression)
+            compare = _compare if is_other else _compare_bits
+            compare(program, got.numpy(), eager.numpy(), f"{what}, compiled, call {number}")
 
 
-COMPILERS: dict[str, Any] = {"None": None, "'python'": "python", "CallByCall()": CallByCall()}
+COMPILERS: dict[str, Any] = {"None": None, "'python'": "python", "'xla'": "xla", "CallByCall()": CallByCall()}
 _PARTS = ("the value", "the Jacobian", "the second derivatives")
 
 
