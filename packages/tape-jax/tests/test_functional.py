@@ -255,11 +255,13 @@ def test_numbers_that_change_do_not_compile_again():
         return x * step
 
     x = tc.Variable([1.0])
-    for step in range(4):
-        with tc.GradientTape() as tape:
-            y = tape_jax.call(f, x, step)
-        assert tape.gradient(y, x).tolist() == [float(step)]
-    assert len(runs) == 1
+    for kind in (int, float, np.float32):
+        runs.clear()
+        for step in range(3):
+            with tc.GradientTape() as tape:
+                y = tape_jax.call(f, x, kind(step))
+            assert tape.gradient(y, x).tolist() == [float(step)]
+        assert len(runs) == 1
 
 
 def test_distributions_of_distrax_have_gradients():
@@ -287,6 +289,22 @@ def test_a_jitted_function_is_traced_once_for_the_call_and_its_gradient():
             y = tape_jax.call(f, x)
         assert tape.gradient(y, x).tolist() == [3.0, 12.0]
     assert len(runs) == 1
+
+
+def test_functions_that_are_jitted_again_in_each_step_are_traced_once_for_each_way_of_it():
+    runs = []
+
+    def f(x, n=2):
+        runs.append(n)
+        return jnp.sum(x**n)
+
+    x = tc.Variable([1.0, 2.0])
+    for _ in range(3):
+        for options in ({}, {"static_argnames": "n"}):
+            with tc.GradientTape() as tape:
+                y = tape_jax.call(jax.jit(f, **options), x)
+            assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+    assert len(runs) == 2
 
 
 def test_a_plain_function_runs_once_in_each_call_and_sees_what_has_changed():

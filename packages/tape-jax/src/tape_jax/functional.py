@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from enum import Enum
 from numbers import Number
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
 from tape_core.backends import backend_of_type
@@ -59,12 +62,14 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"call: takes a function first, and its arguments after it; got {fn!r}")
     while type(fn) is functools.partial:  # what it holds is given in each call, and not a constant
         args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    if type(fn) is _PJIT:
+        fn = _first_like(fn)
     label = f"call({getattr(fn, '__name__', None) or type(fn).__name__})"
     leaves, structure = jax.tree_util.tree_flatten((fn, args, kwargs), is_leaf=is_leaf)
     stage = current()
     is_jitted = _is_jitted(fn)
     # In a compiled function a number is what it was when that was traced.
-    numbers = [k for k, leaf in enumerate(leaves) if type(leaf) in (int, float, complex)] if is_jitted else []
+    numbers = [k for k, leaf in enumerate(leaves) if _is_number(leaf)] if is_jitted else []
     # A jitted function is a leaf; what equinox made of one is a part of the structure.
     key = structure, fn if type(fn) is _PJIT else None
     if stage is not None or not numbers or key in _with_fixed_numbers:
@@ -95,7 +100,7 @@ def _call(label: str, leaves: list[Any], structure: Structure, numbers: Sequence
         elif _is_host_array(leaf):
             found = asarray(leaf, backend=backend)
         elif k in numbers:
-            found = wrap(jnp.asarray(leaf), backend)  # weak, as the number is
+            found = wrap(jnp.asarray(leaf), backend)  # weak, as a number of Python's is
         else:
             continue
         tensors.append(found)
@@ -112,6 +117,37 @@ def _is_jitted(fn: Function) -> bool:
 
 
 _PJIT = type(jax.jit(lambda: None))
+
+
+_jitted: OrderedDict[Hashable, Function] = OrderedDict()
+
+
+def _first_like(fn: Function) -> Function:
+    """Return the first jitted function that was made of the same one in the same way; itself if there is none.
+
+    `jax.jit(f)` in each step is another object each time, of which JAX compiles one.
+    """
+    if fn in _known:
+        return _known[fn] or fn
+    info: Any = getattr(fn, "_jit_info", ())
+    options = [value for name, value in zip(getattr(info, "_fields", ()), info, strict=False) if name not in _NAMES]
+    found = fn
+    if options:  # else nothing is known of them, and each function is one of its own
+        with suppress(TypeError):  # an option may have no hash
+            found = _remember(_jitted, (getattr(fn, "__wrapped__", fn), *options), fn)
+    _known[fn] = None if found is fn else found
+    return found
+
+
+_known: WeakKeyDictionary[Function, Function | None] = WeakKeyDictionary()
+"""For each jitted function the first one that is like it; None for that itself, which must not be kept alive here."""
+
+_NAMES = ("fun_sourceinfo", "fun_signature")
+
+
+def _is_number(leaf: object) -> bool:
+    """Return whether an argument is a number that may be another one in the next call; truth values rather decide."""
+    return type(leaf) in (int, float, complex) or isinstance(leaf, np.number)
 
 
 def _is_host_array(leaf: object) -> bool:
