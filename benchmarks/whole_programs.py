@@ -1,9 +1,11 @@
 """Time the whole programs of `programs/`: Tape on NumPy and PyTorch, eager and compiled, against PyTorch and JAX.
 
-    python benchmarks/whole_programs.py [--programs pinn,vae] [--seconds 4] [--small]
+    python benchmarks/whole_programs.py [--programs pinn,vae] [--peers jax.jit,xla] [--seconds 4] [--small]
 
 All steps of a program take turns in a process, on one thread; the table has minima divided by the minimum of `jax.jit`,
-or of PyTorch where JAX has no such program or is not installed, and the time of the first call in seconds.
+or of PyTorch where JAX has no such program or is not installed, and the time of the first two calls in seconds: a
+function that is compiled by XLA is traced in its first call, and NumPy's and PyTorch's arrays are in XLA's hands from
+the second. The last lines sum up the ratios of each peer over the programs that it has in common with the base.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -51,8 +54,13 @@ def steps_of(name: str, style: str, small: bool) -> dict[str, Callable[[], Step]
         make = getattr(module, "TORCH_OF_STYLE", {}).get(style, getattr(module, "with_torch", None))
         if make:
             makers["PyTorch"] = functools.partial(make, data)
-    for backend in ["numpy"] + ["torch"] * bool(find_spec("tape_torch")):
-        for label, wrap in ((backend, lambda f: f), (f"{backend}, compiled", tc.function)):
+    has_jax = bool(find_spec("tape_jax"))
+    xla = functools.partial(tc.function, compile="xla")
+    for backend in ["numpy"] + ["torch"] * bool(find_spec("tape_torch")) + ["jax"] * has_jax:
+        ways: list[tuple[str, Any]] = [(backend, lambda f: f), (f"{backend}, compiled", tc.function)]
+        if backend == "jax":  # its kernels one by one are measured elsewhere, and take minutes here
+            ways = []
+        for label, wrap in [*ways, *[(f"{backend}, xla", xla)] * has_jax]:
             style_of = module.STYLES[style]
             makers[label] = functools.partial(on_backend, backend, functools.partial(style_of, data, wrap))
     return makers
@@ -62,6 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", default=",".join(NAMES), help="names with commas between them; default: all")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each style of each program")
+    parser.add_argument("--peers", default="", help="parts of the peers' names with commas between them; default: all")
     parser.add_argument("--small", action="store_true", help="the sizes of the tests: only to try this file")
     options = parser.parse_args()
     if find_spec("jax"):
@@ -75,19 +84,24 @@ def main() -> int:
 
     import timing
 
-    print("| program | peer | time | ratio | first call |\n|---|---|---:|---:|---:|")
+    print("| program | peer | time | ratio | first two calls |\n|---|---|---:|---:|---:|")
     failed = False
+    wanted = [part for part in options.peers.split(",") if part]
+    ratios: dict[str, list[float]] = {}
+    firsts: dict[str, list[float]] = {}
     for name in options.programs.split(","):
         for style in program(name).STYLES:
             steps: dict[str, Step] = {}
             first: dict[str, float] = {}
             for peer, make in steps_of(name, style, options.small).items():
+                if wanted and not any([part in peer for part in wanted]):
+                    continue
                 try:
                     step = make()
                     begin = perf_counter()
                     step()
-                    first[peer] = perf_counter() - begin
                     step()
+                    first[peer] = perf_counter() - begin
                     steps[peer] = step
                 except Exception as error:  # noqa: BLE001  # the others are measured
                     failed = True
@@ -95,8 +109,16 @@ def main() -> int:
             times = {p: t.minimum for p, t in timing.interleaved(steps, options.seconds).items()}  # type: ignore[arg-type]
             base = next((times[peer] for peer in ("jax.jit", "PyTorch") if peer in times), min(times.values()))
             for peer, seconds in times.items():
+                if "jax.jit" in times:
+                    ratios.setdefault(peer, []).append(seconds / base)
+                    firsts.setdefault(peer, []).append(first[peer] / first["jax.jit"])
                 figures = f"{seconds * 1e3:.3g} ms | {seconds / base:.2f} | {first[peer]:.2f} s"
                 print(f"| {name}, {style} | {peer} | {figures} |", flush=True)
+    for peer, found in ratios.items():
+        print(
+            f"{peer}: {len(found)} programs, a step is {fmean(found):.2f} times jax.jit's on average, at most "
+            f"{max(found):.2f}; the first two calls {fmean(firsts[peer]):.2f}"
+        )
     return int(failed)
 
 

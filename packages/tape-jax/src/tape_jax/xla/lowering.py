@@ -59,7 +59,8 @@ class Lowering:
     def __init__(self, program: Program, values: dict[int, Any], states: dict[int | Generator, Any], name: str) -> None:
         self.program = program
         self.specs: Mapping[int, Spec] = program.specs
-        self.values = values
+        # Kernels update arrays by `.at`, which NumPy's constants do not have.
+        self.values = {k: jnp.asarray(v) if isinstance(v, np.ndarray | np.generic) else v for k, v in values.items()}
         self.states = states
         self.name = name
         self.tokens: dict[int, Any] = {}  # by the id of a token, the state of the global generator that it keeps
