@@ -349,3 +349,24 @@ def test_a_forked_child_computes_in_python(backend):
     if (child := os.fork()) == 0:
         os._exit(0 if abs(f(x).item() - expected) < 1e-5 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_rules_that_have_a_shorter_way_for_some_values_take_the_general_one():
+    def f(a, b):
+        with tc.GradientTape() as tape:
+            tape.watch([a, b])
+            y = tc.sum(tc.cumulative_prod(a, axis=0)) + tc.linalg.slogdet(a)[1] + tc.sum(tc.linalg.solve(a, b))
+        return tape.gradient(y, [a, b]), tc.linalg.solve_triangular(a, b), tc.linalg.det(a)
+
+    compare(f, tc.eye(3) * 2 + tc.ones((3, 3)), tc.ones((3, 2)), tolerance=1e-4)
+
+
+def test_convolution_and_pooling():
+    def f(x, w):
+        with tc.GradientTape() as tape:
+            tape.watch([x, w])
+            y = tc.sum(tc.max_pool(tc.conv(x, w), 2) ** 2)
+        return y, tape.gradient(y, [x, w])
+
+    x = tc.reshape(tc.sin(tc.arange(72.0)), (1, 6, 6, 2))
+    compare(f, x, tc.reshape(tc.cos(tc.arange(16.0)), (2, 2, 2, 2)), tolerance=1e-4)

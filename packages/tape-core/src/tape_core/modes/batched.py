@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.kernels import Kernels
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import OPEN_AXES
@@ -224,7 +225,8 @@ def holds(condition: Array) -> bool:
     if isinstance(array, TracedValue) and isinstance(condition, Tensor):
         return False
     if type(array) is not BatchedArray:
-        return bool(condition)
+        # Tape's own tracers raise here, for raw arrays, and the rule becomes one instruction.
+        return bool(condition) if isinstance(array, TracedValue) else not _is_unknown(array) and bool(condition)
     return holds(ops.all(array.value))
 
 
@@ -235,7 +237,9 @@ def is_known_to_hold(condition: Array) -> bool:
         inner = inner.value._array
         if _is_unknown(inner):
             return False
-    return False if isinstance(condition, Tensor) and _is_unknown(inner) else bool(condition)
+    if _is_unknown(inner) and (isinstance(condition, Tensor) or not isinstance(inner, TracedValue)):
+        return False
+    return bool(condition)
 
 
 # What stands for them in exported files, which have raw arrays only.
@@ -243,7 +247,11 @@ holds.of_raw_arrays = is_known_to_hold.of_raw_arrays = bool  # type: ignore[attr
 
 
 def _is_unknown(array: Raw) -> bool:
-    return isinstance(array, TracedValue) and not array.is_known
+    """Return whether the value is another in each run, of Tape's compiled code or of the library's own."""
+    if isinstance(array, TracedValue):
+        return not array.is_known
+    backend = backend_of_type(type(array))
+    return backend is not None and not backend.is_known(array)
 
 
 def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
@@ -258,9 +266,11 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
     while type(array := tensor._array if isinstance(tensor, Tensor) else tensor) is BatchedArray:
         lifts.append(array.backend)
         tensor = ops.all(array.value)
-    if not isinstance(tensor, Tensor) or not _is_unknown(tensor._array):
+    if isinstance(array, TracedValue) and not isinstance(tensor, Tensor):
         return first() if bool(tensor) else second()
-    if isinstance(condition, Tensor):
+    if not _is_unknown(array):
+        return first() if bool(tensor) else second()
+    if isinstance(condition, Tensor) or not lifts:
         return xp.where(tensor, first(), second())
     return xp.where(lifts[0].shared(lift(tensor, lifts[0].base)), first(), second())
 
