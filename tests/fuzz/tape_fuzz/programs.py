@@ -35,7 +35,7 @@ class Op:
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
             `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
             `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `{o}` an optimizer, `{t}` a transformation of gradients.
-        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "derived" (compiled, Variables are read again after it, so gradients are summed in another order), "exported", "torch" (it is not PyTorch's).
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's).
         weight: how often it is drawn.
     """
 
@@ -170,7 +170,7 @@ TRAINING: list[Op] = [
     Op("with tc.GradientTape() as t:\n    y = tc.sum(tc.tanh({v} * {f}))\n{o}.apply_gradients([(t.gradient(y, {v0}), {v0})])\n{out} = {v0} + y", ("pure", "exported"), 2),
     Op(_STEP + "m = nn.chain(nn.transforms.clip_by_global_norm(0.5), nn.transforms.{t})\nu, s = m.update(g, m.init([{v0}, {w0}]), [{v0}, {w0}])\nu, s = m.update(g, s, [{v0}, {w0}])\n"
        "{out} = nn.transforms.apply_updates([{v0} * 1.0, {w0} * 1.0], u)[0]", (), 4),
-    Op("m0.update()\n{out} = {v} * 0.5", ("pure", "exported", "derived"), 3), Op("with m0.averaged():\n    {out} = {v} * {f}", ("pure", "exported", "derived"), 2),
+    Op("m0.update()\n{out} = {v} * 0.5", ("pure", "exported"), 3), Op("with m0.averaged():\n    {out} = {v} * {f}", ("pure", "exported"), 2),
     Op("{e}", (), 2), Op("{v} * {f}", (), 2), Op("tc.tanh({f})"), Op("tc.mean({f})"), Op("{v}.assign_add(tc.tanh({w}) * 0.1)\n{out} = {v} * 1.0", ("pure",)),
 ]  # fmt: skip
 """What a step of training is made of: optimizers, those around others, transformations, and averages of Variables."""
@@ -633,7 +633,7 @@ for compiler in ("python", CallByCall(), CallByCall(fuses=False)):
     eager, ours = made()
     traced, theirs = made()
     alike(derived(eager, ours), ours, tc.function(derived(traced, theirs), compile=compiler), theirs, f"compiled by {compiler}")
-''', ("derived",)),
+'''),
     "exported": Check('''
 import inspect, os, re, tempfile
 traced, variables = made()
@@ -764,7 +764,7 @@ with tc.use_backend("torch"):
             same(arrays(compiled(*inputs(call))), expected, f"compiled on torch, call {call}")
     finally:
         tc.asarray = tc_asarray
-''', ("smooth", "continuous", "seeded", "derived"), True),
+''', ("smooth", "continuous", "seeded"), True),
     "host data": Check('''
 for name in ("numpy", "torch"):
     with tc.use_backend(name):
@@ -797,7 +797,7 @@ _SLOW = {"compiled by torch"}  # Inductor takes seconds for each program
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _SLOW)], 3),
     "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
-    "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others"], 2, (2, 3), (8, 6), trains=True),
+    "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others", "compiled gradient", "compiled in a tape", "torch"], 2, (2, 3), (8, 6), trains=True),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
     "inductor": Kind(OPS, sorted(_SLOW), 0, (0, 1), (12, 12)),
 }  # fmt: skip

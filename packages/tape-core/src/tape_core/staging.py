@@ -83,10 +83,15 @@ class TracedValue:
 
 
 class Stage(Protocol):
-    """A trace that is running, as the rest of Tape sees it. A compiler's tracer implements it."""
+    """A trace that is running, as the rest of Tape sees it. A compiler's tracer implements it.
+
+    Attributes:
+        notes: what others keep for the length of the trace, under keys of their own.
+    """
 
     parent: Any
     failed: TracingError | None
+    notes: dict[object, Any]
 
     def is_inside(self, other: Any) -> bool:
         """Return whether this is the trace of a branch or a loop body inside another trace."""

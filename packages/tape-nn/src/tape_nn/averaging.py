@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import tape_core as tc
@@ -57,7 +57,10 @@ class ExponentialMovingAverage:
     def update(self) -> None:
         """Move the averages towards the values that the Variables have now."""
         guard(self._count)  # a compiled function that was traced with fewer averages is traced again
-        self._update_averages([variable for _, variable in self._named_variables()])
+        # Variables among the arguments of an opaque call count as assigned: who reads them afterwards reads new values,
+        # whose gradients are summed in another order. So it gets the Variables in a function, where none is found.
+        variables = [variable for _, variable in self._named_variables()]
+        self._update_averages(lambda: variables, [wrap(v._array, v.backend) for v in variables])
 
     def _count(self) -> int:
         return len(self._averages)
@@ -67,16 +70,16 @@ class ExponentialMovingAverage:
         return [average for _, average in self._averages.values()]
 
     @stateful(_holders)
-    def _update_averages(self, variables: list[Variable]) -> None:
+    def _update_averages(self, variables: Callable[[], list[Variable]], values: list[Tensor]) -> None:
         commit = Commit()
-        for variable in variables:
+        for variable, now in zip(variables(), values, strict=True):
             known = self._averages.get(id(variable))
             if known is None:
                 if current() is not None:  # `stateful` catches this, and makes the update one opaque instruction
                     raise TracingError("an average is made once, and not in each call")
-                self._averages[id(variable)] = (variable, _average(variable, variable._array))
+                self._averages[id(variable)] = (variable, _average(variable, now._array))
                 continue
-            whole = [known[1]._array, variable._array]
+            whole = [known[1]._array, now._array]
             blocks = variable.backend.blocks(whole)
             if type(blocks) is list:  # small arrays come back whole; large ones in blocks that fit the cache
                 mean, value = whole

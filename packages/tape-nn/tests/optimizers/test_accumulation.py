@@ -324,3 +324,51 @@ def test_fit_resumes_in_the_middle_of_an_update(tmp_path: Any) -> None:
         program(tmp_path / "a", [Stop()])
     for a, b in zip(program(tmp_path / "a"), program(tmp_path / "b"), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_a_compiled_function_of_several_batches_does_what_an_eager_one_does(steps: int) -> None:
+    def train(compiled: bool) -> tuple[list[bytes], Any]:
+        rng = np.random.default_rng(0)
+        v, w = [tc.Variable(rng.normal(size=200)) for _ in range(2)]
+        optimizer = nn.GradientAccumulation(nn.SGD(0.1, momentum=0.9), steps)
+
+        def two_batches(x: Any) -> Any:
+            with tc.GradientTape() as around:
+                with tc.GradientTape() as tape:
+                    y = tc.sum(tc.sin(v * x - w) ** 2)
+                optimizer.apply_gradients(zip(tape.gradient(y, [v, w]), [v, w], strict=True))
+                with tc.GradientTape() as tape:
+                    z = tc.sum(tc.sin(w * x))
+                # Of one Variable alone: where it is the last batch, the update is of the other one, too.
+                optimizer.apply_gradients([(tape.gradient(z, w), w)])
+                loss = y + z + tc.sum(tc.tanh(v * w))
+            return [y, z, *around.gradient(loss, [v, w])]
+
+        run: Any = tc.function(two_batches) if compiled else two_batches
+        found = [part.numpy() for _ in range(6) for part in run(tc.asarray(rng.normal(size=200)))]
+        optimizer.flush()
+        return [x.tobytes() for x in (*found, v.numpy(), w.numpy())], run
+
+    found, run = train(True)
+    assert found == train(False)[0]
+    names = {i.name for entry in run._compiled.values() for made in entry for i in made.program.instructions}
+    assert "apply_gradients" not in names  # which instructions there are is decided by what is guarded
+
+
+def test_a_compiled_flush_updates_variables_that_it_is_not_given() -> None:
+    def train(compiled: bool) -> bytes:
+        w = tc.Variable(np.arange(3.0))
+        optimizer = nn.GradientAccumulation(nn.SGD(0.1), 3)
+
+        def step(x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                y = tc.sum(w * w * x)
+            optimizer.apply_gradients([(tape.gradient(y, w), w)])
+            optimizer.flush()
+            return w * 1.0
+
+        run: Any = tc.function(step) if compiled else step
+        return b"".join(run(tc.asarray(x)).numpy().tobytes() for x in (1.0, -0.5, 2.0))
+
+    assert train(True) == train(False)

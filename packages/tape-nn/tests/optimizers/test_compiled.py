@@ -315,6 +315,27 @@ def test_metrics_and_averages_are_part_of_the_code() -> None:
     assert not {"update", "_take_in"} & set(names)
 
 
+def test_the_first_update_of_an_average_changes_no_gradient() -> None:
+    def train(compiled: bool) -> list[bytes]:
+        rng = np.random.default_rng(0)
+        v, w = [tc.Variable(rng.normal(size=200)) for _ in range(2)]
+        average = nn.ExponentialMovingAverage({"v": v, "w": w}, decay=0.5)
+
+        def gradients(x: Any) -> Any:
+            with tc.GradientTape() as tape:
+                early = tc.sin(v * x) + w, v * x * 0.3 - tc.tanh(v)
+                average.update()
+                late = v * 0.5 + v * v, tc.cos(v) * w  # the Variables are the same as before, and so are their slots
+                loss = sum(tc.sum(tc.sin(part)) for part in (*early, *late))
+            return tape.gradient(loss, [v, w])
+
+        run: Any = tc.function(gradients) if compiled else gradients
+        found = [gradient for _ in range(3) for gradient in run(tc.asarray(rng.normal(size=200)))]
+        return [x.numpy().tobytes() for x in (*found, *average.state_dict().values())]
+
+    assert train(True) == train(False)
+
+
 @pytest.mark.parametrize("name", ["SGD", "nesterov", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "Lion"])
 def test_a_training_step_is_exported_with_its_optimizer(name: str, tmp_path: Path) -> None:
     if tc.get_backend().name != "numpy":

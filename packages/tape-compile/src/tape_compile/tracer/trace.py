@@ -71,6 +71,7 @@ class Trace(Effects):
         self.name = name
         self.fallback = fallback
         self.failed: TracingError | None = None
+        self.notes: dict[object, Any] = {}
         self.open = True
         self.speculating = 0  # depth of attempts which, where they need a value, become one opaque instruction
         self.instructions: list[Instruction] = []
@@ -579,7 +580,7 @@ class Trace(Effects):
     def end(self) -> None:
         """Close the trace, and free its values now: traced arrays refer to it, so they would wait for the collector."""
         self.open = False
-        for part in (self.variable_states, self.values, self.captured, self._capture_inputs):
+        for part in (self.variable_states, self.values, self.captured, self._capture_inputs, self.notes):
             part.clear()
 
     def program(self, results: Sequence[Any]) -> Program:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
-from tape_core.staging import HostNumber, current, guard, host_number, outside, stateful
+from tape_core.staging import HostNumber, Stage, current, guard, host_number, outside, stateful
 from tape_core.support import Commit, check_assignable, integer, placement, rows_added, wrap
 from tape_core.typing import ArrayLike, PyTree, Raw
 
@@ -113,9 +113,9 @@ class GradientAccumulation:
         self._examples = check_positive("examples", number)
 
     def _holders(self) -> list[Any]:
-        """All state that updates change besides the Variables that are updated; see `stateful`."""
+        """All state that updates change, Variables of earlier batches among it; see `stateful`."""
         own = [getattr(GradientAccumulation, name).of(self) for name in ("_count", "_total", "_examples")]
-        sums = [holder for found in self._sums.values() for holder in found.holders()]
+        sums = [holder for found in self._sums.values() for holder in (found.variable, *found.holders())]
         return [*own, *sums, *(self.optimizer._holders() if hasattr(self.optimizer, "_holders") else ())]
 
     def apply_gradients(
@@ -176,7 +176,10 @@ class GradientAccumulation:
         """Return whether, after `more` batches, there is something to update with now."""
         if current() is not None:
             guard(self._phase)
-        count = _now(GradientAccumulation._count.of(self))
+        holder = GradientAccumulation._count.of(self)
+        if added := _added(holder):
+            return not more or guard(lambda: holder.kept + added + more >= self.steps)
+        count = _now(holder)
         return bool(count + more >= self.steps if more else count > 0)
 
     def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]], examples: Any = None) -> Commit:
@@ -211,7 +214,7 @@ class GradientAccumulation:
             if gradient is not None:
                 found = self._sums[id(variable)]
                 found.add(gradients[id(variable)], weight, found.is_seen, commit)
-        commit.value(GradientAccumulation._count.of(self), self._count + 1)
+        _add_one(GradientAccumulation._count.of(self), commit)
         commit.value(GradientAccumulation._total.of(self), total)
         return commit
 
@@ -219,7 +222,8 @@ class GradientAccumulation:
         self, pairs: _Pairs, gradients: Mapping[int, Raw | IndexedSlices], total: Any, weight: Any = None
     ) -> Commit:
         """Return one update of the inner optimizer, after which nothing waits."""
-        nothing_waits = bool(_now(GradientAccumulation._count.of(self)) == 0)
+        holder = GradientAccumulation._count.of(self)
+        nothing_waits = not _added(holder) and bool(_now(holder) == 0)
         given = {id(variable) for _, variable in pairs}
         # A Variable that has no gradient in this batch may have had one in those before.
         late = [(None, s.variable) for key, s in self._sums.items() if key not in given and s.is_seen]
@@ -316,8 +320,24 @@ def _now(holder: HostNumber) -> Any:
     be one that only a run knows: to decide by it raises an error, so that `stateful` makes the call opaque.
     """
     stage = current()
-    known = stage is None or (stage.parent is None and not stage.is_assigned(holder))  # type: ignore[arg-type]
-    return holder.kept if known else holder._array
+    return holder.kept if stage is None or _is_as_before(stage, holder) else holder._array
+
+
+def _is_as_before(stage: Stage, holder: HostNumber) -> bool:
+    return stage.parent is None and not stage.is_assigned(holder)  # type: ignore[arg-type]
+
+
+def _added(holder: HostNumber) -> int:
+    """Return how many ones a trace has added to a number, if nothing else has happened to it there; otherwise 0."""
+    number, added = (None, 0) if (stage := current()) is None else stage.notes.get(holder, (None, 0))
+    return added if added and holder._array is number else 0
+
+
+def _add_one(holder: HostNumber, commit: Commit) -> None:
+    stage, added, number = current(), _added(holder), holder._array + 1
+    if stage is not None and (added or _is_as_before(stage, holder)):
+        stage.notes[holder] = number, added + 1
+    commit.value(holder, number)
 
 
 class _Sum:
