@@ -311,6 +311,8 @@ def array_api(session: nox.Session, backend: str) -> None:
         "array_api_tests",
         *("-n", "auto", "-q", "-p", "no:cacheprovider", "--disable-warnings"),
         *("--xfails-file", str(expected)),
+        # The first call for a shape is compiled, which takes longer than the deadline of an example.
+        *(["--disable-deadline"] if backend == "jax" else []),
         *(options or ["--max-examples", "8"]),
         env={
             "ARRAY_API_TESTS_MODULE": "tape_core",

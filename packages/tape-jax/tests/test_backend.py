@@ -113,6 +113,32 @@ def test_python_numbers_are_weak_and_arrays_of_jax_never_are() -> None:
     assert tc.add(jnp.ones(2, jnp.float32), weak).dtype is tc.float64
 
 
+def test_integers_that_count_and_multiply_have_64_bits() -> None:
+    small = tc.asarray(np.asarray([3, 100, 7], np.uint8), backend="jax")
+    assert tc.cumulative_prod(small).tolist() == [3, 300, 2100]
+    assert tc.cumulative_prod(small).dtype is tc.uint64
+    assert tc.searchsorted(small, small).dtype is tc.int64
+
+
+# -- factorizations
+
+
+def test_factorizations_and_triangular_systems_are_jaxs_own() -> None:
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(2, 40, 40)) + 10 * np.eye(40)
+    x = tc.asarray(given, backend="jax")
+    lu, permutation = tc.linalg.lu_factor(x)
+    assert permutation.dtype is tc.int64
+    lower, upper = np.tril(lu.numpy(), -1) + np.eye(40), np.triu(lu.numpy())
+    rows = np.take_along_axis(given, permutation.numpy()[..., None], axis=-2)
+    np.testing.assert_allclose(lower @ upper, rows, rtol=1e-12, atol=1e-12)
+    b = tc.asarray(rng.normal(size=(40, 3)), backend="jax")
+    found = tc.linalg.solve_triangular(x, b, lower=True).numpy()
+    np.testing.assert_allclose(np.tril(given) @ found, np.broadcast_to(b.numpy(), found.shape), rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="singular"):
+        tc.linalg.solve_triangular(x * 0.0, b)
+
+
 # -- arrays of JAX
 
 

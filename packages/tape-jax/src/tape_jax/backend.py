@@ -16,8 +16,10 @@ from tape_core.support import dtypes
 
 from tape_jax import devices, indexing
 from tape_jax.conversion import as_jax_array
+from tape_jax.convolution import convolution_kernels
 from tape_jax.jitted import Jitted
 from tape_jax.kernels import KERNELS
+from tape_jax.linalg import linalg_kernels
 from tape_jax.random import JaxRandom
 from tape_jax.special import special_kernels
 
@@ -44,7 +46,9 @@ class JaxBackend(Backend):
     def __init__(self) -> None:
         super().__init__("jax", jnp, array_types=ARRAY_TYPES, version=jax.__version__)
         jitted = {name: Jitted(partial(kernel, self.xp)) for name, kernel in DEFAULT_KERNELS.items()}
-        self.kernels.update(jitted | special_kernels(jitted.__getitem__) | KERNELS)
+        for kernels in (special_kernels, linalg_kernels, convolution_kernels):
+            self.kernels.update(kernels(jitted.__getitem__))
+        self.kernels = {**jitted, **self.kernels, **KERNELS}
         self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
         self.random = JaxRandom(self)
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tape_jax import convolution, devices, indexing
+from tape_jax import devices, indexing
 
 
 def _to_device(x: jax.Array, device: str, origin: str) -> jax.Array:
@@ -39,11 +39,22 @@ def _filled_like(value: int) -> Callable[..., jax.Array]:
     return filled_like
 
 
+def _cumulative_prod(x: jax.Array, *, dtype: Any = None, **options: Any) -> Any:
+    if dtype is None and jnp.issubdtype(x.dtype, jnp.integer):  # JAX's stay in their dtype, where its sums do not
+        dtype = jnp.uint64 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else jnp.int64
+    return jnp.cumulative_prod(x, dtype=dtype, **options)
+
+
+def _searchsorted(x1: jax.Array, x2: jax.Array, **options: Any) -> Any:
+    return jnp.searchsorted(x1, x2, **options).astype(jnp.int64)  # JAX's are int32 for short arrays
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
-    **convolution.KERNELS,
     **indexing.KERNELS,
     "astype": _astype,
     "ones_like": _filled_like(1),
+    "cumulative_prod": _cumulative_prod,
+    "searchsorted": _searchsorted,
     "to_device": _to_device,
     "zeros_like": _filled_like(0),
 }
