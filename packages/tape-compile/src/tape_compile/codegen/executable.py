@@ -106,7 +106,9 @@ class Compiled:
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._compiled(name, how, compiler, trace)
-        self.quiet: Callable[[], Any] = nullcontext if self.program.backend is None else self.program.backend.quiet
+        # What the library warns of is no matter of a compiler that calls none of its functions.
+        library = None if compiler is not None and compiler.by_name else self.program.backend
+        self.quiet: Callable[[], Any] = nullcontext if library is None else library.quiet
         self.backend: Any = self.program.backend or _ANY
         # The common cases, for short loops in each call.
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
