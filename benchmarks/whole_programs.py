@@ -33,7 +33,12 @@ def on_backend(backend: str, make: Callable[[], Step]) -> Step:
 
     def taken() -> list[Any]:
         with tc.use_backend(backend):
-            return step()
+            found = step()
+        if backend == "jax":  # JAX returns before its arrays are computed
+            import jax
+
+            jax.block_until_ready([x.array if isinstance(x, tc.Tensor) else x for x in tc.tree_leaves(found)])
+        return found
 
     return taken
 

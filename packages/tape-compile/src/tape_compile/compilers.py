@@ -7,7 +7,9 @@ that was traced, and the function that runs it line by line, and returns a funct
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tape_core.staging import TracingError
 
 if TYPE_CHECKING:
     from tape_compile.program import Program
@@ -27,6 +29,29 @@ BRANCHES = "branches"
 """Branches and loops that decide by values in each run."""
 
 
+class NeedsValues(TracingError):
+    """A trace of arrays without values has come to where values are needed: it is made again with values."""
+
+
+class StandIns(Protocol):
+    """What stands for arrays while a function is traced, where to compute each call by itself would take long."""
+
+    def takes(self, array: object) -> bool:
+        """Return whether something can stand for an array."""
+
+    def of(self, array: Any) -> Any:
+        """Return what stands for an array: it has its shape, dtype and device, and raises NeedsValues for a value."""
+
+    def example(self, array: Any) -> Any:
+        """Return an array with the shape and dtype of a stand-in; what has values is returned itself."""
+
+    def evaluate(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function; for stand-ins, return stand-ins for its results."""
+
+    def effect(self, fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Return stand-ins for the results of a call with an effect, which is not made; or raise NeedsValues."""
+
+
 class Compiler:
     """The base class of compilers.
 
@@ -38,7 +63,8 @@ class Compiler:
         by_name: whether it knows calls by their names and arguments, and not by the functions of the array library. A
             trace for it has neither kernels with residuals nor rules of a backend's own, whose calls have no meaning
             for another library; and passes that make calls of functions are left out.
-        under_tape: whether it also compiles calls inside a tape's block, in both directions.
+        stand_ins: what stands for arrays in traces for this compiler; None where they are traced with their values. The
+            first call then returns what the compiled code computes.
 
     >>> class Counting(Compiler):
     ...     def compile(self, program, run, examples):
@@ -52,7 +78,7 @@ class Compiler:
     exact: bool = False
     fuses: bool = True
     by_name: bool = False
-    under_tape: bool = False
+    stand_ins: StandIns | None = None
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
         """Return a function that does what `program` says.

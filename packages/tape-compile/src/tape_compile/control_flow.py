@@ -491,7 +491,10 @@ def trace_scan(
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         # The step is traced for the first element. Without elements zeros stand for it: results have shapes all the
         # same.
-        first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
+        if trace.stand_ins is not None:
+            first = trace.stand_ins.of(xp.empty(shape, dtype=value.dtype))
+        else:
+            first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
         elements.append((first, backend, layers))
     loop = _trace_step(trace, "scan_step", flat, carry, elements)
     if loop is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tape_compile import passes, thresholds
     from tape_compile.codegen.source import Source
-    from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
+    from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, NeedsValues, Run
     from tape_compile.control_flow import Flow
     from tape_compile.effects import NoteState, NoteStateOfStep, OpaqueCall, RandomBits, SetState, SetStateOfStep
     from tape_compile.function import Function
@@ -42,6 +42,7 @@ _FROM = {
     "Method": "tape_compile.tracer.traced_array",
     "Methods": "tape_compile.methods",
     "NUMBERS": "tape_compile.compilers",
+    "NeedsValues": "tape_compile.compilers",
     "NoteState": "tape_compile.effects",
     "NoteStateOfStep": "tape_compile.effects",
     "OpaqueCall": "tape_compile.effects",
@@ -81,6 +82,7 @@ __all__ = [
     "LibrarySupport",
     "Method",
     "Methods",
+    "NeedsValues",
     "NoteState",
     "NoteStateOfStep",
     "OpaqueCall",

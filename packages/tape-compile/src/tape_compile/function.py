@@ -29,7 +29,7 @@ from tape_compile.cache_key import (
     sees_keyword_order,
     static_key,
 )
-from tape_compile.compilers import Compiler
+from tape_compile.compilers import Compiler, NeedsValues
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, importable_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -268,9 +268,16 @@ class Function(Generic[P, R_co]):
         return tuple(static), others
 
     def _first_call(
-        self, signature: Signature, static: Static, with_kwargs: bool, call_python: Callable[[], Any]
+        self,
+        signature: Signature,
+        static: Static,
+        with_kwargs: bool,
+        call_python: Callable[[], Any],
+        *,
+        with_values: bool = False,
     ) -> Any:
-        self._check_retraces(self._traces)
+        if not with_values:
+            self._check_retraces(self._traces)
         # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
         from tape_compile.control_flow import FlowTrace
@@ -282,6 +289,12 @@ class Function(Generic[P, R_co]):
         compiler = load_compiler(self._compiler)
         by_name = compiler is not None and compiler.by_name
         trace = FlowTrace(self._name, self._options, fallback=bool(self._fallback), by_name=by_name)
+        if compiler is not None and compiler.stand_ins is not None and not with_values:
+            tensors = [
+                leaf._array for leaf, kind in zip(signature.leaves, signature.kinds, strict=True) if kind == TENSOR
+            ]
+            if tensors and SLICES not in signature.kinds and all(map(compiler.stand_ins.takes, tensors)):
+                trace.stand_ins = compiler.stand_ins
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -297,7 +310,7 @@ class Function(Generic[P, R_co]):
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         # With fallback the function may run once more, as Python: then it draws the same random numbers.
-        bits = random.get_state() if self._fallback else None
+        bits = random.get_state() if self._fallback or trace.stand_ins is not None else None
         try:
             with tracing(trace):
                 with explain_leaked_arrays(trace):
@@ -313,16 +326,28 @@ class Function(Generic[P, R_co]):
                 compiled = None
                 if trace.failed is None:
                     compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._compiler)
-            trace.commit({signature.leaves[k]: array for k, array in changed.items()})
+            if trace.stand_ins is None:
+                trace.commit({signature.leaves[k]: array for k, array in changed.items()})
+            elif compiled is None:
+                raise NeedsValues("the function runs as plain Python")
             new_variables = trace.new_variables
-        except TracingError as error:
-            if bits is None:
+        except Exception as error:
+            if trace.stand_ins is not None and bits is not None:
+                # A decision by a value, an error of the user's, or something that has values only: it is told, or done,
+                # in a trace with values.
+                random.set_state(bits)
+                return self._first_call(signature, static, with_kwargs, call_python, with_values=True)
+            if bits is None or not isinstance(error, TracingError):
                 raise
             random.set_state(bits)
             self._fall_back(signature.key, error)
             return call_python()
         finally:
             trace.end()
+        if trace.stand_ins is not None:
+            assert compiled is not None
+            self._keep(compiled, signature, static)
+            return compiled(signature.leaves)
         if trace.failed is None:
             invalidate_donated(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:
@@ -333,12 +358,16 @@ class Function(Generic[P, R_co]):
             self._check_new_variables(new_variables)
         else:
             assert compiled is not None
-            callers = [*signature.leaves, *[value for _, value, _ in static]]
-            compiled.release(callers, self._forget_key(signature.key))
-            self._compiled.add(signature.key, compiled)
-            self._traces += 1
+            self._keep(compiled, signature, static)
         with outside():
             return _concrete_result(result)
+
+    def _keep(self, compiled: Compiled, signature: Signature, static: Static) -> None:
+        """Keep a trace for further calls."""
+        callers = [*signature.leaves, *[value for _, value, _ in static]]
+        compiled.release(callers, self._forget_key(signature.key))
+        self._compiled.add(signature.key, compiled)
+        self._traces += 1
 
     def _fall_back(self, key: Hashable, why: TracingError) -> None:
         """Run the function as plain Python for this cache key from now on, with a warning."""

@@ -370,3 +370,71 @@ def test_convolution_and_pooling():
 
     x = tc.reshape(tc.sin(tc.arange(72.0)), (1, 6, 6, 2))
     compare(f, x, tc.reshape(tc.cos(tc.arange(16.0)), (2, 2, 2, 2)), tolerance=1e-4)
+
+
+def test_the_first_call_on_jax_compiles_one_function(backend):
+    if backend != "jax":
+        pytest.skip("of JAX")
+    import jax
+
+    printed = []
+
+    @host_callback
+    def say(value):
+        printed.append(value.item())
+
+    v = tc.Variable(tc.ones(3))
+
+    def f(x):
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            carry, _ = tc.scan(lambda c, e: (tc.sin(c) * e + tc.random.global_rng().uniform(()), c), x, x)
+            y = tc.sum(carry * v)
+        v.assign(v + 1)
+        say(y)
+        return y, tape.gradient(y, x)
+
+    compiled = tc.function(f, compile="xla")
+    x = tc.linspace(0.1, 1.0, 3)
+    names = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: names.append(name))
+    tc.set_seed(0)
+    first = compiled(x)
+    # XLA was called for the two programs around `say`, and for nothing that the function computes.
+    assert sum("backend_compile" in name for name in names) <= 3
+    assert len(printed) == 1
+    assert v.tolist() == [2.0] * 3
+    second = compiled(x)
+    v.assign(tc.ones(3))
+    tc.set_seed(0)
+    for found in (first, second):
+        for a, b in zip(found, f(x), strict=True):
+            close(a, b)
+
+
+def test_a_first_call_that_needs_values_has_them(backend):
+    model = nn.Dense(2)
+    seen = []
+
+    @tc.function(compile="xla")
+    def f(x):
+        scale = tc.asarray([1.0, 2.0])
+        if tc.sum(scale) > 2:  # of constants alone
+            x = x * scale
+        y = model(x)
+        seen.append(y.shape)
+        return y
+
+    x = tc.ones((3, 2))
+    first = f(x)  # it makes the Variables
+    for _ in range(3):
+        close(f(x), first)
+    assert set(seen) == {(3, 2)}
+
+    def decides(x):
+        return x if tc.sum(x) > 0 else -x
+
+    with pytest.raises(TracingError, match="decides"):
+        tc.function(decides, compile="xla")(x)
+    with pytest.warns(UserWarning, match="plain Python"):
+        close(tc.function(decides, compile="xla", fallback=True)(x), x)

@@ -50,7 +50,7 @@ class TracedKernels(Kernels):
                 trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
                 if trace is None:
                     return function(*args, **kwargs)
-            elif quick and not kwargs:
+            elif quick and not kwargs and trace.stand_ins is None:
                 # The common cases of `Trace.call` written out: traced arrays of this trace and plain values.
                 a = x.ref
                 if len(args) == 1:

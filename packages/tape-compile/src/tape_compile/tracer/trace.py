@@ -17,6 +17,7 @@ from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, 
 from tape_core.tracing import BINDINGS, NO_SLOTS
 
 from tape_compile import thresholds
+from tape_compile.compilers import NeedsValues
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
 from tape_compile.program import NEVER_OVERWRITTEN, Argument, Instruction, Place, Program, Raw, Ref, Spec
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tape_core.backends import Backend
     from tape_core.random import Generator
 
+    from tape_compile.compilers import StandIns
 
 Outputs: TypeAlias = Any
 """The result of a kernel: an array, a nested tuple or list with arrays, or a value without, such as a dtype."""
@@ -64,6 +66,7 @@ class Trace(Effects):
         self, name: str, *, fallback: bool = False, parent: Trace | None = None, by_name: bool = False
     ) -> None:
         self.parent = parent
+        self.stand_ins: StandIns | None = None if parent is None else parent.stand_ins
         self.by_name: bool = by_name if parent is None else parent.by_name
         # Bindings around the function are inputs, as Variables are; those made inside belong to the program.
         self.bindings: Bindings = BINDINGS.get() if parent is None else parent.bindings
@@ -124,6 +127,8 @@ class Trace(Effects):
         self.values[name] = value
         if backend is None:
             return TracedNumber(value, Ref(name), self)
+        if self.stand_ins is not None:
+            value = self.stand_ins.of(value)
         return TracedArray(value, Ref(name), self, backend)
 
     def is_inside(self, other: Trace) -> bool:
@@ -249,7 +254,10 @@ class Trace(Effects):
                 given[k], names[k] = self._split(arg, inputs)
         if name in MAYBE_SHAPED_BY_VALUES and shaped_by_values(name, args):
             self.require_value(f"the shape of the result of {name}")
-        out = fn(*raws, **given) if kwargs else fn(*raws)
+        if self.stand_ins is None:
+            out = fn(*raws, **given) if kwargs else fn(*raws)
+        else:
+            out = self._without_values(name, fn, raws, given if kwargs else {}, refs)
         if (
             # Zeros of a shape that the cache key fixes are the same in each call: a small array of them is a constant.
             name in VALUE_FREE
@@ -260,6 +268,18 @@ class Trace(Effects):
             if type(first) is not Ref or first.id not in self.unknown_length:
                 return self.constant(out, backend, own=True)
         return self.record_result(name, fn, tuple(refs), names, inputs, out, backend)
+
+    def _without_values(
+        self, name: str, fn: Callable[..., Any], raws: list[Any], kwargs: dict[str, Any], refs: list[Any]
+    ) -> Outputs:
+        """Call a function of stand-ins; small arrays of zeros, which become constants, have values all the same."""
+        assert self.stand_ins is not None
+        if name in VALUE_FREE and not any([type(ref) is Ref for ref in refs[1:]]):
+            out = self.stand_ins.evaluate(fn, raws, kwargs)
+            if _size(out) > thresholds.KEEP_CONSTANT_MAX_ELEMENTS:
+                return out
+            raws = [self.stand_ins.example(raws[0]), *raws[1:]]
+        return self.stand_ins.evaluate(fn, raws, kwargs)
 
     def record_result(
         self,
@@ -335,7 +355,8 @@ class Trace(Effects):
         """Call a function, and append an instruction that no pass may drop or reorder."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
-        out = fn(*[raw for raw, _ in pairs])
+        raws = [raw for raw, _ in pairs]
+        out = fn(*raws) if self.stand_ins is None else self.stand_ins.effect(fn, raws)
         refs = tuple([ref for _, ref in pairs])
         return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs, effect=True)
 
@@ -343,13 +364,19 @@ class Trace(Effects):
         """Call a function of raw arrays that returns a tuple, and append an instruction for it."""
         inputs: list[int] = []
         pairs = [self._split(arg, inputs) for arg in args]
-        out = fn(*[raw for raw, _ in pairs])
+        raws = [raw for raw, _ in pairs]
+        out = fn(*raws) if self.stand_ins is None else self.stand_ins.evaluate(fn, raws, {})
         refs = tuple([ref for _, ref in pairs])
         return self._append_instruction(name, fn, refs, NO_KWARGS, out, backend, inputs)
 
     def emit(self, name: str, fn: Callable[..., Any], args: Sequence[Argument], backend: Backend) -> None:
         """Append an effect without a result, such as printing or a check."""
-        self.effect(name, fn, args, backend)
+        if self.stand_ins is None:
+            self.effect(name, fn, args, backend)
+            return
+        inputs: list[int] = []
+        refs = tuple([self._split(arg, inputs)[1] for arg in args])
+        self._append_instruction(name, fn, refs, NO_KWARGS, (), backend, inputs, effect=True)
 
     def _append_instruction(
         self,
@@ -487,6 +514,8 @@ class Trace(Effects):
             try:
                 _ = real_place(variable, self.bindings)._raw
             except AttributeError:  # the Variable is being made, in this run
+                if self.stand_ins is not None:
+                    raise NeedsValues("the first value of a Variable") from None
                 held = self.variable_states[id(variable)] = VariableState(variable, None, array)
                 # The real Variable gets its initial value now, so that it is whole even if this run fails later.
                 setattr(variable, "_raw", array.value if type(array) is TracedArray else array)  # noqa: B010

@@ -15,6 +15,7 @@ from tape_core.support import forget_in_children
 import tape_jax.xla.transfer as transfer
 from tape_jax.xla.levels import divide
 from tape_jax.xla.segment import Segment
+from tape_jax.xla.stand_ins import StandIns
 
 
 class XLA(Compiler):
@@ -22,7 +23,7 @@ class XLA(Compiler):
 
     supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
     by_name = True
-    under_tape = True
+    stand_ins = StandIns()
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
         """Return a function that runs the program by XLA.

@@ -31,10 +31,15 @@ def jax_backend() -> Backend:
     return select("jax").backend.library
 
 
+def owner(kind: type) -> Backend | None:
+    """Return the backend that a class of arrays is of; what stands for JAX's arrays in a trace is of JAX, too."""
+    return jax_backend() if hasattr(kind, "stands_for_jax") else backend_of_type(kind)
+
+
 @cache
 def jax_dtype(kind: type, dtype: Any) -> Any:
     """Return JAX's dtype for that of an array of any library."""
-    backend = backend_of_type(kind)
+    backend = owner(kind)
     if backend is None:
         raise TypeError(f"{kind.__qualname__} is of no backend")
     return backend_dtype(backend, dtype)
@@ -49,7 +54,7 @@ def into(spec: Spec) -> Convert | None:
     """Return what makes of an array with this spec an argument for `jax.jit`; None for nothing."""
     if spec.dtype is None:
         return None  # a Python number, whose dtype is weak there as it is in Tape
-    backend = backend_of_type(spec.kind)
+    backend = owner(spec.kind)
     name = None if backend is None else backend.root.name
     if name == "jax":
         return None
@@ -65,7 +70,7 @@ def out_of(spec: Spec) -> Convert | None:
     """Return what makes of a JAX array one with this spec; None for nothing."""
     if spec.dtype is None:
         return spec.kind
-    backend = backend_of_type(spec.kind)
+    backend = owner(spec.kind)
     name = None if backend is None else backend.root.name
     if name == "jax":
         return None

@@ -1,0 +1,235 @@
+"""Arrays without values, on which a function of JAX's arrays is traced: to run each op by itself would compile each."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
+from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
+
+from tape_jax.xla.draws import drawn
+from tape_jax.xla.flows import can_lower, generators_of, lower_flow, program_of
+from tape_jax.xla.lowering import Lowering
+from tape_jax.xla.transfer import jax_backend
+
+_PLAIN = frozenset({bool, int, float, complex, str, type(None), type(...)})
+_MOST = 4096
+_shapes: dict[Any, Any] = {}  # what calls return, by the function and its arguments
+
+
+class AbstractArray:
+    """The shape and dtype of a JAX array; what needs its values raises NeedsValues."""
+
+    __slots__ = ("device", "dtype", "shape")
+    stands_for_jax = True
+    __array_ufunc__ = None
+    __hash__ = object.__hash__
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, device: Any) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Any:
+        """The transposed array."""
+        return evaluate(operator.attrgetter("T"), (self,), {})
+
+    @property
+    def mT(self) -> Any:
+        """The array with its last two axes exchanged."""
+        return evaluate(operator.attrgetter("mT"), (self,), {})
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return evaluate(operator.attrgetter("real"), (self,), {})
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return evaluate(operator.attrgetter("imag"), (self,), {})
+
+    def astype(self, dtype: Any, **options: Any) -> Any:
+        """Return the array in another dtype."""
+        return AbstractArray(self.shape, np.dtype(dtype), self.device)
+
+    def __getitem__(self, key: Any) -> Any:
+        return evaluate(operator.getitem, (self, key), {})
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def _no_value(self, *_: Any, **__: Any) -> Any:
+        raise NeedsValues("the value of an array that has none while its function is traced")
+
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = __array__ = __iter__ = __dlpack__ = _no_value
+
+
+def _operators() -> None:
+    def binary(function: Callable[..., Any]) -> Any:
+        return lambda self, other: evaluate(function, (self, other), {})
+
+    def reflected(function: Callable[..., Any]) -> Any:
+        return lambda self, other: evaluate(function, (other, self), {})
+
+    def unary(function: Callable[..., Any]) -> Any:
+        return lambda self: evaluate(function, (self,), {})
+
+    for symbol in (*OPERATORS, *COMPARISONS):
+        setattr(AbstractArray, f"__{symbol}__", binary(getattr(operator, f"__{symbol}__")))
+    for symbol in OPERATORS:
+        setattr(AbstractArray, f"__r{symbol}__", reflected(getattr(operator, f"__{symbol}__")))
+    for symbol in SIGNS:
+        setattr(AbstractArray, f"__{symbol}__", unary(getattr(operator, f"__{symbol}__")))
+
+
+_operators()
+
+
+class StandIns:
+    """What stands for JAX's arrays in a trace; the contract is `tape_compile.compilers.StandIns`."""
+
+    def takes(self, array: object) -> bool:
+        """Return whether an array can be stood in for: JAX's own, on one device."""
+        return isinstance(array, jax.Array) and isinstance(array.device, jax.Device)
+
+    def of(self, array: Any) -> AbstractArray:
+        """Return what stands for an array.
+
+        Raises:
+            NeedsValues: it is of another library, or on several devices.
+        """
+        if type(array) is AbstractArray:
+            return array
+        if not self.takes(array):
+            raise NeedsValues("an array of another library")
+        return AbstractArray(array.shape, array.dtype, array.device)
+
+    def example(self, array: Any) -> Any:
+        """Return an array of zeros for what stands for one."""
+        return jnp.zeros(array.shape, array.dtype) if type(array) is AbstractArray else array
+
+    def evaluate(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function, or where an array has no values, say of which shapes and dtypes its results are."""
+        return evaluate(fn, args, kwargs)
+
+    def effect(self, fn: Any, args: Sequence[Any]) -> Any:
+        """Return stand-ins for the results of a call with an effect, which is not made.
+
+        Raises:
+            NeedsValues: only a call tells.
+        """
+        if type(fn) is RandomBits:
+            state: Any = np.zeros(3, np.uint64)
+            return _abstract(jax.eval_shape(lambda state: drawn(fn.draw, state)[0], state), _default_device())
+        if type(fn) is Flow:
+            return _flow(fn, args)
+        if type(fn).__name__ in ("NoteState", "SetState", "NoteStateOfStep", "SetStateOfStep"):
+            return ()
+        raise NeedsValues("the results of a call")
+
+
+def _default_device() -> Any:
+    return jnp.zeros(()).device
+
+
+def evaluate(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function; of arrays without values, return arrays without values."""
+    found: list[AbstractArray] = []
+    _collect((args, tuple(kwargs.values())), found)
+    if not found:
+        return fn(*args, **kwargs)
+    if type(fn) is Flow:
+        return _flow(fn, args)
+    try:
+        key: Any = (fn, _key(tuple(args)), tuple([(name, _key(value)) for name, value in kwargs.items()]))
+        known = _shapes.get(key)
+    except TypeError:  # an argument without a hash, or an array of values
+        key = known = None
+    if known is None:
+        structs = [_struct(array) for array in found]
+
+        def call(*arrays: Any) -> Any:
+            rest = iter(arrays)
+            return fn(*_filled(tuple(args), rest), **{name: _filled(value, rest) for name, value in kwargs.items()})
+
+        known = jax.eval_shape(call, *structs)
+        if key is not None:
+            if len(_shapes) >= _MOST:
+                _shapes.clear()
+            _shapes[key] = known
+    return _abstract(known, found[0].device)
+
+
+def _flow(flow: Flow, args: Sequence[Any]) -> Any:
+    if not can_lower(flow) or any([spec.dtype is None for part in flow.parts for spec in part.results]):
+        raise NeedsValues("a loop that runs on the host")
+    found: list[AbstractArray] = []
+    _collect(tuple(args), found)
+    keys = [key for part in flow.parts for key in generators_of(program_of(part))]
+
+    def call(*arrays: Any) -> Any:
+        states: dict[Any, Any] = {key: jnp.zeros(3, jnp.uint64) for key in keys}
+        lowering = Lowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
+        return tuple(lower_flow(lowering, flow, _filled(tuple(args), iter(arrays))))
+
+    device = found[0].device if found else _default_device()
+    return _abstract(jax.eval_shape(call, *[_struct(array) for array in found]), device)
+
+
+def _struct(array: AbstractArray) -> Any:
+    like: Any = jax.ShapeDtypeStruct  # its constructor has no types
+    return like(array.shape, array.dtype)
+
+
+def _abstract(result: Any, device: Any) -> Any:
+    return jax.tree.map(lambda struct: AbstractArray(struct.shape, struct.dtype, device), result)
+
+
+def _collect(value: Any, found: list[AbstractArray]) -> None:
+    if type(value) is AbstractArray:
+        found.append(value)
+    elif type(value) is tuple or type(value) is list:
+        for part in value:
+            _collect(part, found)
+
+
+def _filled(value: Any, arrays: Any) -> Any:
+    if type(value) is AbstractArray:
+        return next(arrays)
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_filled(part, arrays) for part in value])
+    return value
+
+
+def _key(value: Any) -> Any:
+    kind = type(value)
+    if kind is AbstractArray:
+        return AbstractArray, value.shape, value.dtype
+    if kind in _PLAIN:
+        return kind, repr(value) if kind is float or kind is complex else value
+    if kind is tuple or kind is list:
+        return kind, *[_key(part) for part in value]
+    if kind is slice:
+        return kind, _key(value.start), _key(value.stop), _key(value.step)
+    if hasattr(value, "shape"):
+        raise TypeError("an array of values")
+    hash(value)
+    return kind, value
