@@ -32,6 +32,15 @@ def integers(peers: list[str]) -> Comparison:
     return _against_numpy(lambda rng: rng.integers(0, 10, N), lambda rng: rng.integers(0, 10, N))
 
 
+def integers_of_a_million(peers: list[str]) -> Comparison:
+    """A million integers below 10**6, against NumPy's from the same bits, those of Philox."""
+    import tape_core as tc
+
+    rng, numbers = tc.default_rng(SEED), np.random.Generator(np.random.Philox(SEED))
+    steps = {"Tape": lambda: rng.integers(0, 10**6, N), "NumPy": lambda: numbers.integers(0, 10**6, N)}
+    return Comparison(steps, {("Tape", "NumPy"): WANTED}, ())
+
+
 def wide_integers(peers: list[str]) -> Comparison:
     """A million integers below 10**12, against NumPy's from the same bits, those of Philox."""
     import tape_core as tc
@@ -99,5 +108,14 @@ def shuffled_epoch(peers: list[str]) -> Comparison:
 
 COMPARISONS: Comparisons = {
     make.__name__: make
-    for make in (permutation, integers, wide_integers, normal, normal_double, dropout, shuffled_epoch)
+    for make in (
+        permutation,
+        integers,
+        integers_of_a_million,
+        wide_integers,
+        normal,
+        normal_double,
+        dropout,
+        shuffled_epoch,
+    )
 }

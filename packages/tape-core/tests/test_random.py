@@ -56,7 +56,7 @@ def test_uniform_and_normal_numbers_are_distributed_so(dtype: str) -> None:
     assert abs(np.corrcoef(normal[:10_000], normal[10_001:])[0, 1]) < 0.03
 
 
-@pytest.mark.parametrize("span", [10, 2**16 + 1, 2**40])
+@pytest.mark.parametrize("span", [10, 2**16 + 1, 2**21, 2**31, 2**40])
 def test_integers_are_uniform_up_to_both_ends(span: int) -> None:
     values = tc.default_rng(1).integers(-7, span - 7, (30_000,)).numpy()
     assert values.min() >= -7

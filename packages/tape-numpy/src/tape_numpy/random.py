@@ -9,6 +9,8 @@ import numpy as np
 from tape_core.backends.random_kernels import (
     FLOAT_MAX_SPAN,
     HALF_WORD_MAX_SPAN,
+    PRODUCT_BITS,
+    PRODUCT_MAX_SPAN,
     Key,
     RandomKernels,
     Shape,
@@ -88,6 +90,10 @@ class NumPyRandom(RandomKernels):
             if by_halves:
                 np.multiply(bits[block], np.uint32(span), out=part, dtype=np.int64)
                 np.right_shift(part, 32, out=part)
+            elif span <= PRODUCT_MAX_SPAN:
+                np.right_shift(bits[block], 64 - PRODUCT_BITS, out=bits[block])
+                np.multiply(part, span, out=part)
+                np.right_shift(part, PRODUCT_BITS, out=part)
             else:
                 np.right_shift(bits[block], 11, out=bits[block])
                 part[...] = part * (span * 2.0**-53)  # rounded once: the factor differs from `span` in its exponent

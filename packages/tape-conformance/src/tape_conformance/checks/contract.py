@@ -229,6 +229,8 @@ def creation_random(target: Target) -> None:
         ("uniform", ((7, 11), "float64")),
         ("integers", ((n,), -3, 8)),
         ("integers", ((n,), 0, 10**6)),
+        ("integers", ((n,), -7, 2**21 - 7)),
+        ("integers", ((n,), 0, 2**32 - 5)),
         ("integers", ((n,), -(2**60), 2**62)),
         ("integers", ((n,), -(2**63), 2**63)),
         ("integers", ((n,), 5, 10**12)),

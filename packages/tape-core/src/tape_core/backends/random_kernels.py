@@ -24,6 +24,8 @@ Shape: TypeAlias = tuple[int, ...]
 WORD: Final = 1 << 64
 WORDS_PER_BLOCK: Final = 4  # words of 64 bits in a block of Philox4x64
 HALF_WORD_MAX_SPAN: Final = 1 << 16  # values; up to here 32 bits decide on an integer, and no value is off by 2**-16
+PRODUCT_BITS: Final = 42  # bits of a word that decide on an integer where a product of 63 bits has room for them
+PRODUCT_MAX_SPAN: Final = 1 << 63 - PRODUCT_BITS  # values; up to here they do, and no value is off by 2**-21
 FLOAT_MAX_SPAN: Final = 1 << 32  # values; up to here 53 bits do, and no value is off by 2**-21
 
 _ROUNDS: Final = 10
@@ -116,6 +118,9 @@ class RandomKernels:
         xp, n, span = self.backend.xp, math.prod(shape), high - low
         if span <= HALF_WORD_MAX_SPAN:
             found = (self.half_words(key, counter, n, device) * span) >> 32
+        elif span <= PRODUCT_MAX_SPAN:
+            bits = (self.words(key, counter, n, device) >> 64 - PRODUCT_BITS) & ((1 << PRODUCT_BITS) - 1)
+            found = (bits * span) >> PRODUCT_BITS
         elif span <= FLOAT_MAX_SPAN:
             # The product is below `span` even when rounded: a fraction is at most 1 - 2**-53.
             scaled = self._fractions(key, counter, n, "float64", device) * float(span)
