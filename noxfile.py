@@ -85,9 +85,6 @@ ON_JAX = [
     ),
 ]
 
-QUICK = ["-k", "contract or tape/"]
-"""What the conformance suite checks on JAX in every run."""
-
 # torch is installed with pip, not uv: its CPU build usually comes from where pip is configured to look.
 WITH_PIP: Any = {"venv_backend": "virtualenv"}
 
@@ -229,7 +226,7 @@ def conformance(session: nox.Session, backend: str) -> None:
     chosen = " and ".join([*(f"not /{kind}/" for kind in tensors), f"not ({long} and not {seen})"])
     fewer = ["-k", chosen] if backend == "strict" else []
     for name, target in targets.items():
-        report = QUICK if backend == "jax" else [f"--tape-report={ROOT / 'docs' / 'support' / name}"]
+        report = ["--tape-quick"] if backend == "jax" else [f"--tape-report={ROOT / 'docs' / 'support' / name}"]
         session.run(
             "pytest",
             *("--pyargs", "tape_conformance", f"--tape-backend={target}", *fewer),
