@@ -218,6 +218,12 @@ def add_rows(x: jax.Array, indices: jax.Array, rows: jax.Array, *, in_place: boo
     return _add_rows(x, indices, rows)
 
 
+def take(x: jax.Array, indices: jax.Array, *, axis: int | None = None) -> Any:
+    if axis is None and x.ndim != 1:  # of several dimensions JAX would take from all elements in a row
+        raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+    return jnp.take(x, indices, axis=axis)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_rows": add_rows,
     "gather": gather,
@@ -228,4 +234,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "scatter_min": _updater("min", jnp.minimum),
     "scatter_multiply": _updater("multiply", jnp.multiply),
     "setitem": setitem,
+    "take": take,
 }
