@@ -94,6 +94,19 @@ class Compiler:
         """
         raise NotImplementedError
 
+    def serialized(self, program: Program, name: str, derivatives: int) -> bytes:
+        """Return a program in a format of the compiler's own, for `Function.export`; by default there is none.
+
+        Args:
+            program: the program, as for :meth:`compile`.
+            name: of the function.
+            derivatives: up to which order its derivatives are included.
+
+        Raises:
+            ValueError: the compiler has no format, or the program has a part that cannot be in it.
+        """
+        raise ValueError("export: the function's compiler has no format of its own; format='python' writes Python code")
+
     def offer(self, program: Program, run: Run, examples: Sequence[Any]) -> Run | None:
         """Return a faster function for a user who names no compiler, or None.
 

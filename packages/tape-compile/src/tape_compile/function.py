@@ -469,6 +469,8 @@ class Function(Generic[P, R_co]):
         *args: Any,
         constants: Literal["inline", "npz"] = "inline",
         variables: Literal["arguments", "constants"] = "arguments",
+        format: Literal["python", "stablehlo"] = "python",
+        derivatives: int = 0,
         **kwargs: Any,
     ) -> None:
         """Write the generated code of a trace to a Python file that needs the array library, but not Tape.
@@ -484,6 +486,9 @@ class Function(Generic[P, R_co]):
             constants: where arrays go that are the same in each call: into the file, or with `"npz"` those of more than
                 64 elements into a file of NumPy's beside it, of the same name.
             variables: whether Variables are arguments, or constants of the values that they have now.
+            format: `"stablehlo"` writes the program of a function that is compiled by XLA as data, for
+                `tape_jax.load_exported` and `jax.export.deserialize`.
+            derivatives: in that format, up to which order derivatives are in the file.
 
         Raises:
             RuntimeError: there is no trace yet.
@@ -493,7 +498,8 @@ class Function(Generic[P, R_co]):
         from tape_compile.export import export
 
         for name, given, known in (
-            ("constants", constants, ("inline", "npz")), ("variables", variables, ("arguments", "constants"))
+            ("constants", constants, ("inline", "npz")), ("variables", variables, ("arguments", "constants")),
+            ("format", format, ("python", "stablehlo")),
         ):  # fmt: skip
             if given not in known:
                 raise ValueError(f"export: {name} must be {known[0]!r} or {known[1]!r}, got {given!r}")
@@ -503,6 +509,9 @@ class Function(Generic[P, R_co]):
             chosen = list(self._compiled.values())[-1][0]
         else:
             raise RuntimeError(f"export: {self._name} was not traced yet: call it with arguments like those it is for")
+        if format == "stablehlo":
+            export.write_data(path, chosen.serialized(self._name, variables, derivatives))
+            return
         beside: dict[str, Any] | None = {} if constants == "npz" else None
         export.write(path, chosen.exported(self._name, variables, beside), beside)
 

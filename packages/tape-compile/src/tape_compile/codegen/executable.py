@@ -101,7 +101,7 @@ class Compiled:
         self.name = name
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
-        compiler = load_compiler(how)
+        self.compiler = compiler = load_compiler(how)
         self.program, self.effects = passes.run(self.traced, options, _without(compiler))
         self.source = Source(self.program, name)
         self.options = options
@@ -201,17 +201,12 @@ class Compiled:
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """Return the source of a file that defines this function."""
         from tape_compile.export.export import exported
-        from tape_compile.export.linker import ExportError
 
         traced, held = self.traced.replace(self.traced.instructions), self.variables
         traced.owned = {}  # what callers of the file give it is theirs
         n = len(traced.inputs) - len(held)
         if variables == "constants":
-            if self.assigned:
-                v = self.assigned[0]
-                raise ExportError(
-                    f"export: {name} assigns to {v.name or 'a Variable'} of shape {v.shape}, which cannot be a constant"
-                )
+            self._refuse_assigned(name)
             arrays = [v._array if v.backend is None else v.backend.library.asarray(v._array, copy=True) for v in held]
             values = dict(zip(traced.inputs[n:], arrays, strict=True))
             traced, held = traced.replace(traced.instructions, constants={**traced.constants, **values}), []
@@ -230,6 +225,36 @@ class Compiled:
             outputs[-len(self.changed) :] = [f"the new value of argument {k}" for k in self.changed]
         outputs += [f"the new value of {v.name or 'a Variable'} of shape {v.shape}" for v in self.assigned]
         return exported(program, name, inputs, outputs, beside)
+
+    def serialized(self, name: str, variables: str, derivatives: int) -> bytes:
+        """Return the program in the format of the function's compiler.
+
+        Raises:
+            ValueError: it has none, or the program has a part that cannot be in it.
+        """
+        from tape_compile.export.linker import ExportError
+
+        if self.compiler is None:
+            raise ExportError(f"export: {name} is compiled to Python: make it with function(compile='xla')")
+        traced = self.traced.replace(self.traced.instructions)
+        traced.owned = {}
+        if variables == "constants":
+            self._refuse_assigned(name)
+            n = len(traced.inputs) - len(self.variables)
+            values = dict(zip(traced.inputs[n:], [v._array for v in self.variables], strict=True))
+            traced = traced.replace(traced.instructions, constants={**traced.constants, **values})
+            traced.inputs = traced.inputs[:n]
+        program, _ = passes.run(traced, self.options, _without(self.compiler))
+        return self.compiler.serialized(program, name, derivatives)
+
+    def _refuse_assigned(self, name: str) -> None:
+        from tape_compile.export.linker import ExportError
+
+        if self.assigned:
+            v = self.assigned[0]
+            raise ExportError(
+                f"export: {name} assigns to {v.name or 'a Variable'} of shape {v.shape}, which cannot be a constant"
+            )
 
     def release(self, values: list[Any], forget: Callable[[], None]) -> None:
         """Keep no argument of the traced call alive; `forget` is called at the end of one that every call needs."""

@@ -219,6 +219,15 @@ def _constant(value: Raw, program: Program, linker: Linker, beside: dict[str, An
     return f"{text}[()]" if not array.shape else text
 
 
+def write_data(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file of a compiler's own format, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written; a file that was there is unchanged.
+    """
+    write_whole("export", [(os.path.realpath(path), [data])])
+
+
 def write(path: str | os.PathLike[str], text: str, beside: dict[str, Any] | None) -> None:
     """Write the file, and that of the constants beside it: both whole, or neither.
 

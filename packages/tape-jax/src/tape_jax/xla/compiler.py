@@ -13,6 +13,7 @@ from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Inst
 from tape_core.support import forget_in_children
 
 import tape_jax.xla.transfer as transfer
+from tape_jax.xla.flows import generators_of
 from tape_jax.xla.levels import divide
 from tape_jax.xla.segment import Segment
 from tape_jax.xla.stand_ins import StandIns
@@ -34,6 +35,22 @@ class XLA(Compiler):
         """
         transfer.check_devices(examples)
         return compiled(program, run, examples, "the function")
+
+    def serialized(self, program: Program, name: str, derivatives: int) -> bytes:
+        """Return the program as StableHLO, in the format of `jax.export`.
+
+        Raises:
+            ValueError: it draws random numbers, or has calls for the host.
+        """
+        levels = divide(program)
+        host = [i.name for level in levels for i in level.on_host]
+        if host or len(levels) > 1:
+            raise ValueError(f"export: {name} has calls for the host, which are no part of XLA's program: {host[0]}")
+        numbers = [k for k in program.inputs if program.specs[k].dtype is None]
+        if numbers or generators_of(program):
+            what = "has Python numbers that change" if numbers else "draws random numbers"
+            raise ValueError(f"export: {name} {what}, which cannot be in a file: give them as arguments")
+        return Segment(program, levels[0].computed, program.inputs, program.outputs, name).serialized(derivatives)
 
 
 def compiled(program: Program, run: Run, examples: Sequence[Any] | None, name: str) -> Run:

@@ -98,6 +98,16 @@ class Segment:
             return found  # type: ignore[no-any-return]
         return [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
 
+    def serialized(self, derivatives: int) -> bytes:
+        """Return the function of the inputs as StableHLO; it returns a tuple of the outputs."""
+        from jax import export
+
+        def function(*given: Any) -> tuple[Any, ...]:
+            return tuple(self._traced([], self._large, *given)[0])
+
+        made = export.export(jax.jit(function))(*[self._example(k) for k in self.inputs])
+        return bytes(made.serialize(vjp_order=derivatives))
+
     def _states(self) -> list[Any]:
         """Return the states of generators, which go on at once where it is known how far."""
         if self._blocks is None:
