@@ -268,6 +268,38 @@ def test_mistakes(tmp_path: Path) -> None:
         tf.keras.models.load_model(tmp_path / "none.keras")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            b"loop",
+            r"^config\['marks'\] of Marked 'own': b'loop' cannot be saved, since it is of type bytes: use None, ",
+        ),
+        ({"a": ["x", b"loop"]}, r"^config\['marks'\]\['a'\]\[1\] of Marked 'own': b'loop' cannot be saved"),
+        (({1, 2},), r"^config\['marks'\]\[0\] of Marked 'own': \{1, 2\} .* of type set"),
+        ({1: 2}, r"^config\['marks'\] of Marked 'own': a dictionary with keys that are not text"),
+        (lambda x: x, r"^config\['marks'\] of Marked 'own': .*write a function with a name"),
+        (Path("a"), r"^config\['marks'\] of Marked 'own': .* classes with get_config"),
+    ],
+)
+@pytest.mark.parametrize("save", [tf.saved_model.save, lambda model, path: model.save(path / "model.keras")])
+def test_what_cannot_be_saved_is_named_with_its_place(save: Any, given: Any, message: str, tmp_path: Path) -> None:
+    class Marked(layers.Layer):
+        def __init__(self, marks: Any, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.marks = marks
+
+        def call(self, x: Any) -> Any:
+            return x
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "marks": self.marks}
+
+    model = tf.keras.Sequential([layers.Input((3,)), layers.Dense(2), Marked(given, name="own")])
+    with pytest.raises(TypeError, match=message):
+        save(model, tmp_path)
+
+
 def test_a_file_names_nothing_but_layers_and_what_is_registered(tmp_path: Path) -> None:
     """A name from elsewhere, such as one of Python's own functions, is not looked up."""
     sequential().save(tmp_path / "model.keras", save_format="tape")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -119,13 +119,13 @@ def serialize_keras_object(obj: PyTree) -> Any:
     if isinstance(obj, slice):
         return {"class_name": "__slice__", "items": [obj.start, obj.stop, obj.step]}
     if isinstance(obj, list):
-        return [serialize_keras_object(part) for part in obj]
+        return _parts(obj)
     if isinstance(obj, tuple):
-        return {"class_name": "__tuple__", "items": [serialize_keras_object(part) for part in obj]}
+        return {"class_name": "__tuple__", "items": _parts(obj)}
     if isinstance(obj, dict):
         if any(not isinstance(key, str) for key in obj):
-            raise TypeError(f"a dictionary with keys that are not text cannot be saved: {obj!r}")
-        return {"class_name": "__dict__", "items": {key: serialize_keras_object(part) for key, part in obj.items()}}
+            raise _NotSaveable(f"a dictionary with keys that are not text cannot be saved: {obj!r}")
+        return {"class_name": "__dict__", "items": {key: _part(part, key) for key, part in obj.items()}}
     if isinstance(obj, np.ndarray | Value):
         array = obj if isinstance(obj, np.ndarray) else obj.numpy()
         kind = "__tensor__" if isinstance(obj, Value) else "__numpy__"
@@ -137,9 +137,7 @@ def serialize_keras_object(obj: PyTree) -> Any:
         if obj._graph is not None:
             return _describe_instance(Model, _describe_functional(obj))
     if not isinstance(obj, type) and (hasattr(obj, "get_config") or not inspect.isroutine(obj)):
-        return _describe_instance(
-            obj, {key: serialize_keras_object(value) for key, value in _constructor_arguments(obj).items()}
-        )
+        return _describe_instance(obj, _describe_arguments(obj))
     name = getattr(obj, "__name__", "<lambda>")
     if name != "<lambda>":
         if OPERATORS.get(name) is obj:  # the function of an operator between symbolic tensors
@@ -147,7 +145,37 @@ def serialize_keras_object(obj: PyTree) -> Any:
         if (function := name_in_tf(obj)) is not None:  # such as tf.nn.relu
             return {"class_name": "function", "config": function, "module": "tf"}
         return {"class_name": "function", "config": _name_of(obj), "module": namespace_of(obj)}
-    raise TypeError(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
+    raise _NotSaveable(f"{obj!r} cannot be saved: write a function with a name, and register_keras_serializable")
+
+
+class _NotSaveable(TypeError):
+    """A value that no description can hold; `place` says where it is in the config of the object that has it."""
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+def _part(value: Any, key: object) -> Any:
+    """Describe a part of a structure; an error says at which key it is."""
+    try:
+        return serialize_keras_object(value)
+    except _NotSaveable as error:
+        raise _NotSaveable(str(error), f"[{key!r}]{error.place}") from None
+
+
+def _parts(values: Sequence[Any]) -> list[Any]:
+    return [_part(value, number) for number, value in enumerate(values)]
+
+
+def _describe_arguments(obj: Any) -> dict[str, Any]:
+    arguments = _constructor_arguments(obj)
+    try:
+        return {key: _part(value, key) for key, value in arguments.items()}
+    except _NotSaveable as error:
+        # The innermost object tells it: the objects around it have nothing to add.
+        name = f" {obj.name!r}" if isinstance(getattr(obj, "name", None), str) else ""
+        raise TypeError(f"config{error.place} of {type(obj).__name__}{name}: {error}") from None
 
 
 def _describe_instance(obj: object, config: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +209,11 @@ def _constructor_arguments(obj: object) -> dict[str, Any]:
     names = [name for name, p in wanted.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     # Classes of tape_tf keep each argument in an attribute of its name; of others that is not known.
     if not type(obj).__module__.startswith("tape_tf.") or any(not hasattr(obj, name) for name in names):
-        raise TypeError(f"{obj!r} cannot be saved: its class needs get_config(), which returns its arguments by name")
+        raise _NotSaveable(
+            f"{obj!r} cannot be saved, since it is of type {type(obj).__name__}: use None, truth values, numbers, "
+            "text, arrays, lists, tuples, dictionaries, or objects of classes with get_config(), which returns their "
+            "arguments by name"
+        )
     return {name: getattr(obj, name) for name in names}
 
 
