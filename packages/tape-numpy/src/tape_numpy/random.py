@@ -109,24 +109,32 @@ def _wide(words: Any, span: int, low: int) -> Any:
     """
     shift = 64 - (span.bit_length() - 1)
     b0, b1, mask, half = np.uint64(span & 0xFFFFFFFF), np.uint64((span >> 32) % 2**32), np.uint64(0xFFFFFFFF), 32
+    # Then the sum of both middle products, and of what is carried into it, is below 2**64: it is at most
+    # (2**32 - 1) * (b0 + b1 + 1).
+    fits = int(b0) + int(b1) < 1 << 32
+    temporaries = np.empty((3, min(words.size, RANDOM_BLOCK)), np.uint64)
     for block in _blocks(words.size):
         part = words[block]
+        a0, middle, product = temporaries[:, : part.size]
         if span & (span - 1) == 0:  # a power of two: the product's upper bits are the word's
             np.right_shift(part, shift, out=part)
         else:
-            a0 = part & mask
+            np.bitwise_and(part, mask, out=a0)
             np.right_shift(part, half, out=part)
-            middle = a0 * b0
+            np.multiply(a0, b0, out=middle)
             np.right_shift(middle, half, out=middle)
-            product = part * b0
+            np.multiply(part, b0, out=product)
             np.add(middle, product, out=middle)
             np.multiply(part, b1, out=part)
             np.multiply(a0, b1, out=a0)
-            np.bitwise_and(middle, mask, out=product)
-            np.add(a0, product, out=a0)
+            if fits:
+                np.add(a0, middle, out=a0)
+            else:
+                np.bitwise_and(middle, mask, out=product)
+                np.add(a0, product, out=a0)
+                np.right_shift(middle, half, out=middle)
+                np.add(part, middle, out=part)
             np.right_shift(a0, half, out=a0)
-            np.right_shift(middle, half, out=middle)
-            np.add(part, middle, out=part)
             np.add(part, a0, out=part)
         if low:
             np.add(part, np.uint64(low % 2**64), out=part)

@@ -234,6 +234,7 @@ def creation_random(target: Target) -> None:
         ("integers", ((n,), -(2**60), 2**62)),
         ("integers", ((n,), -(2**63), 2**63)),
         ("integers", ((n,), 5, 10**12)),
+        ("integers", ((n,), 0, 2**33 - 1)),
         ("integers", ((7, 11), 0, 2**40)),
         ("permutation", ((n,),)),
         ("permutation", ((7, 11),)),
