@@ -11,6 +11,7 @@ from typing import Any
 
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Run, Source
 from tape_core.support import forget_in_children
+from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
 from tape_jax.xla.flows import generators_of
@@ -26,7 +27,7 @@ class XLA(Compiler):
     by_name = True
     stand_ins = StandIns()
 
-    def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
+    def compile(self, program: Program, run: Run, examples: Sequence[Raw]) -> Run:
         """Return a function that runs the program by XLA.
 
         Raises:
@@ -53,7 +54,7 @@ class XLA(Compiler):
         return Segment(program, levels[0].computed, program.inputs, program.outputs, name).serialized(derivatives)
 
 
-def compiled(program: Program, run: Run, examples: Sequence[Any] | None, name: str) -> Run:
+def compiled(program: Program, run: Run, examples: Sequence[Raw] | None, name: str) -> Run:
     """Return a function that runs a program by XLA, and as Python in a forked child, where XLA's threads are gone."""
     levels = divide(program)
     if not any([level.computed for level in levels]):
@@ -92,7 +93,7 @@ class _Alone:
         self._is_whole = program.outputs == segment.outputs
         places = {k: place for place, k in enumerate(segment.outputs)}
         # An output that is an input is the array that was given, as in Python; a constant is the constant.
-        self._outputs: list[Callable[[Any, Any], Any]] = [
+        self._outputs: list[Callable[[Sequence[Raw], Sequence[Raw]], Raw]] = [
             _Output(places[k]) if k in places
             else _Given(program.inputs.index(k)) if k in program.inputs
             else _Constant(program.constants[k])
@@ -113,20 +114,20 @@ class _Alone:
 
 
 class _Output(int):
-    def __call__(self, given: Any, found: Any) -> Any:
+    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
         return found[self]
 
 
 class _Given(int):
-    def __call__(self, given: Any, found: Any) -> Any:
+    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
         return given[self]
 
 
 class _Constant:
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Raw) -> None:
         self.value = value
 
-    def __call__(self, given: Any, found: Any) -> Any:
+    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
         return self.value
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from jax import lax
 from tape_core import random
 from tape_core.backends import RandomKernels
+from tape_core.typing import Raw
 
 from tape_jax.xla.transfer import jax_backend
 
 if TYPE_CHECKING:
-    from tape_core.random import Generator
+    from tape_core.random import Draw, Generator
 
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -35,7 +36,7 @@ def generator_of(key: int | Generator) -> Generator:
 class TracedDraws(RandomKernels):
     """Random numbers by key and counter, which are scalars of uint64 that differ between runs."""
 
-    def words(self, key: Any, counter: Any, n: int, device: str | None = None) -> Any:
+    def words(self, key: tuple[Raw, Raw], counter: Raw, n: int, device: str | None = None) -> Any:
         """Return `n` words of 64 bits, as int64, from the blocks `counter`, `counter + 1` and so on."""
         del device
         blocks = -(-n // 4)
@@ -50,7 +51,7 @@ class TracedDraws(RandomKernels):
         words = lax.bitcast_convert_type(jnp.stack([a, b, c, d], axis=1), jnp.int64)
         return jnp.reshape(words, (-1,))[:n]
 
-    def permutation(self, key: Any, counter: Any, shape: Any, device: str | None = None) -> Any:
+    def permutation(self, key: tuple[Raw, Raw], counter: Raw, shape: tuple[int, ...], device: str | None = None) -> Any:
         """Return permutations; one alone is shuffled on the host, as everywhere."""
         if len(shape) != 1:
             return super().permutation(key, counter, shape, device)
@@ -69,7 +70,7 @@ def _numpy_backend() -> Any:
     return select("numpy").backend.library
 
 
-def _multiply_high(a: Any, b: np.uint64) -> Any:
+def _multiply_high(a: Raw, b: np.uint64) -> Any:
     """Return the upper 64 bits of the 128 of products of words."""
     low, half = np.uint64(_LOW), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, np.uint64(b & low), np.uint64(b >> half)
@@ -78,7 +79,7 @@ def _multiply_high(a: Any, b: np.uint64) -> Any:
     return a1 * b1 + (middle >> half) + (other >> half)
 
 
-def drawn(draw: Any, state: Any) -> tuple[Any, Any]:
+def drawn(draw: Draw, state: Raw) -> tuple[Raw, Raw]:
     """Return the numbers of a draw from a state, and the state after it."""
     kernels = TracedDraws(jax_backend())
     numbers = getattr(kernels, draw.kernel)((state[0], state[1]), state[2], draw.shape, *draw.parameters, device=None)

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from tape_compile.extend import Flow, NoteStateOfStep, Program, RandomBits, SetStateOfStep, passes
+from tape_core.typing import Raw
 
 from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name
 
 if TYPE_CHECKING:
+    from tape_compile.extend import Spec
     from tape_core.random import Generator
 
 
@@ -63,16 +65,24 @@ def generators_of(program: Program) -> dict[int | Generator, None]:
     return found
 
 
-class PartLowering(Lowering):
+class FlowLowering(Lowering):
+    """The values of a program that may have branches and loops."""
+
+    def flow(self, flow: Flow, args: Sequence[Raw]) -> list[Raw]:
+        """Return the results of a branch or a loop; generators go on in `states`."""
+        return lower_flow(self, flow, args)
+
+
+class PartLowering(FlowLowering):
     """The values of a branch, test or step."""
 
-    def __init__(self, outer: Lowering, program: Program, given: Sequence[Any], states: dict[Any, Any]) -> None:
+    def __init__(self, outer: Lowering, program: Program, given: Sequence[Raw], states: dict[Any, Any]) -> None:
         values = {**constants_of(program), **dict(zip(program.inputs, given, strict=True))}
         super().__init__(program, values, states, outer.name)
         self.tokens = dict(outer.tokens)
         self.noted: dict[int, tuple[Any, Any]] = {}  # by the id of a dict of states, a step and the state there
 
-    def note_step(self, states: dict[int, Any], step: Any) -> None:
+    def note_step(self, states: dict[int, Any], step: Raw) -> None:
         """Note the state at this step."""
         self.noted[id(states)] = step, self.states[GLOBAL]
 
@@ -90,7 +100,7 @@ def constants_of(program: Program) -> dict[int, Any]:
     return found
 
 
-def _number(value: Any, spec: Any) -> Any:
+def _number(value: Raw, spec: Spec) -> Raw:
     """Return a carried value with the dtype of its spec; that of a Python number is weak."""
     if spec.dtype is not None:
         return as_spec(value, spec)
@@ -106,7 +116,7 @@ class _Runner:
         self.program = program_of(part)
         self.keys = keys
 
-    def __call__(self, given: Sequence[Any], states: Sequence[Any]) -> tuple[list[Any], list[Any], PartLowering]:
+    def __call__(self, given: Sequence[Raw], states: Sequence[Raw]) -> tuple[list[Any], list[Any], PartLowering]:
         known = dict(zip(self.keys, states, strict=True))
         lowering = PartLowering(self.outer, self.program, given, known)
         lowering.run(self.program.instructions)
@@ -114,7 +124,7 @@ class _Runner:
         return outs, [lowering.states[key] for key in self.keys], lowering
 
 
-def lower_flow(lowering: Lowering, flow: Flow, args: Sequence[Any]) -> list[Any]:
+def lower_flow(lowering: Lowering, flow: Flow, args: Sequence[Raw]) -> list[Any]:
     """Return the results of a branch or a loop; generators go on in `lowering.states`."""
     keys = list(dict.fromkeys([key for part in flow.parts for key in generators_of(program_of(part))]))
     states = [lowering.states[key] for key in keys]
@@ -127,14 +137,14 @@ def lower_flow(lowering: Lowering, flow: Flow, args: Sequence[Any]) -> list[Any]
 Lowered = tuple[list[Any], list[Any]]
 
 
-def _cond(lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Any], states: list[Any]) -> Lowered:
+def _cond(lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Raw], states: list[Raw]) -> Lowered:
     sizes = flow.settings[0]
     predicate, *rest = args
     n = len(rest) - sum(sizes)
     given, captured = rest[:n], rest[n:]
     yes, no = parts
 
-    def run(part: _Runner, values: Sequence[Any], states: Sequence[Any]) -> Lowered:
+    def run(part: _Runner, values: Sequence[Raw], states: Sequence[Raw]) -> Lowered:
         outs, states, _ = part(values, states)
         return outs, states
 
@@ -155,7 +165,7 @@ def _input_specs(part: _Runner) -> list[Any]:
 
 
 def _while_loop(
-    lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Any], states: list[Any]
+    lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Raw], states: list[Raw]
 ) -> Lowered:
     sizes, _, _, assigned, *_ = flow.settings
     test, step = parts
@@ -166,7 +176,7 @@ def _while_loop(
     # Values of Variables that a step replaces are carried, too.
     held = [_number(of_step[k], specs[n + k]) for k, _ in assigned]
 
-    def captured(held: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def captured(held: Sequence[Raw]) -> tuple[list[Any], list[Any]]:
         for_test, for_step = list(of_test), list(of_step)
         for (k, j), value in zip(assigned, held, strict=True):
             for_step[k] = value
@@ -193,7 +203,7 @@ def _while_loop(
     return [*carry, *held], states
 
 
-def _scan(lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Any], states: list[Any]) -> Lowered:
+def _scan(lowering: Lowering, flow: Flow, parts: list[_Runner], args: Sequence[Raw], states: list[Raw]) -> Lowered:
     sizes, n, axes, ys_specs, depths, length, reverse, keep, assigned, *_ = flow.settings
     (step,) = parts
     at = len(args) - sizes[0]

@@ -31,6 +31,7 @@ from tape_compile.extend import (
 )
 from tape_core.backends import DEFAULT_KERNELS, Kernels
 from tape_core.staging import TracingError
+from tape_core.typing import Raw
 
 from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import drawn
@@ -105,12 +106,7 @@ class Lowering:
             kwargs = {
                 name: self.argument(arg) for name, arg in instruction.kwargs.items() if name not in ("device", "out")
             }
-            if kind is Flow:
-                from tape_jax.xla.flows import lower_flow
-
-                out = lower_flow(self, fn, args)
-            else:
-                out = self.function(instruction)(*args, **kwargs)
+            out = self.flow(fn, args) if kind is Flow else self.function(instruction)(*args, **kwargs)
         self._store(instruction.out, out)
 
     def _on_state(self, fn: Any, instruction: Instruction) -> None:
@@ -132,7 +128,11 @@ class Lowering:
                 if id(fn.states) in self.tokens:
                     self.states[GLOBAL] = self.tokens[id(fn.states)][k]
 
-    def note_step(self, states: dict[int, Any], step: Any) -> None:
+    def flow(self, flow: Flow, args: Sequence[Raw]) -> list[Raw]:
+        """Return the results of a branch or a loop, which `flows.FlowLowering` knows."""
+        raise NotImplementedError(flow.__name__)
+
+    def note_step(self, states: dict[int, Any], step: Raw) -> None:
         """Note the state at a step of a loop; only the lowering of a loop's step can keep it."""
         raise NotImplementedError("the state of a generator at a step, outside of a loop")
 
@@ -174,7 +174,7 @@ class Lowering:
         self.values[out] = as_spec(found, self.specs[out])
 
 
-def as_spec(value: Any, spec: Spec) -> Any:
+def as_spec(value: Raw, spec: Spec) -> Raw:
     """Return a value with the dtype of a spec.
 
     Raises:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from tape_compile.extend import Instruction, Program
 from tape_core.staging import outside
+from tape_core.typing import Raw
 
 from tape_jax.xla.draws import generator_of, state_array
-from tape_jax.xla.flows import constants_of, generators_of
+from tape_jax.xla.flows import FlowLowering, constants_of, generators_of
 from tape_jax.xla.levels import blocks_drawn
-from tape_jax.xla.lowering import Lowering
 from tape_jax.xla.transfer import into, jax_dtype, out_of
 
 _INLINE_MAX_ELEMENTS = 64
@@ -55,7 +55,7 @@ class Segment:
         self.native = self._out_of is None
         self._jitted = jax.jit(self._traced)
 
-    def trace(self, examples: Sequence[Any] | None) -> None:
+    def trace(self, examples: Sequence[Raw] | None) -> None:
         """Lower the instructions now, so that what cannot be lowered is refused at the first call."""
         if examples is None:
             examples = [self._example(k) for k in self.inputs]
@@ -71,12 +71,12 @@ class Segment:
         like: Any = jax.ShapeDtypeStruct  # its constructor has no types
         return like(spec.shape, jax_dtype(spec.kind, spec.dtype))
 
-    def _traced(self, states: Sequence[Any], large: Sequence[Any], *given: Any) -> tuple[list[Any], list[Any]]:
+    def _traced(self, states: Sequence[Raw], large: Sequence[Raw], *given: Raw) -> tuple[list[Any], list[Any]]:
         values = {**self._small, **dict(zip(self._large_numbers, large, strict=True))}
         values.update(zip(self.inputs, given, strict=True))
         known = {id(value) for value in values.values()}
         with outside():
-            lowering = Lowering(self._program, values, dict(zip(self._keys, states, strict=True)), self._name)
+            lowering = FlowLowering(self._program, values, dict(zip(self._keys, states, strict=True)), self._name)
             lowering.run(self._instructions)
         outs = []
         for k in self.outputs:
@@ -87,7 +87,7 @@ class Segment:
         ends = [lowering.states[key] for key in self._keys] if self._blocks is None else []
         return outs, ends
 
-    def __call__(self, *given: Any) -> Sequence[Any]:
+    def __call__(self, *given: Raw) -> Sequence[Any]:
         if self._into is not None:
             given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
         found, ends = self._jitted(self._states() if self._keys else (), self._large, *given)
@@ -102,7 +102,7 @@ class Segment:
         """Return the function of the inputs as StableHLO; it returns a tuple of the outputs."""
         from jax import export
 
-        def function(*given: Any) -> tuple[Any, ...]:
+        def function(*given: Raw) -> tuple[Any, ...]:
             return tuple(self._traced([], self._large, *given)[0])
 
         made = export.export(jax.jit(function))(*[self._example(k) for k in self.inputs])

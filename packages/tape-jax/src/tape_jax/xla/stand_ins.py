@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
 from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
+from tape_core.typing import Raw, RawDType
 
 from tape_jax.xla.draws import drawn
-from tape_jax.xla.flows import can_lower, generators_of, lower_flow, program_of
-from tape_jax.xla.lowering import Lowering
+from tape_jax.xla.flows import FlowLowering, can_lower, generators_of, lower_flow, program_of
 from tape_jax.xla.transfer import jax_backend
 
 _PLAIN = frozenset({bool, int, float, complex, str, type(None), type(...)})
@@ -66,17 +66,17 @@ class AbstractArray:
         """The imaginary part."""
         return evaluate(operator.attrgetter("imag"), (self,), {})
 
-    def astype(self, dtype: Any, **options: Any) -> Any:
+    def astype(self, dtype: RawDType, **options: object) -> Any:
         """Return the array in another dtype."""
         return AbstractArray(self.shape, np.dtype(dtype), self.device)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return evaluate(operator.getitem, (self, key), {})
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def _no_value(self, *_: Any, **__: Any) -> Any:
+    def _no_value(self, *_: object, **__: object) -> Any:
         raise NeedsValues("the value of an array that has none while its function is traced")
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = __array__ = __iter__ = __dlpack__ = _no_value
@@ -110,7 +110,7 @@ class StandIns:
         """Return whether an array can be stood in for: JAX's own, on one device."""
         return isinstance(array, jax.Array) and isinstance(array.device, jax.Device)
 
-    def of(self, array: Any) -> AbstractArray:
+    def of(self, array: Raw) -> AbstractArray:
         """Return what stands for an array.
 
         Raises:
@@ -122,15 +122,15 @@ class StandIns:
             raise NeedsValues("an array of another library")
         return AbstractArray(array.shape, array.dtype, array.device)
 
-    def example(self, array: Any) -> Any:
+    def example(self, array: Raw) -> Raw:
         """Return an array of zeros for what stands for one."""
         return jnp.zeros(array.shape, array.dtype) if type(array) is AbstractArray else array
 
-    def evaluate(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def evaluate(self, fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, object]) -> Any:
         """Call a function, or where an array has no values, say of which shapes and dtypes its results are."""
         return evaluate(fn, args, kwargs)
 
-    def effect(self, fn: Any, args: Sequence[Any]) -> Any:
+    def effect(self, fn: Any, args: Sequence[object]) -> Any:
         """Return stand-ins for the results of a call with an effect, which is not made.
 
         Raises:
@@ -150,7 +150,7 @@ def _default_device() -> Any:
     return jnp.zeros(()).device
 
 
-def evaluate(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, object]) -> Any:
     """Call a function; of arrays without values, return arrays without values."""
     found: list[AbstractArray] = []
     _collect((args, tuple(kwargs.values())), found)
@@ -166,7 +166,7 @@ def evaluate(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     if known is None:
         structs = [_struct(array) for array in found]
 
-        def call(*arrays: Any) -> Any:
+        def call(*arrays: Raw) -> Any:
             rest = iter(arrays)
             return fn(*_filled(tuple(args), rest), **{name: _filled(value, rest) for name, value in kwargs.items()})
 
@@ -178,16 +178,16 @@ def evaluate(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     return _abstract(known, found[0].device)
 
 
-def _flow(flow: Flow, args: Sequence[Any]) -> Any:
+def _flow(flow: Flow, args: Sequence[object]) -> Any:
     if not can_lower(flow) or any([spec.dtype is None for part in flow.parts for spec in part.results]):
         raise NeedsValues("a loop that runs on the host")
     found: list[AbstractArray] = []
     _collect(tuple(args), found)
     keys = [key for part in flow.parts for key in generators_of(program_of(part))]
 
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Raw) -> Any:
         states: dict[Any, Any] = {key: jnp.zeros(3, jnp.uint64) for key in keys}
-        lowering = Lowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
+        lowering = FlowLowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
         return tuple(lower_flow(lowering, flow, _filled(tuple(args), iter(arrays))))
 
     device = found[0].device if found else _default_device()
@@ -203,7 +203,7 @@ def _abstract(result: Any, device: Any) -> Any:
     return jax.tree.map(lambda struct: AbstractArray(struct.shape, struct.dtype, device), result)
 
 
-def _collect(value: Any, found: list[AbstractArray]) -> None:
+def _collect(value: object, found: list[AbstractArray]) -> None:
     if type(value) is AbstractArray:
         found.append(value)
     elif type(value) is tuple or type(value) is list:

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from tape_core.backends import Backend, backend_of_type, select
+from tape_core.typing import Raw, RawDType
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -39,7 +40,7 @@ def owner(kind: type) -> Backend | None:
 
 
 @cache
-def jax_dtype(kind: type, dtype: Any) -> Any:
+def jax_dtype(kind: type, dtype: RawDType) -> Any:
     """Return JAX's dtype for that of an array of any library."""
     backend = owner(kind)
     if backend is None:
@@ -47,7 +48,7 @@ def jax_dtype(kind: type, dtype: Any) -> Any:
     return backend_dtype(backend, dtype)
 
 
-def backend_dtype(backend: Backend, dtype: Any) -> Any:
+def backend_dtype(backend: Backend, dtype: RawDType) -> Any:
     """Return JAX's dtype for one of a backend's library."""
     return jax_backend().raw_dtype(backend.library.dtype(dtype).name)
 
@@ -91,7 +92,7 @@ def _as_scalar(array: jax.Array) -> Any:
     return np.asarray(array)[()]
 
 
-def _from_torch(tensor: Any) -> Any:
+def _from_torch(tensor: Raw) -> Any:
     try:
         return tensor.numpy()
     except (TypeError, RuntimeError):  # bfloat16, which NumPy does not know; conjugates and negatives that are views
@@ -119,7 +120,7 @@ def _torch() -> Any:
     return torch
 
 
-def check_devices(arrays: Sequence[Any]) -> None:
+def check_devices(arrays: Sequence[Raw]) -> None:
     """Refuse arrays that XLA on the CPU cannot read where they are.
 
     Raises:
