@@ -117,3 +117,13 @@ def test_updates_of_rows_and_embeddings_have_their_gradients() -> None:
     gradient = tape.gradient(y, table)
     dense = tc.asarray(gradient).numpy()
     assert dense[:, 0].tolist() == [0, 4, 0, 0, 2, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("n", [1, 64, 65])
+def test_each_index_of_short_and_long_arrays_is_compared_with_the_bounds(n: int) -> None:
+    x = tc.asarray(_X[0], backend="jax")
+    for wrong in (4, -5):
+        indices = np.zeros(n, np.int64)
+        indices[-1] = wrong
+        with pytest.raises(IndexError, match="out of bounds for axis 0 of length 4"):
+            tc.take(x, tc.asarray(indices, backend="jax"), axis=0)

@@ -21,7 +21,9 @@ from tape_jax.jitted import Jitted
 from tape_jax.kernels import KERNELS
 from tape_jax.linalg import linalg_kernels
 from tape_jax.random import JaxRandom
+from tape_jax.sorting import sorting_kernels
 from tape_jax.special import special_kernels
+from tape_jax.thresholds import MIN_INDICES_BY_NUMPY
 
 # JAX makes float32 of each float64 without this, and int32 of int64, the dtype of indices and of Python's integers.
 if os.environ.get("JAX_ENABLE_X64", "").strip().lower() in ("0", "false", "f", "no", "n", "off"):
@@ -46,7 +48,7 @@ class JaxBackend(Backend):
     def __init__(self) -> None:
         super().__init__("jax", jnp, array_types=ARRAY_TYPES, version=jax.__version__)
         jitted = {name: Jitted(partial(kernel, self.xp)) for name, kernel in DEFAULT_KERNELS.items()}
-        for kernels in (special_kernels, linalg_kernels, convolution_kernels):
+        for kernels in (special_kernels, linalg_kernels, convolution_kernels, sorting_kernels):
             self.kernels.update(kernels(jitted.__getitem__))
         self.kernels = {**jitted, **self.kernels, **KERNELS}
         self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
@@ -153,6 +155,13 @@ class JaxBackend(Backend):
             if least < 0 or most >= logits.shape[axis]:
                 raise ValueError(f"labels must be in [0, {logits.shape[axis]}), got {least} to {most}")
         return kernel(logits, labels, axis=axis)
+
+    def extremes(self, indices: jax.Array) -> tuple[int, int]:
+        """Return the least and the greatest of an array of indices: of a short one by Python, which is faster."""
+        if indices.size > MIN_INDICES_BY_NUMPY or indices.dtype.kind not in "iu" or self.device(indices)[:3] != "cpu":
+            return super().extremes(indices)
+        numbers = np.asarray(indices).ravel().tolist()
+        return min(numbers), max(numbers)
 
     # -- memory: nobody can write to an array, so that it is its own copy
 

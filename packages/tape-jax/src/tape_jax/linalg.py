@@ -33,6 +33,28 @@ def _lu(x: jax.Array) -> Any:
     return lu, permutation.astype(jnp.int64)
 
 
+_EXPM_NORM = 3.9
+"""A norm that JAX's `expm` takes without squarings, in single and in double precision."""
+
+
+@jax.jit
+def _expm(x: jax.Array) -> Any:
+    norm = jnp.max(jnp.sum(jnp.abs(x), axis=-2, keepdims=True), axis=-1, keepdims=True)
+    finite = jnp.isfinite(norm)
+    x, norm = jnp.where(finite, x, 0), jnp.where(finite, norm, 0)
+    # JAX's own squarings are as many as are told it before, for all matrices of a stack, and NaN beyond that.
+    squarings = jnp.ceil(jnp.log2(jnp.maximum(norm, _EXPM_NORM) / _EXPM_NORM)).astype(int)
+    powers = jax.scipy.linalg.expm(x * jnp.ldexp(jnp.ones_like(norm), -squarings), max_squarings=1)
+    most = jnp.max(squarings)
+
+    def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        k, powers = state
+        return k + 1, jnp.where(squarings > k, powers @ powers, powers)
+
+    _, powers = jax.lax.while_loop(lambda state: state[0] < most, squared, (jnp.zeros_like(most), powers))
+    return jnp.where(finite, powers, jnp.nan)
+
+
 def linalg_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Return the kernels by op name; `jitted` gives the default kernel, which takes what is empty, and refuses."""
 
@@ -52,4 +74,9 @@ def linalg_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Cal
             return jitted("lu_factor")(x)
         return _lu(x)
 
-    return {"solve_triangular": solve_triangular, "lu_factor": lu_factor}
+    def expm(x: jax.Array) -> Any:
+        if x.ndim < 2 or x.shape[-1] != x.shape[-2] or not x.size or x.dtype not in _DTYPES:
+            return jitted("expm")(x)
+        return _expm(x)
+
+    return {"expm": expm, "lu_factor": lu_factor, "solve_triangular": solve_triangular}
