@@ -18,9 +18,10 @@ from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.mistakes import flag, integer, meant, real, sequence
 from tape_core.base.row_updates import rows_added
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
-from tape_core.engine import binding, placement, pytree
+from tape_core.engine import binding, layouts, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
 from tape_core.engine.indexed_slices import dense
+from tape_core.engine.layouts import keep_layouts
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.op import Binding, Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
@@ -65,6 +66,8 @@ __all__ = [
     "integer",
     "is_draft_of",
     "is_number",
+    "keep_layouts",
+    "layouts",
     "meant",
     "new_serial",
     "one_line",

@@ -9,6 +9,7 @@ from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
 if TYPE_CHECKING:
     from tape_core.backends import Backend
 
+    from tape_jax.distribution import distribute as distribute
     from tape_jax.exported import load_exported as load_exported
     from tape_jax.functional import call as call
     from tape_jax.optimizers import optimizer as optimizer
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from tape_jax.parameters import with_arrays as with_arrays
     from tape_jax.parameters import with_variables as with_variables
 
-__all__ = ["call", "load_exported", "optimizer", "variables", "with_arrays", "with_variables"]
+__all__ = ["call", "distribute", "load_exported", "optimizer", "variables", "with_arrays", "with_variables"]
 
 _MODULES = {
     "call": "functional",
+    "distribute": "distribution",
     "load_exported": "exported",
     "optimizer": "optimizers",
     "variables": "parameters",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
 from tape_core.backends import DEFAULT_KERNELS, Backend
-from tape_core.support import dtypes
+from tape_core.support import dtypes, keep_layouts, layouts
 
 from tape_jax import devices, indexing
 from tape_jax.conversion import as_jax_array
@@ -95,8 +95,7 @@ class JaxBackend(Backend):
         """Return the name of the array's device; inside `jax.jit`, where it is not known, of the default one."""
         if isinstance(array, jax.core.Tracer):
             return self.default_device
-        place: Any = array.device
-        return devices.name_of(place) if isinstance(place, jax.Device) else devices.name_of_sharding(place)
+        return devices.name_of_array(array)
 
     # -- arrays in and out
 
@@ -111,6 +110,8 @@ class JaxBackend(Backend):
     def asarray(self, obj: object, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""
         array = as_jax_array(obj, dtype, copy)
+        if not layouts.in_use and devices.several():
+            keep_layouts(self.settled)
         return array if device is None else self.moved(array, device, copy)
 
     def moved(self, array: jax.Array, device: str, copy: bool | None = None) -> Any:
@@ -130,12 +131,49 @@ class JaxBackend(Backend):
         return jax.device_put(array, place)
 
     def numpy(self, array: jax.Array) -> Any:
-        """Return a NumPy array: a view on the CPU, which is read-only, else a copy."""
+        """Return a NumPy array: a view on the CPU, which is read-only, else a copy.
+
+        Raises:
+            ValueError: other processes have some of the values.
+        """
+        if not devices.is_here(array):
+            raise ValueError(_ELSEWHERE.format(shape=array.shape))
         return np.asarray(array)
 
+    def extremes(self, indices: jax.Array) -> tuple[int, int]:
+        """Return the least and the greatest index, computed where they are if this process has only some of them."""
+        if devices.is_here(indices) or indices.dtype.kind not in "iu":
+            return super().extremes(indices)
+        return int(jnp.min(indices)), int(jnp.max(indices))
+
     def format(self, array: jax.Array) -> str:
-        """Format as NumPy does; inside `jax.jit`, as JAX shows what has no value yet."""
-        return str(array) if isinstance(array, jax.core.Tracer) else super().format(array)
+        """Format as NumPy does; inside `jax.jit`, and where other processes have values, without any."""
+        if isinstance(array, jax.core.Tracer):
+            return str(array)
+        return super().format(array) if devices.is_here(array) else "[values in several processes]"
+
+    def place(self, array: jax.Array) -> str:
+        """Return the devices of an array and how it is divided among them, where there are several."""
+        if isinstance(array, jax.core.Tracer) or isinstance(array.device, jax.Device):
+            return ""
+        spec = getattr(array.sharding, "spec", None)
+        divided = "" if spec is None else f", sharding=P({', '.join(map(repr, spec))})"
+        return f"device={self.device(array)}{divided}"
+
+    def settled(self, array: Any, former: Any) -> Any:
+        """Return a new value of a Variable, on the devices and in the layout of the former one, if its user chose them.
+
+        Which layout XLA gives to a result depends on what the result is computed of.
+        """
+        if not isinstance(former, jax.Array) or not isinstance(array, jax.Array):
+            return array
+        if isinstance(array, jax.core.Tracer) or isinstance(former, jax.core.Tracer) or not former.committed:
+            return array
+        place: Any = former.sharding
+        own: Any = array.sharding
+        if own is place or own == place or own.is_equivalent_to(place, array.ndim):
+            return array
+        return jax.device_put(array, place)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate JAX's errors to the classes of other array libraries; those of tracing stay what they are."""
@@ -144,6 +182,9 @@ class JaxBackend(Backend):
         if isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError):
             return None
         text = str(error)
+        for words, cure in _CURES.items():
+            if words in text:
+                return ValueError, f"{text}\n  {cure}"
         if isinstance(error, TypeError) and any(word in text for word in _SHAPES):
             return ValueError, text
         return super().user_error(error)
@@ -151,7 +192,7 @@ class JaxBackend(Backend):
     def _cross_entropy(self, kernel: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
         # JAX takes NaN for the score of a class that is not there. On a GPU to look would be to wait for it.
         if self.is_known(labels) and labels.dtype.kind in "iu" and labels.size and self.device(labels)[:3] == "cpu":
-            least, most = np.min(found := np.asarray(labels)), np.max(found)
+            least, most = self.extremes(labels)
             if least < 0 or most >= logits.shape[axis]:
                 raise ValueError(f"labels must be in [0, {logits.shape[axis]}), got {least} to {most}")
         return kernel(logits, labels, axis=axis)
@@ -183,6 +224,29 @@ _LEAKED = (
     "an operand is of a function that JAX has traced, as jax.jit does, and that has ended: it was kept there, or "
     "assigned to a Variable. Return it from the function, and assign it outside; tape_core.function assigns Variables"
 )
+
+_ELSEWHERE = (
+    "an array of shape {shape} is divided among several processes, and this one has only a part of the values: "
+    "x.array.addressable_shards are its part; jax.experimental.multihost_utils.process_allgather(x.array, tiled=True), "
+    "called by all processes, returns all; a sum, mean or other result that is not divided can be read by each"
+)
+
+_CURES = {
+    "incompatible devices for jitted computation": (
+        "Put operands on the same devices first: x.to_device(y.device) has a copy on each device of y, and "
+        "tape_core.asarray(jax.device_put(x.array, y.array.sharding)) is divided as y is"
+    ),
+    "Mesh for all inputs should be equal": (
+        "Axes of a mesh are of JAX's type Explicit: Tape's arrays have axes of type Auto, which "
+        "tape_core.asarray gives; or make the mesh so, jax.make_mesh(shape, names, axis_types=(AxisType.Auto,) * n)"
+    ),
+    "should match the aval mesh": (
+        "The mesh of jax.set_mesh has axes of JAX's type Explicit, and Tape's arrays have those of type Auto: make it "
+        "so, jax.make_mesh(shape, names, axis_types=(AxisType.Auto,) * n)"
+    ),
+    "non-addressable (non process local) devices": _ELSEWHERE.split(": ", 1)[1],
+}
+"""By words of JAX's errors about several devices, what helps."""
 
 _SHAPES = ("shape", "dimension", "ndim", "rank")
 """Words of JAX's TypeErrors for arguments whose shapes do not go together."""

@@ -1,16 +1,19 @@
-"""Names of JAX's devices: `cpu:0`, `gpu:1`, and the several devices of a sharded array, as `cpu:0-7`."""
+"""Names of JAX's devices: `cpu:0`, `gpu:1`, and the several devices of a sharded array, as `cpu:0-7`.
+
+A name of several says which they are and in which order, and not how an array is divided among them: what is made on
+`cpu:0-7` has a copy on each. How it is divided is its sharding.
+"""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from functools import lru_cache
-from itertools import pairwise
+from functools import cache, lru_cache
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from tape_core.backends import BackendError
 
 _SEVERAL = re.compile(r"([a-z]+):(\d+(?:[-,]\d+)+)")
@@ -59,27 +62,94 @@ def _missing(name: str) -> BackendError:
     return BackendError("\n  ".join([f"backend 'jax' has no device {name!r}; its devices are {names}", *_cure(name)]))
 
 
-def name_of_sharding(sharding: Any) -> str:
-    """Return the name of the devices of an array, of which there may be several."""
-    devices = sorted(sharding.device_set, key=lambda device: device.id)
-    numbers = [device.id for device in devices]
-    if len(numbers) == 1:
-        return name_of(devices[0])
-    in_a_row = all(b == a + 1 for a, b in pairwise(numbers))
-    listed = f"{numbers[0]}-{numbers[-1]}" if in_a_row else ",".join(map(str, numbers))
-    return f"{devices[0].platform}:{listed}"
+def name_of_array(array: jax.Array) -> str:
+    """Return the name of the device of an array, or of all its devices in the order of its mesh."""
+    place: Any = array.device
+    if isinstance(place, jax.Device):
+        return name_of(place)
+    name = _name_of_sharding(place)
+    mesh = getattr(place, "mesh", None)
+    if mesh is not None:
+        _meshes[name] = mesh
+    return name
 
 
-@lru_cache(maxsize=64)
+_meshes: dict[str, Mesh] = {}
+"""By the name of several devices the mesh of theirs that was met last.
+
+What is made on them has this mesh: JAX does not combine all arrays whose meshes differ, also of the same devices.
+"""
+
+
+@lru_cache(maxsize=256)
+def _name_of_sharding(sharding: Any) -> str:
+    # JAX computes with arrays on the same devices in the same order; on TPUs a mesh has an order of its own.
+    mesh = getattr(sharding, "mesh", None)
+    devices = sorted(sharding.device_set, key=lambda device: device.id) if mesh is None else mesh.devices.flat
+    runs: list[list[int]] = []
+    for device in devices:
+        if runs and device.id == runs[-1][-1] + 1:
+            runs[-1].append(device.id)
+        else:
+            runs.append([device.id])
+    listed = [",".join(map(str, run)) if len(run) < _RUN else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"{next(iter(sharding.device_set)).platform}:{','.join(listed)}"
+
+
+_RUN = 3
+"""From so many numbers in a row on a name has the first and the last of them only."""
+
+
 def _copies(name: str) -> NamedSharding:
+    mesh = _meshes.get(name)
+    if mesh is None:
+        mesh = _meshes[name] = _mesh_of(name)
+    return NamedSharding(mesh, PartitionSpec())  # type: ignore[no-untyped-call]
+
+
+def _mesh_of(name: str) -> Mesh:
     platform, _, listed = name.partition(":")
-    first, dash, last = listed.partition("-")
-    numbers = range(int(first), int(last) + 1) if dash else [int(n) for n in listed.split(",")]
+    numbers: list[int] = []
+    for part in listed.split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
     # Of all processes: an array may be in several.
     by_number = {device.id: device for device in jax.devices(present()[0].platform) if device.platform == platform}
     if missing := [n for n in numbers if n not in by_number]:
         raise _missing(f"{platform}:{missing[0]}")
-    return NamedSharding(Mesh(np.asarray([by_number[n] for n in numbers]), ("devices",)), PartitionSpec())  # type: ignore[no-untyped-call]
+    return Mesh(np.asarray([by_number[n] for n in numbers]), ("devices",))
+
+
+@cache
+def several() -> bool:
+    """Return whether arrays can be on several devices; JAX finds its devices when it is asked first."""
+    return jax.device_count() > 1
+
+
+def is_here(array: Any) -> bool:
+    """Return whether this process has all values of an array: others have some where a mesh spans processes."""
+    return isinstance(array, jax.core.Tracer) or array.is_fully_addressable or array.is_fully_replicated
+
+
+def with_automatic_axes(array: jax.Array) -> jax.Array:
+    """Return an array whose mesh has axes of JAX's type Auto, with the same memory.
+
+    With axes of type Explicit, those of `jax.make_mesh`, JAX asks in each product which layout the result is to have.
+    Tape, as JAX does with Auto, leaves that to XLA.
+    """
+    sharding: Any = array.sharding
+    mesh = getattr(sharding, "mesh", None)
+    if mesh is None or all(kind == AxisType.Auto for kind in mesh.axis_types):
+        return array
+    return jax.device_put(array, _automatic(sharding))
+
+
+@lru_cache(maxsize=256)
+def _automatic(sharding: Any) -> NamedSharding:
+    mesh = sharding.mesh
+    axes: Any = Mesh
+    return NamedSharding(axes(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)),
+                         sharding.spec)  # fmt: skip
 
 
 def _cure(name: str) -> list[str]:

@@ -14,7 +14,9 @@ from tape_jax import devices, indexing
 
 def _to_device(x: jax.Array, device: str, origin: str) -> jax.Array:
     # Inside `jax.jit` the compiled function is on one device, and that is not known yet.
-    return x if isinstance(x, jax.core.Tracer) else jax.device_put(x, devices.find(device))
+    if isinstance(x, jax.core.Tracer) or devices.name_of_array(x) == device:
+        return x  # which may be divided among the devices of this name
+    return jax.device_put(x, devices.find(device))
 
 
 def _astype(x: jax.Array, dtype: Any, copy: bool = True) -> jax.Array:

@@ -69,10 +69,14 @@ def _on_host() -> _OnHost:
 
 
 @lru_cache(maxsize=1024)
-def _program(backend: Any, method: str, arguments: tuple[Any, ...]) -> Callable[..., jax.Array]:
-    """Return the compiled function of a key and a counter that is a method of :class:`RandomKernels`."""
+def _program(backend: Any, method: str, arguments: tuple[Any, ...], place: Any = None) -> Callable[..., jax.Array]:
+    """Return the compiled function of a key and a counter that is a method of :class:`RandomKernels`.
+
+    Args:
+        place: the sharding of the result, where it is on several devices.
+    """
     kernel = getattr(_InProgram(backend), method)
-    return jax.jit(lambda key, counter: kernel(key, counter, *arguments))
+    return jax.jit(lambda key, counter: kernel(key, counter, *arguments), out_shardings=place)
 
 
 class JaxRandom(RandomKernels):
@@ -86,8 +90,10 @@ class JaxRandom(RandomKernels):
             with jax.ensure_compile_time_eval():
                 # The memory is new, and nobody else's: JAX may use it.
                 return jax.device_put(found, place)
+        seeds = np.asarray(key, np.uint64), np.asarray(counter % WORD, np.uint64)
+        if isinstance(place, jax.sharding.Sharding):
+            return _program(self.backend, method, arguments, place)(*seeds)
         with jax.default_device(place or jax.config.jax_default_device):  # type: ignore[attr-defined]
-            seeds = np.asarray(key, np.uint64), np.asarray(counter % WORD, np.uint64)
             return _program(self.backend, method, arguments)(*seeds)
 
     def words(self, key: Key, counter: int, n: int, device: str | None = None) -> Any:

@@ -11,7 +11,7 @@ from weakref import proxy, ref
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.staging import TracingError
-from tape_core.support import binding, pytree, wrap
+from tape_core.support import binding, layouts, pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
@@ -312,6 +312,9 @@ class Compiled:
         if binding.in_use:
             objects = [getattr(holder, "_place", holder) for holder in objects]
         at = len(found) - len(self.assigned)
+        if layouts.in_use:
+            former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]
+            found = (*found[:at], *layouts.settled(found[at:], former))
         if len(objects) == 2 and self.new_leaves and not changed:  # a single Variable: nobody sees half of the values
             slots: dict[int, int] = {}
             objects[0]._raw = found[at]

@@ -85,6 +85,10 @@ class Traced(Backend):
         """Ask the array library."""
         return self.base.default_device
 
+    def find_device(self, device: str) -> str:
+        """Ask the array library."""
+        return self.base.find_device(device)
+
     def raw_device(self, device: str | None) -> Any:
         """Ask the array library."""
         return self.base.raw_device(device)

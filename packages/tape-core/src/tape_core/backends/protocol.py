@@ -293,6 +293,10 @@ class Backend:
         except ImportError:
             return str(array)
 
+    def place(self, array: Raw) -> str:
+        """Return what the text of a Tensor says of where its array is, such as `device=cpu:0-7`; by default nothing."""
+        return ""
+
     def tell(self, array: Raw) -> None:
         """Raise where the text of a Tensor must not have its values: in a compiled function, say."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.contexts import contextmanager
-from tape_core.engine import binding
+from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound
 from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
@@ -78,10 +78,11 @@ def set_all(
         for place, array in zip(variables, arrays, strict=True):
             if type(place) is Bound:
                 place.check(array)
-    values = [*arrays, *values]
     holders, places = _places(variables)
     before = list(map(getattr, holders, places))  # kept to the end: what is freed may run code of others
-    values += [{} for _ in variables]  # new values are new leaves
+    if layouts.in_use:
+        arrays = layouts.settled(arrays, before)
+    values = [*arrays, *values, *[{} for _ in variables]]  # new values are new leaves
     slots = ["_raw_slots"] * len(variables)
     any(map(setattr, [*holders, *objects, *variables], [*places, *names, *slots], values))  # `setattr` gives None
     del before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
@@ -96,27 +96,48 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
         RuntimeError: a function is being compiled, or a Variable has a value of a binding.
         TypeError: the backend lacks the dtype of a Variable.
     """
+    chosen = select(backend, device)
+    target = chosen.backend
+
+    def moved(variable: Variable, leader: Variable | None) -> Tensor:
+        now = wrap(variable._raw, variable._home)
+        return ops.asarray(now, backend=target, device=_device(now, target, chosen.device))  # type: ignore[no-any-return]
+
+    relocate(what, variables, target, moved)
+
+
+def relocate(
+    what: str, variables: Iterable[Variable], target: Backend, moved: Callable[[Variable, Variable | None], Tensor]
+) -> None:
+    """Give Variables, and those that follow them, their values elsewhere: all of them, or none.
+
+    Args:
+        what: the caller, for messages.
+        target: the backend of the new values.
+        moved: a function of a Variable, and of the one that it follows or None, that returns its value there.
+
+    Raises:
+        RuntimeError: a function is being compiled, or a Variable has a value of a binding.
+    """
     global moves
     if current() is not None:
         raise RuntimeError(f"{what}: Variables cannot be moved inside a compiled function; move them before the call")
-    chosen = select(backend, device)
-    moving: dict[int, Variable] = {}
-    waiting = list(variables)
-    for variable in waiting:  # it grows meanwhile
+    moving: dict[int, tuple[Variable, Variable | None]] = {}
+    waiting: list[tuple[Variable, Variable | None]] = [(variable, None) for variable in variables]
+    for variable, leader in waiting:  # it grows meanwhile
         if id(variable) not in moving:
-            moving[id(variable)] = variable
-            waiting += [alive for one in variable._followers or () if (alive := one()) is not None]
-    target = chosen.backend
+            moving[id(variable)] = variable, leader
+            first = variable if leader is None else leader
+            waiting += [(alive, first) for one in variable._followers or () if (alive := one()) is not None]
     found: list[tuple[Variable, Any]] = []
     with outside():
-        for variable in moving.values():
+        for variable, leader in moving.values():
             if variable._bound() is not None:
                 label = repr(variable.name) if variable.name else "a Variable"
                 raise RuntimeError(f"{what}: {label} is bound to another value here; move it outside of the binding")
             check_assignable(variable)
             variable._refuse_move(what)
-            now = wrap(variable._raw, variable._home)
-            value = ops.asarray(now, backend=target, device=_device(now, target, chosen.device))
+            value = moved(variable, leader)
             # A Variable's memory is its own: NumPy and PyTorch would share it.
             raw = value._array if value._array is variable._raw else target.asarray(value._array, copy=True)
             found.append((variable, raw))

@@ -287,7 +287,9 @@ class Tensor(Attached, metaclass=TensorType):
 
     def _describe(self) -> str:
         text = self.backend.format(self.array)
-        return f"{text}, shape={self.shape}, dtype={self.dtype}, backend={self.backend.name}"
+        place = self.backend.place(self.array)
+        where = f", {place}" if place else ""
+        return f"{text}, shape={self.shape}, dtype={self.dtype}, backend={self.backend.name}{where}"
 
     def __repr__(self) -> str:
         return f"Tensor({self._describe()})"

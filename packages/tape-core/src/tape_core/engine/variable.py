@@ -11,7 +11,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
-from tape_core.engine import binding, cuts
+from tape_core.engine import binding, cuts, layouts
 from tape_core.engine.binding import Bound, bound_to
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
@@ -232,6 +232,8 @@ class Variable(Tensor):
     def _replace(self, array: Raw, method: str = "assign", given: object = None) -> None:
         if ACTIVE.get():
             report_assigned(self, array, method, given)
+        if layouts.in_use:
+            array = layouts.settled([array], [self._array])[0]
         # A new value is a new leaf: what was read before keeps its own slots.
         slots: dict[int, int] = {}
         self._array = array

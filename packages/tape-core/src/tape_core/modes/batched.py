@@ -63,6 +63,10 @@ class Batched(Backend):
         """Return the device of the examples."""
         return self.base.device(array.value._array)
 
+    def find_device(self, device: str) -> str:
+        """Return the same as the array library."""
+        return self.base.find_device(device)
+
     def raw_device(self, device: str | None) -> Any:
         """Return the same as the array library."""
         return self.base.raw_device(device)

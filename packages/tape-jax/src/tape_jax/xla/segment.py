@@ -21,6 +21,13 @@ _INLINE_MAX_ELEMENTS = 64
 """Constants up to this size are part of the code; of larger ones XLA would take long to fold what they lead to."""
 
 
+def _is_argument(constant: Any) -> bool:
+    """Return whether a constant is given to each call: it is large, or divided among devices, as code cannot be."""
+    return getattr(constant, "size", 0) > _INLINE_MAX_ELEMENTS or (
+        isinstance(constant, jax.Array) and len(constant.sharding.device_set) > 1
+    )
+
+
 class Segment:
     """Instructions that are one function of `jax.jit`: it takes and returns arrays of the program's own libraries.
 
@@ -41,7 +48,7 @@ class Segment:
         specs = program.specs
         used = {k for instruction in instructions for k in instruction.inputs} | {*outputs}
         constants = {k: v for k, v in constants_of(program).items() if k in used}
-        large = {k: v for k, v in constants.items() if getattr(v, "size", 0) > _INLINE_MAX_ELEMENTS}
+        large = {k: v for k, v in constants.items() if _is_argument(v)}
         self._small = {k: v for k, v in constants.items() if k not in large}
         self._large_numbers = list(large)
         self._large = tuple([jnp.asarray(v) for v in large.values()])

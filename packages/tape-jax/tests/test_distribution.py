@@ -1,0 +1,61 @@
+"""Arrays on a mesh of devices, and of processes, as their users meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import run_python
+
+HERE = Path(__file__).parent
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # compiled for one call each
+
+
+@pytest.mark.parametrize("which", ["training", "not training"])
+def test_programs_on_eight_devices(which: str) -> None:
+    eight = {"XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK}"}
+    programs = str(HERE / "on_eight_devices.py")
+    report = run_python("-m", "pytest", programs, "-q", "-n", "0", "-k", which, environment=eight, timeout=280)
+    assert " passed" in report
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_two_processes_train_as_one() -> None:
+    """Each process has one device and half of each batch.
+
+    With several in each, eager programs would wait for each other: see docs/jax.md.
+    """
+    address = f"localhost:{_free_port()}"
+    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count=1 {QUICK}"}
+    program = str(HERE / "in_two_processes.py")
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, program, *arguments],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        )  # fmt: skip
+
+    running = [start(address, "2", str(k)) for k in range(2)] + [start(address, "1", "0")]
+    try:
+        texts = [process.communicate(timeout=100) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    if any("UNIMPLEMENTED" in errors or ("gloo" in errors and "not available" in errors) for _, errors in texts):
+        pytest.skip("this JAX has no collectives between processes on the CPU")
+    for process, (_, errors) in zip(running, texts, strict=True):
+        assert process.returncode == 0, errors[-3000:]
+    first, second, alone = [json.loads(text.splitlines()[-1]) for text, _ in texts]
+    assert first == second
+    assert first["loss"] == pytest.approx(alone["loss"], rel=1e-4)
+    assert first["weights"] == pytest.approx(alone["weights"], rel=1e-3)
