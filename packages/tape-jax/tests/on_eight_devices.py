@@ -1,4 +1,4 @@
-"""Programs on a mesh of eight devices, against one device; test_distribution.py runs these in a process that has them."""
+"""Programs on a mesh of eight devices, against one device; test_distribution.py runs them in a process with eight."""
 
 from __future__ import annotations
 
@@ -313,9 +313,16 @@ def on_one_device(program: str) -> Any:
     return trained(make, shape, None, tc.asarray, "xla")[:2]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("program", "how"), [("perceptron", None), ("perceptron", "python"), ("perceptron", "xla"), ("block", "xla")])  # fmt: skip
-def test_training_is_that_of_one_device(program: str, layout: str, how: str | None) -> None:
+@pytest.mark.parametrize(
+    ("program", "how", "layout"),
+    [
+        *[("perceptron", how, layout) for how in (None, "xla") for layout in LAYOUTS],
+        ("perceptron", "python", "fsdp"),
+        ("block", "xla", "tensor"),
+        ("block", "xla", "fsdp"),
+    ],
+)
+def test_training_is_that_of_one_device(program: str, how: str | None, layout: str) -> None:
     make, shape = PROGRAMS[program]
     divide, batch = LAYOUTS[layout]
     expected, alone = on_one_device(program)

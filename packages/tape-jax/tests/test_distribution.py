@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # compiled for one call each
 
 
-@pytest.mark.parametrize("which", ["training", "not training"])
+@pytest.mark.parametrize("which", ["training and perceptron", "training and not perceptron", "not training"])
 def test_programs_on_eight_devices(which: str) -> None:
     eight = {"XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK}"}
     programs = str(HERE / "on_eight_devices.py")

@@ -131,7 +131,7 @@ def is_here(array: Any) -> bool:
     return isinstance(array, jax.core.Tracer) or array.is_fully_addressable or array.is_fully_replicated
 
 
-def with_automatic_axes(array: jax.Array) -> jax.Array:
+def with_automatic_axes(array: jax.Array) -> Any:
     """Return an array whose mesh has axes of JAX's type Auto, with the same memory.
 
     With axes of type Explicit, those of `jax.make_mesh`, JAX asks in each product which layout the result is to have.

@@ -35,8 +35,8 @@ def distribute(variables: Tree, sharding: Layout) -> Tree:
 
     Args:
         variables: a Variable, a Module, or a tree of them.
-        sharding: that of all Variables, or a function of the name and the Variable that returns its own. The name is the
-            path in a Module, such as `layers.0.kernel`.
+        sharding: that of all Variables, or a function of the name and the Variable that returns its own. The name is
+            the path in a Module, such as `layers.0.kernel`.
 
     Raises:
         TypeError: something is no Variable, or a sharding is none.
@@ -51,7 +51,7 @@ def distribute(variables: Tree, sharding: Layout) -> Tree:
     names = {id(variable): name for name, variable in named}
     found: dict[int, Sharding] = {}
     for name, variable in named:
-        one = sharding(name, variable) if callable(sharding) else sharding
+        one: object = sharding(name, variable) if callable(sharding) else sharding
         if not isinstance(one, Sharding):
             cure = ": make it jax.sharding.NamedSharding(mesh, spec)" if isinstance(one, PartitionSpec) else ""
             raise TypeError(f"tape_jax.distribute: {name or 'a Variable'} is given {one!r}, which is no Sharding{cure}")
@@ -76,7 +76,7 @@ def distribute(variables: Tree, sharding: Layout) -> Tree:
 
 
 def _undivided(place: Sharding) -> Sharding:
-    return NamedSharding(place.mesh, PartitionSpec()) if isinstance(place, NamedSharding) else place
+    return NamedSharding(place.mesh, PartitionSpec()) if isinstance(place, NamedSharding) else place  # type: ignore[no-untyped-call]
 
 
 def _named(tree: object) -> Iterator[tuple[str, Variable]]:
@@ -94,6 +94,6 @@ def _named(tree: object) -> Iterator[tuple[str, Variable]]:
             yield from leaf.named_variables()
         else:
             raise TypeError(
-                f"tape_jax.distribute: got {leaf!r} of type {type(leaf).__name__!r}, which is no Variable and no Module; "
-                "jax.device_put is for arrays and Tensors"
+                f"tape_jax.distribute: got {leaf!r} of type {type(leaf).__name__!r}, which is no Variable and no "
+                "Module; jax.device_put is for arrays and Tensors"
             )

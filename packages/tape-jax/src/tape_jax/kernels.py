@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from tape_jax import devices, indexing
 
 
-def _to_device(x: jax.Array, device: str, origin: str) -> jax.Array:
+def _to_device(x: jax.Array, device: str, origin: str) -> Any:
     # Inside `jax.jit` the compiled function is on one device, and that is not known yet.
     if isinstance(x, jax.core.Tracer) or devices.name_of_array(x) == device:
         return x  # which may be divided among the devices of this name

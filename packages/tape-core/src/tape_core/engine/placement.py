@@ -101,7 +101,7 @@ def move_variables(what: str, variables: Iterable[Variable], backend: str | Back
 
     def moved(variable: Variable, leader: Variable | None) -> Tensor:
         now = wrap(variable._raw, variable._home)
-        return ops.asarray(now, backend=target, device=_device(now, target, chosen.device))  # type: ignore[no-any-return]
+        return ops.asarray(now, backend=target, device=_device(now, target, chosen.device))
 
     relocate(what, variables, target, moved)
 

@@ -302,7 +302,10 @@ class Tensor(Attached, metaclass=TensorType):
         if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
             import numpy as np  # whose array the values are
 
-            values = self.backend.numpy(self.array)
+            try:
+                values = self.backend.numpy(self.array)
+            except ValueError:  # other processes have some of the values
+                return f"<pre>{escape(lines[0])}</pre>"
             if self.dtype.itemsize < 4:
                 values = values.astype("float32")
             with np.errstate(all="ignore"):  # a mean of both infinities
