@@ -25,7 +25,7 @@ def as_jax_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
         TypeError: `obj` is no array, or JAX has no such dtype now.
     """
     if isinstance(obj, jax.Array):
-        if not isinstance(obj, jax.core.Tracer) and devices.several():
+        if not isinstance(obj, jax.core.Tracer):
             obj = devices.with_automatic_axes(obj)
         # A weak array gives way to the other operand as Python's numbers do; in Tape numbers alone are weak.
         if (dtype is None or obj.dtype == dtype) and not getattr(obj, "weak_type", False):

@@ -30,8 +30,8 @@ def distribute(variables: Tree, sharding: Layout) -> Tree:
     >>> from jax.sharding import NamedSharding, PartitionSpec as P
     >>> mesh = jax.make_mesh((jax.device_count(),), ("data",))
     >>> w = tape_jax.distribute(tc.Variable([[1.0, 2.0]]), NamedSharding(mesh, P(None, None)))
-    >>> w.backend.name, w.array.sharding.spec
-    ('jax', PartitionSpec(None, None))
+    >>> w.backend.name, tuple(w.array.sharding.spec)
+    ('jax', (None, None))
 
     Args:
         variables: a Variable, a Module, or a tree of them.
