@@ -140,12 +140,6 @@ class JaxBackend(Backend):
             raise ValueError(_ELSEWHERE.format(shape=array.shape))
         return np.asarray(array)
 
-    def extremes(self, indices: jax.Array) -> tuple[int, int]:
-        """Return the least and the greatest index, computed where they are if this process has only some of them."""
-        if devices.is_here(indices) or indices.dtype.kind not in "iu":
-            return super().extremes(indices)
-        return int(jnp.min(indices)), int(jnp.max(indices))
-
     def format(self, array: jax.Array) -> str:
         """Format as NumPy does; inside `jax.jit`, and where other processes have values, without any."""
         if isinstance(array, jax.core.Tracer):
@@ -199,6 +193,8 @@ class JaxBackend(Backend):
 
     def extremes(self, indices: jax.Array) -> tuple[int, int]:
         """Return the least and the greatest of an array of indices: of a short one by Python, which is faster."""
+        if not devices.is_here(indices) and indices.dtype.kind in "iu":  # computed where they are
+            return int(jnp.min(indices)), int(jnp.max(indices))
         if indices.size > MIN_INDICES_BY_NUMPY or indices.dtype.kind not in "iu" or self.device(indices)[:3] != "cpu":
             return super().extremes(indices)
         numbers = np.asarray(indices).ravel().tolist()
