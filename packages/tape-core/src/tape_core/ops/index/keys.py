@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, SupportsIndex, TypeGuard
 
 from tape_core.engine.cotangents import unequal
-from tape_core.typing import Array, IndexKey, Namespace, Scalar, Shape
+from tape_core.typing import Array, IndexKey, Namespace, RawDType, Scalar, Shape
 
 Combine = Callable[[Array, Array], Array]
 """A function that combines the values of an update: the earlier and the later ones."""
@@ -29,7 +29,13 @@ def is_array(part: object) -> TypeGuard[Array]:
 
 def is_mask(part: object) -> TypeGuard[Array]:
     """Return True if a part of a key is a boolean array."""
-    return is_array(part) and "bool" in str(part.dtype)
+    return is_array(part) and _is_bool(part.dtype)
+
+
+def _is_bool(dtype: RawDType) -> bool:
+    # NumPy, whose dtypes JAX has, takes microseconds for the text of one, and has a letter.
+    kind = getattr(dtype, "kind", None)
+    return kind == "b" if type(kind) is str and len(kind) == 1 else "bool" in str(dtype)
 
 
 def has_integer_arrays(key: IndexKey) -> bool:
