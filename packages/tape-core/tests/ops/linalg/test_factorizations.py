@@ -155,3 +155,27 @@ def test_nan_in_gives_nan_out() -> None:
 def test_mistakes_in_products_and_factors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize(("in_axes", "a", "b"), [
+    ((None, 0), (40, 40), (3, 40)), ((None, 1), (40, 40), (40, 3, 2)), ((None, 0), (2, 4, 4), (3, 4, 1)),
+    ((0, None), (3, 40, 40), (40,)), ((0, None), (3, 4, 4), (2, 4, 2)), ((0, 0), (3, 40, 40), (3, 40)),
+    ((0, 0), (3, 4, 4), (3, 4, 0)),
+])  # fmt: skip
+def test_triangular_systems_in_vmap_agree_with_a_loop(in_axes: Any, a: Any, b: Any, unit: bool) -> None:
+    x, y = tc.asarray(regular(5, *a)), tc.asarray(matrix(6, *b))
+    solve = partial(tc.linalg.solve_triangular, lower=True, unit_diagonal=unit)
+    xs = [x] * 3 if in_axes[0] is None else tc.unstack(x)
+    ys = [y] * 3 if in_axes[1] is None else tc.unstack(y, axis=in_axes[1])
+    expected = np.stack([solve(*pair).numpy() for pair in zip(xs, ys, strict=True)])
+    agrees(tc.vmap(solve, in_axes=in_axes)(x, y), expected)
+
+
+def test_a_singular_triangular_matrix_is_named_in_vmap_too() -> None:
+    a = tc.asarray(np.tril(regular(7, 4, 4), -1))
+    with pytest.raises(ValueError, match="a is singular: its diagonal has a 0"):
+        tc.vmap(lambda b: tc.linalg.solve_triangular(a, b, lower=True))(tc.ones((3, 4)))
+    stacked = tc.stack([a + tc.eye(4, dtype="float64"), a])
+    with pytest.raises(ValueError, match="a is singular: its diagonal has a 0"):
+        tc.vmap(lambda a: tc.linalg.solve_triangular(a, tc.ones(4, dtype="float64"), lower=True))(stacked)

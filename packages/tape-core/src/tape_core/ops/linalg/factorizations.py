@@ -13,11 +13,12 @@ from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor, read, read_array
 from tape_core.modes import batching
 from tape_core.modes.batched import is_known_to_hold
+from tape_core.modes.batching import Call
 from tape_core.ops.creation import eye, tril
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import on_diagonal
-from tape_core.ops.manipulation import sum_to
-from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
+from tape_core.ops.manipulation import permute_dims, reshape, squeeze, sum_to
+from tape_core.typing import Array, ArrayLike, BatchInput, Cotangent, Namespace
 
 
 def check_system(xp: Namespace, name: str, a: Array, b: Array) -> None:
@@ -109,6 +110,18 @@ def _solve_b(xp: Namespace, common: Array, b_spec: Spec) -> Array:
     return sum_to(xp, common[..., 0] if len(b_spec.shape) == 1 else common, b_spec.shape)
 
 
+def _solve_triangular_batch(call: Call, a: BatchInput, b: BatchInput) -> Any:
+    if batching.is_batched(a) or a.ndim > 2 or b.ndim > 2:
+        out = batching.stacks(2, 2)(call, a, b[:, None] if b.ndim == 1 else b)
+        return squeeze(out, -1) if b.ndim == 1 else out
+    # One matrix for all examples: their right-hand sides are columns of one system.
+    n, size = a.shape[-1], batching.size_of((a, b))
+    if b.ndim == 1:
+        return call(a.value, b.value.mT).mT
+    columns = reshape(permute_dims(b.value, (1, 0, 2)), (b.shape[0], size * b.shape[1]))
+    return permute_dims(reshape(call(a.value, columns), (n, size, b.shape[1])), (1, 0, 2))
+
+
 @refuses("a")
 @op(
     a=vjp(_solve_triangular_a),
@@ -116,6 +129,7 @@ def _solve_b(xp: Namespace, common: Array, b_spec: Spec) -> Array:
     common=_solve_triangular_common,
     kernel=_solve_triangular_kernel,
     samples=_triangular_samples,
+    batch=_solve_triangular_batch,
 )
 def solve_triangular(a: ArrayLike, b: ArrayLike, /, *, lower: bool = False, unit_diagonal: bool = False) -> Tensor:
     """Solve `a @ x == b` for x, with triangular matrices `a`, whose other triangle is ignored.
