@@ -4,7 +4,8 @@ A program is a module with
 
 - `data(rng, small)`: its input, a dict of NumPy arrays; `small` is for tests;
 - `STYLES`: the ways to write it with Tape by name, each a function of the data and of `wrap` that returns a step.
-  `wrap` is `tape_core.function`, or gives back what it gets. Nothing names a backend: the selected one computes;
+  `wrap` is `tape_core.function`, or gives back what it gets. Nothing names a backend: the selected one computes. What
+  all steps share is in the library's arrays before the first one, as in the peers' programs;
 - `with_torch(data)` and `with_jax(data, jit)`: the peers' steps, where there is a peer; `jit` is `jax.jit`, or gives
   back what it gets. `TORCH_OF_STYLE` and `JAX_OF_STYLE` have those of a style that computes something else;
 - `with_differences(data)`, where there is no peer: a step with derivatives by differences;

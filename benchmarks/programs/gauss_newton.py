@@ -46,7 +46,8 @@ def gauss_newton(data: Data, wrap: Wrap) -> Step:
         return tc.tree_leaves(pull(2 / found.size * along)[0])
 
     compiled = wrap(lambda x, direction: product(model, x, direction))
-    return lambda: list(compiled(data["x"], direction))
+    x = tc.asarray(data["x"])
+    return lambda: list(compiled(x, direction))
 
 
 def hessian(data: Data, wrap: Wrap) -> Step:
@@ -63,7 +64,8 @@ def hessian(data: Data, wrap: Wrap) -> Step:
         return tc.tree_leaves(tc.hvp(loss, (model,), (direction,))[0])
 
     compiled = wrap(product)
-    return lambda: list(compiled(data["x"], data["y"], direction))
+    x, y = tc.asarray(data["x"]), tc.asarray(data["y"])
+    return lambda: list(compiled(x, y, direction))
 
 
 STYLES = {"Gauss-Newton": gauss_newton, "Hessian": hessian}

@@ -40,14 +40,16 @@ def named(vector) -> dict:
 def gradient(data: Data, wrap: Wrap) -> Step:
     import tape_core as tc
 
-    both = wrap(tc.value_and_grad(loss_of(data)))
+    loss = loss_of(data)
 
-    def step():
-        # Arrays without dimensions: NumPy's scalars would be constants of the trace, and the whole program folded.
-        value, found = both(named(np.asarray(number) for number in data["start"]))
-        return [value, tc.stack([found[name] for name in named(data["start"])])]
+    def value_and_vector(p):
+        value, found = tc.value_and_grad(loss)(p)
+        return value, tc.stack([found[name] for name in p])
 
-    return step
+    both = wrap(value_and_vector)
+    # Tensors, as the peers have theirs: NumPy's scalars would be constants of the trace, and the whole program folded.
+    start = named(tc.asarray(np.asarray(number)) for number in data["start"])
+    return lambda: list(both(start))
 
 
 def hessian(data: Data, wrap: Wrap) -> Step:
@@ -55,7 +57,8 @@ def hessian(data: Data, wrap: Wrap) -> Step:
 
     loss = loss_of(data)
     found = wrap(tc.hessian(lambda v: loss(named(tc.unstack(v)))))
-    return lambda: [found(data["start"])]
+    start = tc.asarray(data["start"])
+    return lambda: [found(start)]
 
 
 STYLES = {"gradient": gradient, "hessian": hessian}

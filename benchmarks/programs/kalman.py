@@ -37,14 +37,16 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
     import tape_core as tc
 
     both = wrap(tc.value_and_grad(lambda p, y: likelihood(p, y, tc, tc.scan)))
-    return lambda: list(both(data["start"], data["y"]))
+    start, y = tc.asarray(data["start"]), tc.asarray(data["y"])
+    return lambda: list(both(start, y))
 
 
 def hessian(data: Data, wrap: Wrap) -> Step:
     import tape_core as tc
 
     found = wrap(tc.hessian(lambda p, y: likelihood(p, y, tc, tc.scan)))
-    return lambda: [found(data["start"], data["y"])]
+    start, y = tc.asarray(data["start"]), tc.asarray(data["y"])
+    return lambda: [found(start, y)]
 
 
 STYLES = {"gradient": with_tape, "hessian": hessian}

@@ -39,9 +39,10 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
         return tc.mean(tc.vmap(lambda x, y: loss(adapted(model, x[0], y[0]), x[1], y[1]), in_axes=1)(x, y))
 
     both = wrap(lambda x, y: tc.value_and_grad(outer)(model, x, y))
+    x, y = tc.asarray(data["x"]), tc.asarray(data["y"])  # in the library's hands, as the peers' data are
 
     def step():
-        value, gradient = both(data["x"], data["y"])
+        value, gradient = both(x, y)
         return [value, *tc.tree_leaves(gradient)]
 
     return step
@@ -55,7 +56,8 @@ def with_dicts(data: Data, wrap: Wrap) -> Step:
     width = data["width"]
     model = nn.Sequential([nn.Dense(width, activation="tanh"), nn.Dense(width, activation="tanh"), nn.Dense(1)])
     model.build((None, 1))
-    start = dict(zip(model.state_dict(), data["weights"], strict=True))
+    start = dict(zip(model.state_dict(), map(tc.asarray, data["weights"]), strict=True))
+    x, y = tc.asarray(data["x"]), tc.asarray(data["y"])
 
     def loss(params, x, y):
         return tc.mean((nn.functional_call(model, params, x) - y) ** 2)
@@ -72,7 +74,7 @@ def with_dicts(data: Data, wrap: Wrap) -> Step:
     both = wrap(tc.value_and_grad(outer))
 
     def step():
-        value, gradients = both(start, data["x"], data["y"])
+        value, gradients = both(start, x, y)
         return [value, *gradients.values()]
 
     return step

@@ -49,8 +49,10 @@ def training(data: Data, wrap: Wrap, residual) -> Step:
             loss = tc.mean(residual(model, t, x) ** 2) + wrong
         return loss, tape.gradient(loss, model.trainable_variables)
 
+    inputs = [tc.asarray(data[name]) for name in ("t", "x", "initial", "initial_value")]
+
     def step():
-        loss, gradients = both(data["t"], data["x"], data["initial"], data["initial_value"])
+        loss, gradients = both(*inputs)
         return [loss, *gradients]
 
     return step

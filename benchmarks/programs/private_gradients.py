@@ -52,8 +52,10 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
         values, gradients = tc.vmap(clipped, in_axes=(None, 0, 0))(model, x, y)
         return tc.mean(values), tc.tree_map(lambda g: tc.mean(g, axis=0), gradients)
 
+    x, y = tc.asarray(data["pictures"]), tc.asarray(data["labels"])
+
     def step():
-        value, gradient = private(data["pictures"], data["labels"])
+        value, gradient = private(x, y)
         return [value, *tc.tree_leaves(gradient)]
 
     return step
