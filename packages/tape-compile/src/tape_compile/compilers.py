@@ -63,6 +63,9 @@ class Compiler:
         by_name: whether it knows calls by their names and arguments, and not by the functions of the array library. A
             trace for it has neither kernels with residuals nor rules of a backend's own, whose calls have no meaning
             for another library; and passes that make calls of functions are left out.
+        under_tape: whether it also compiles calls inside tapes' blocks: a program for the call, which returns what
+            derivatives need, and one for each derivative. Otherwise such calls are plain Python, whose ops are
+            recorded.
         stand_ins: what stands for arrays in traces for this compiler; None where they are traced with their values. The
             first call then returns what the compiled code computes.
 
@@ -78,6 +81,7 @@ class Compiler:
     exact: bool = False
     fuses: bool = True
     by_name: bool = False
+    under_tape: bool = False
     stand_ins: StandIns | None = None
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
@@ -122,6 +126,7 @@ class Python(Compiler):
     supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
     exact = True
     fuses = False
+    under_tape = True
 
     def compile(self, program: Program, run: Run, examples: Sequence[Any]) -> Run:
         """Return `run`."""

@@ -178,7 +178,7 @@ class Function(Generic[P, R_co]):
         is_traced = foreign_tracers and any([tracer() for tracer in foreign_tracers])
         if active or OPEN_AXES.get() or current() is not None or is_traced:
             one = len(active) == 1 and not is_traced and BINDINGS.get() is None
-            if one and self._compiler in (None, _PYTHON) and not OPEN_AXES.get() and current() is None:
+            if one and self._records_whole and not OPEN_AXES.get() and current() is None:
                 tape = active[0]
                 # A checkpoint keeps the results of ops, and its replay must meet the same ops: it traces through.
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
@@ -246,12 +246,24 @@ class Function(Generic[P, R_co]):
         return False
 
     @property
+    def _records_whole(self) -> bool:
+        """Whether calls inside tapes' blocks are compiled: by Tape, or by a compiler that takes them."""
+        how = self._compiler
+        if how is None or how == _PYTHON:
+            return True
+        from tape_compile.codegen.executable import load_compiler
+
+        compiler = load_compiler(how)
+        return compiler is not None and compiler.under_tape
+
+    @property
     def _under_tape(self) -> UnderTape:
         """The traces for calls inside tapes' blocks; the first such call makes the object."""
         if self._under_tape_traces is None:
             from tape_compile.under_tape.entry import UnderTape
 
-            self._under_tape_traces = UnderTape(unbound(self), self._name, self._options)
+            how = None if self._compiler == _PYTHON else self._compiler
+            self._under_tape_traces = UnderTape(unbound(self), self._name, self._options, how)
         return self._under_tape_traces
 
     def _split_static(self, args: Args, kwargs: Kwargs) -> tuple[Static, Kwargs]:

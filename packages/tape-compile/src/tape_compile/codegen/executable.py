@@ -102,7 +102,7 @@ class Compiled:
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
         self.compiler = compiler = load_compiler(how)
-        self.program, self.effects = passes.run(self.traced, options, _without(compiler))
+        self.program, self.effects = passes.run(self.traced, options, left_out(compiler))
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._compiled(name, how, compiler, trace)
@@ -122,39 +122,12 @@ class Compiled:
             RuntimeError: the compiler fails, or what it returns is no function.
         """
         program, run = self.program, self.source.run
-        found = {
-            EFFECTS: sorted({instruction.name for instruction in program.instructions if instruction.effect}),
-            NUMBERS: sorted({v.name for v in self.variables if v.backend is None}),
-            BRANCHES: sorted(_branches(program)),
-        }
         examples = [trace.values[k] for k in program.inputs]
+        numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:
-            return run if any(found.values()) or program.backend is None else self._offered(name, run, examples)
-        for feature, names in found.items():
-            if names and feature not in compiler.supports:
-                raise ValueError(f"{name}: compile={how!r} {_UNSUPPORTED[feature].format(', '.join(names))}")
-        backends = compilers.info(how).backends if isinstance(how, str) else ()
-        if program.backend is None and (backends or not compiler.supports.issuperset(found)):
-            several = sorted([backend.name for backend in trace.backends])
-            if not several:
-                raise ValueError(f"{name}: compile={how!r} has nothing to compile, as the function computes nothing")
-            raise ValueError(
-                f"{name}: compile={how!r} is for arrays of one backend, and there are those of {' and '.join(several)}"
-            )
-        if backends and program.backend is not None and program.backend.root.name not in backends:
-            raise ValueError(
-                f"{name}: compile={how!r} is for arrays of {' and '.join(backends)}, and these are of "
-                f"{program.backend.root.name}: leave out compile, or select another backend"
-            )
-        try:
-            code = compiler.compile(program, run, examples)
-        except (ValueError, RuntimeError, TracingError) as error:  # these are meant for the user
-            if not isinstance(error, NotImplementedError):
-                raise
-            raise RuntimeError(f"{name}: compile={how!r} has no compile()") from error
-        except Exception as error:
-            text = f"{name}: compile={how!r} failed with {type(error).__name__}: {error}"
-            raise RuntimeError(text) from error
+            plain = not any(_unsupported(program, numbers).values()) and program.backend is not None
+            return self._offered(name, run, examples) if plain else run
+        code = compile_program(program, run, examples, name, how, compiler, numbers, trace.backends)
         return self._check_first_run(code, run, name, how)
 
     def _offered(self, name: str, run: Run, examples: list[Any]) -> Run:
@@ -167,7 +140,7 @@ class Compiled:
             if offered is not None:
                 if self.program.owned and compiler.fuses:
                     # What is planned to be overwritten is not for a compiler that plans memory itself.
-                    program, _ = passes.run(self.traced, self.options, _without(compiler))
+                    program, _ = passes.run(self.traced, self.options, left_out(compiler))
                     offered = compiler.offer(program, Source(program, name).run, examples)
                 return run if offered is None else self._check_first_run(offered, run, name, how)
         return run
@@ -180,23 +153,13 @@ class Compiled:
         Raises:
             RuntimeError: it is no function; in its first run, its results are not those of the program.
         """
-        if code is run:  # Tape's own
-            return run
-        if not callable(code):
-            raise RuntimeError(f"{name}: compile={how!r} returned {code!r} for the program, which is not a function")
-        specs = [self.program.specs.get(k) for k in self.program.outputs]
         owner = ref(self)
 
-        @wraps(code, updated=())
-        def first_run(arrays: list[Raw]) -> tuple[Raw, ...]:
-            found = code(arrays)
-            if problem := _wrong_results(found, specs):
-                raise RuntimeError(f"{name}: the function that compile={how!r} made of the program returned {problem}")
+        def keep(code: Run) -> None:
             if (compiled := owner()) is not None:
                 compiled.run = code  # later runs cost nothing
-            return found
 
-        return first_run
+        return check_first_run(code, run, self.program, name, how, keep)
 
     def exported(self, name: str, variables: str, beside: dict[str, Any] | None) -> str:
         """Return the source of a file that defines this function."""
@@ -244,7 +207,7 @@ class Compiled:
             values = dict(zip(traced.inputs[n:], [v._array for v in self.variables], strict=True))
             traced = traced.replace(traced.instructions, constants={**traced.constants, **values})
             traced.inputs = traced.inputs[:n]
-        program, _ = passes.run(traced, self.options, _without(self.compiler))
+        program, _ = passes.run(traced, self.options, left_out(self.compiler))
         return self.compiler.serialized(program, name, derivatives)
 
     def _refuse_assigned(self, name: str) -> None:
@@ -366,6 +329,91 @@ def check_no_alias(name: str, leaves: list[Any], changed: Iterable[int], what: s
             )
 
 
+def compile_program(
+    program: Program,
+    run: Run,
+    examples: list[Any],
+    name: str,
+    how: str | Compiler | None,
+    compiler: Compiler,
+    numbers: Sequence[str],
+    used: Iterable[Backend],
+) -> Run:
+    """Return what a compiler makes of a program.
+
+    Args:
+        program, run, examples: as for `Compiler.compile`.
+        name: the function's; how: the compiler as the user has named it.
+        compiler: the compiler.
+        numbers: the names of Python numbers that change.
+        used: the backends of the arrays.
+
+    Raises:
+        ValueError: the compiler is not for arrays of this backend, or not for what this program does.
+        RuntimeError: the compiler fails.
+    """
+    found = _unsupported(program, numbers)
+    for feature, names in found.items():
+        if names and feature not in compiler.supports:
+            raise ValueError(f"{name}: compile={how!r} {_UNSUPPORTED[feature].format(', '.join(names))}")
+    backends = compilers.info(how).backends if isinstance(how, str) else ()
+    if program.backend is None and (backends or not compiler.supports.issuperset(found)):
+        several = sorted([backend.name for backend in used])
+        if not several:
+            raise ValueError(f"{name}: compile={how!r} has nothing to compile, as the function computes nothing")
+        raise ValueError(
+            f"{name}: compile={how!r} is for arrays of one backend, and there are those of {' and '.join(several)}"
+        )
+    if backends and program.backend is not None and program.backend.root.name not in backends:
+        raise ValueError(
+            f"{name}: compile={how!r} is for arrays of {' and '.join(backends)}, and these are of "
+            f"{program.backend.root.name}: leave out compile, or select another backend"
+        )
+    try:
+        return compiler.compile(program, run, examples)
+    except (ValueError, RuntimeError, TracingError) as error:  # these are meant for the user
+        if not isinstance(error, NotImplementedError):
+            raise
+        raise RuntimeError(f"{name}: compile={how!r} has no compile()") from error
+    except Exception as error:
+        text = f"{name}: compile={how!r} failed with {type(error).__name__}: {error}"
+        raise RuntimeError(text) from error
+
+
+def check_first_run(
+    code: Run, run: Run, program: Program, name: str, how: str | Compiler | None, keep: Callable[[Run], None]
+) -> Run:
+    """Return a compiler's code such that the first run checks its results, and then gives the code to `keep`.
+
+    Raises:
+        RuntimeError: it is no function; in its first run, its results are not those of the program.
+    """
+    if code is run:  # Tape's own
+        return run
+    if not callable(code):
+        raise RuntimeError(f"{name}: compile={how!r} returned {code!r} for the program, which is not a function")
+    specs = [program.specs.get(k) for k in program.outputs]
+
+    @wraps(code, updated=())
+    def first_run(arrays: list[Raw]) -> tuple[Raw, ...]:
+        found = code(arrays)
+        if problem := _wrong_results(found, specs):
+            raise RuntimeError(f"{name}: the function that compile={how!r} made of the program returned {problem}")
+        keep(code)
+        return found
+
+    return first_run
+
+
+def _unsupported(program: Program, numbers: Sequence[str]) -> dict[str, list[str]]:
+    """Return what a program has besides calls of kernels, by what a compiler must support."""
+    return {
+        EFFECTS: sorted({instruction.name for instruction in program.instructions if instruction.effect}),
+        NUMBERS: list(numbers),
+        BRANCHES: sorted(_branches(program)),
+    }
+
+
 def _branches(program: Program) -> set[str]:
     """Return the names of branches and loops, also inside loops, that decide by values in each call."""
     found: set[str] = set()
@@ -415,7 +463,7 @@ def _wrong_results(found: object, specs: list[Spec | None]) -> str:
     return ""
 
 
-def _without(compiler: Compiler | None) -> frozenset[passes.Stage]:
+def left_out(compiler: Compiler | None) -> frozenset[passes.Stage]:
     """Return the stages of passes that are left to a compiler which fuses by itself."""
     if compiler is None or not compiler.fuses:
         return frozenset()

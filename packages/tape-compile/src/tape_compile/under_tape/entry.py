@@ -22,6 +22,7 @@ from tape_core.backends import BackendMismatchError
 from tape_compile import thresholds
 from tape_compile.cache import Traces, notify_on_end, remember
 from tape_compile.cache_key import SLICES, TENSOR, Args, Kwargs, Signature, Static, arguments_of, call_with_static
+from tape_compile.codegen.executable import load_compiler
 from tape_compile.results import check_containers
 from tape_compile.turns import tracing_turn
 from tape_compile.under_tape.record import recorded_call
@@ -30,6 +31,7 @@ from tape_compile.under_tape.trace import Joint, Pattern
 if TYPE_CHECKING:
     from tape_core import GradientTape
 
+    from tape_compile.compilers import Compiler
     from tape_compile.function import Function
 
 
@@ -43,12 +45,16 @@ class UnderTape:
         known: the traces by kind of call, newest first.
     """
 
-    def __init__(self, function: Function[..., Any], name: str, options: dict[str, bool]) -> None:
+    def __init__(
+        self, function: Function[..., Any], name: str, options: dict[str, bool], how: str | Compiler | None
+    ) -> None:
         # A weak reference: the function owns this object, and a cycle would keep its constants until collection.
         self._function = ref(function)
         self._lock = function._lock
         self.name = name
         self.options = options
+        self.how = how
+        self.compiler = load_compiler(how)
         self.known: Traces[Joint] = Traces(function._compiled.most)
         self._patterns: dict[Any, set[Pattern]] = {}  # by kind of call, the patterns of cotangents that sweeps had
         self._eager: dict[Any, bool] = {}  # by kind, from its first call on: whether it always runs as plain Python

@@ -21,7 +21,11 @@ class Backward(NamedTuple):
 
 
 def partition(
-    program: Program, results: int, backward: Sequence[tuple[int, int]], options: dict[str, bool]
+    program: Program,
+    results: int,
+    backward: Sequence[tuple[int, int]],
+    options: dict[str, bool],
+    without: frozenset[passes.Stage] = frozenset(),
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
     """Split a joint program: return the program of the results, and one for each derivative.
 
@@ -31,6 +35,7 @@ def partition(
         results: how many outputs are results.
         backward: of each derivative how many cotangents it has, and how many outputs.
         options: passes that are left out, or asked for.
+        without: stages that are left to a compiler.
 
     Returns:
         The program of the call, whose outputs are the results and then the residuals, and how many instructions each
@@ -39,7 +44,7 @@ def partition(
     """
     n = len(program.inputs) - sum(given for given, _ in backward)
     # CSE finds what the derivatives have in common with the function while they are one.
-    program, _ = passes.run(program, options, passes.NOT_BEFORE_SPLIT)
+    program, _ = passes.run(program, options, passes.NOT_BEFORE_SPLIT | without)
     derivatives, at, end = [], n, results
     for given, outputs in backward:
         derivatives.append(Backward(program.inputs[at : at + given], program.outputs[end : end + outputs]))
@@ -57,8 +62,8 @@ def partition(
         inputs = [*first, *one.cotangents]
         whole = Program(body, inputs, program.constants, one.outputs, program.specs, program.backend)
         # Only now the stages of `NOT_BEFORE_SPLIT`: each half is fused, and reuses memory, by itself.
-        programs.append((passes.run(whole, options)[0], [places[k] for k in first]))
-    return passes.run(forward, options), programs
+        programs.append((passes.run(whole, options, without)[0], [places[k] for k in first]))
+    return passes.run(forward, options, without), programs
 
 
 def _split(program: Program, results: int, cotangents: set[int]) -> tuple[list[Instruction], list[Instruction]]:

@@ -53,7 +53,7 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     arrays = [*[leaves[k]._array for k in joint.input_places], *[array for array, _ in call.values]]
     try:
         with joint.quiet():
-            found = joint.source.run(arrays)
+            found = joint.run(arrays)
     except Exception as error:  # noqa: BLE001 - it is raised again
         fail(error)
     call.residuals = found[joint.size :]
@@ -143,7 +143,7 @@ class Call:
                     return self.rerun(gs, hs, masked, recorded)
                 arrays.append(array)
         try:
-            found = derivative.source.run(arrays)
+            found = derivative.run(arrays)
         except Exception as error:  # noqa: BLE001 - it is raised again
             fail(error)
         if derivative.all_dense:

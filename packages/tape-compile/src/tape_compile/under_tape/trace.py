@@ -15,9 +15,12 @@ from tape_core.support import ACTIVE, pytree, setting, wrap
 from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
+from tape_compile.codegen.executable import check_first_run, compile_program, left_out
 from tape_compile.codegen.source import Source
+from tape_compile.compilers import Compiler, Run
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
+from tape_compile.program import Program, Spec
 from tape_compile.results import check_result, freeze_leaf
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -50,10 +53,11 @@ class Derivative:
         slice_shapes: for each input None for no gradient, () for an array, or the dense shape of IndexedSlices.
         all_dense: whether the gradient of each input is an array.
         residuals: the places of the residuals that are its first inputs; the cotangents follow.
-        source: the code.
+        source: the code as Python; run: that, or what a compiler made of the program.
     """
 
     source: Source
+    run: Run
 
     def __init__(self, slice_shapes: list[Any], residuals: list[int]) -> None:
         self.slice_shapes = slice_shapes
@@ -66,6 +70,8 @@ class Owner(Protocol):
 
     name: str
     options: dict[str, bool]
+    how: str | Compiler | None
+    compiler: Compiler | None
 
     @property
     def function(self) -> Any:
@@ -90,8 +96,8 @@ class JointTrace(FlowTrace):
         draws: whether it draws random numbers.
     """
 
-    def __init__(self, name: str, options: Mapping[str, bool], tape: GradientTape) -> None:
-        super().__init__(name, options)
+    def __init__(self, name: str, options: Mapping[str, bool], tape: GradientTape, *, by_name: bool) -> None:
+        super().__init__(name, options, by_name=by_name)
         self.outer_tensors: list[Tensor] = []
         self.draws = False
         self._tape = tape
@@ -199,7 +205,8 @@ class Joint:
         leading: the numbers of those results that others of them depend on.
         derivatives: the code by pattern; used: the patterns that calls had.
         outer_tensors: Tensors from around the function; it must be traced anew where a tape watches one of them.
-        name, options: of the function.
+        name, options: of the function; how, compiler: its compiler, None for Tape's own.
+        source: the code of the call as Python; run: that, or what the compiler made of the program.
         age, recent: for the cache.
         gone: weak references whose callbacks drop the trace when an argument that it needs ends.
     """
@@ -220,6 +227,8 @@ class Joint:
     ) -> None:
         self.owner = ref(owner)  # weak, since the owner keeps this object
         self.name = owner.name
+        self.how, self.compiler = owner.how, owner.compiler
+        compiler = owner.compiler
         self.options = owner.options
         self.kind = kind
         self.python = python
@@ -232,7 +241,7 @@ class Joint:
         self.derivatives: dict[Pattern, Derivative] = {}
         with unrecorded():
             self.outer_tensors = reachable_tensors(owner.function.python, static)
-        trace = JointTrace(owner.name, owner.options, tape)
+        trace = JointTrace(owner.name, owner.options, tape, by_name=compiler is not None and compiler.by_name)
         try:
             with tracing(trace):
                 own, inputs, result = self._trace_forward(trace, tape, signature, watched)
@@ -242,6 +251,10 @@ class Joint:
                     trace.refuse("gives back what it is given")
                 if self.inputs:
                     self._compile(trace, own, inputs, arrays, tape, patterns)
+                elif self.compiler is not None and arrays:
+                    # The call is left to the code for calls outside of tapes: that must be one that there can be.
+                    self.source = Source(trace.program(arrays), self.name)
+                    self._compiled(self, self.source.program, trace)
         finally:
             trace.end()
 
@@ -366,14 +379,44 @@ class Joint:
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
-        (forward, self.effects), backward = partition(program, self.size, sizes, self.options)
+        (forward, self.effects), backward = partition(program, self.size, sizes, self.options, left_out(self.compiler))
         self.source = Source(forward, self.name)
+        self.run = self._compiled(self, forward, trace)
         for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):
             derivative.residuals = needed
             derivative.source = Source(part, f"{self.name}_derivative")
-        self.quiet: Callable[[], Any] = nullcontext if forward.backend is None else forward.backend.quiet
+            derivative.run = self._compiled(derivative, part, trace)
+        # What the library warns of is no matter of a compiler that calls none of its functions.
+        by_name = self.compiler is not None and self.compiler.by_name
+        library = None if by_name else forward.backend
+        self.quiet: Callable[[], Any] = nullcontext if library is None else library.quiet
         # Its Tensors hold the trace, with all values of this run.
         del self._differentiable
+
+    def _compiled(self, holder: Joint | Derivative, program: Program, trace: JointTrace) -> Run:
+        """Return the function that runs a program for `holder`: its Python code, or what the compiler makes of it.
+
+        Raises:
+            ValueError, RuntimeError, TracingError: the compiler cannot take it; the function runs as plain Python then.
+        """
+        run = holder.source.run
+        if self.compiler is None:
+            return run
+        examples = [trace.values[k] if k in trace.values else self._example(program.specs[k]) for k in program.inputs]
+        code = compile_program(program, run, examples, self.name, self.how, self.compiler, (), trace.backends)
+        owner = ref(holder)
+
+        def keep(code: Run) -> None:
+            if (found := owner()) is not None:
+                found.run = code
+
+        return check_first_run(code, run, program, self.name, self.how, keep)
+
+    def _example(self, spec: Spec) -> Any:
+        """Return an array like a residual."""
+        if spec.dtype is None:
+            return spec.kind()
+        return self.backend.xp.zeros(tuple([max(n, 0) for n in spec.shape]), dtype=spec.dtype)
 
     def _trace_sweep(
         self, trace: JointTrace, own: GradientTape, inputs: dict[int, Any], pattern: Pattern

@@ -25,6 +25,7 @@ class XLA(Compiler):
 
     supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
     by_name = True
+    under_tape = True
     stand_ins = StandIns()
 
     def compile(self, program: Program, run: Run, examples: Sequence[Raw]) -> Run:
