@@ -42,9 +42,10 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
         return tc.sum(position**2)
 
     both = wrap(tc.value_and_grad(end, (0, 1, 2)))
+    start = [tc.asarray(data[name]) for name in ("position", "speed", "mass")]
 
     def step():
-        value, found = both(*(tc.asarray(data[name]) for name in ("position", "speed", "mass")))
+        value, found = both(*start)
         return [value, *found]
 
     return step

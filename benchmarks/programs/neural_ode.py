@@ -119,9 +119,10 @@ def gradients(loss, data: Data, wrap: Wrap) -> Step:
     import tape_core as tc
 
     both = wrap(tc.value_and_grad(loss))
+    weights = [tc.asarray(w) for w in data["weights"]]
 
     def step():
-        value, found = both(data["weights"])
+        value, found = both(weights)
         return [value, *found]
 
     return step

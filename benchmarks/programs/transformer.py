@@ -83,7 +83,8 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    return lambda: [step(data["text"])]
+    text = tc.asarray(data["text"])
+    return lambda: [step(text)]
 
 
 STYLES = {"training step": with_tape}

@@ -53,7 +53,8 @@ def with_tape(data: Data, wrap: Wrap) -> Step:
         optimizer.apply_gradients(tape.gradient(loss, model), model)
         return loss
 
-    return lambda: [train(data["pictures"], data["noise"])]
+    pictures, noise = tc.asarray(data["pictures"]), tc.asarray(data["noise"])
+    return lambda: [train(pictures, noise)]
 
 
 STYLES = {"training step": with_tape}
