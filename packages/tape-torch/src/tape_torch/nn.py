@@ -52,23 +52,34 @@ def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
     return functional.gelu(x, approximate="tanh" if approximate else "none")
 
 
-def _of_out(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a rule that is PyTorch's of the result, and of complex numbers the op's own."""
-
-    def vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
-        # Tape's rules do not conjugate; PyTorch's kernels do.
-        return declared_rule(name, "x")(xp, g, out) if out.is_complex() else rule(g, out)
-
-    return vjp
+# PyTorch's kernels conjugate and Tape's rules do not: the rule of complex numbers is the op's own. These are functions of
+# the module, and no closures, since exported files have their source.
 
 
-def _of_x(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a rule that is PyTorch's of the argument, and of complex numbers the op's own."""
+def _sigmoid_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
+    return declared_rule("sigmoid", "x")(xp, g, out) if out.is_complex() else _sigmoid_backward(g, out)
 
-    def vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
-        return declared_rule(name, "x")(xp, g, x) if x.is_complex() else rule(g, x)
 
-    return vjp
+def _tanh_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
+    return declared_rule("tanh", "x")(xp, g, out) if out.is_complex() else _tanh_backward(g, out)
+
+
+def _softplus_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
+    return declared_rule("softplus", "x")(xp, g, x) if x.is_complex() else _softplus_backward(g, x, 1, _SOFTPLUS_LINEAR)
+
+
+def _log_sigmoid_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
+    if x.is_complex():
+        return declared_rule("log_sigmoid", "x")(xp, g, x)
+    return _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR)  # its derivative at x is that of softplus at -x
+
+
+def _silu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
+    return declared_rule("silu", "x")(xp, g, x) if x.is_complex() else _silu_backward(g, x)
+
+
+def _mish_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor) -> Any:
+    return declared_rule("mish", "x")(xp, g, x) if x.is_complex() else _mish_backward(g, x)
 
 
 def _gelu_vjp(xp: Namespace, g: torch.Tensor, x: torch.Tensor, approximate: bool) -> Any:
@@ -97,16 +108,15 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {
 _ACTIVATION_RULES: dict[str, Callable[..., Any]] = {
     # Not by threshold_backward, as in PyTorch: that lets the cotangent through where the input is NaN.
     "relu": lambda xp, g, out: _leaky_relu_backward(g, out, 0.0, False),
-    "sigmoid": _of_out("sigmoid", _sigmoid_backward),
-    "tanh": _of_out("tanh", _tanh_backward),
-    "softplus": _of_x("softplus", lambda g, x: _softplus_backward(g, x, 1, _SOFTPLUS_LINEAR)),
-    "silu": _of_x("silu", _silu_backward),
+    "sigmoid": _sigmoid_vjp,
+    "tanh": _tanh_vjp,
+    "softplus": _softplus_vjp,
+    "silu": _silu_vjp,
     "gelu": _gelu_vjp,
     "leaky_relu": lambda xp, g, x, slope: _leaky_relu_backward(g, x, slope, False),
     "relu6": lambda xp, g, x: _hardtanh_backward(g, x, 0, 6),
-    # The derivative of log_sigmoid at x is sigmoid(-x), which is that of softplus at -x.
-    "log_sigmoid": _of_x("log_sigmoid", lambda g, x: _softplus_backward(g, -x, 1, _SOFTPLUS_LINEAR)),
-    "mish": _of_x("mish", _mish_backward),
+    "log_sigmoid": _log_sigmoid_vjp,
+    "mish": _mish_vjp,
 }
 
 
