@@ -766,10 +766,8 @@ def pickles_and_prints() -> Any:
 
 
 NOT_YET = {
-    "fourier_transforms": "the class of the error of booleans",
     "integers_that_wrap_around": "PyTorch wraps a Python integer that does not fit the dtype",
     "indexing": "an empty mask of all axes; the class of the error for a string",
-    "complex_numbers": "PyTorch has no order of complex numbers, NumPy has one",
 }
 
 

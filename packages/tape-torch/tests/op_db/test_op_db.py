@@ -290,7 +290,7 @@ SPECIAL = "i0e i1 i1e ndtr log_ndtr ndtri erfcx entr xlog1py"
 
 ELEMENTWISE = """
     abs acos acosh asin asinh atan atan2 atanh ceil conj copysign cos cosh exp expm1 floor hypot imag log log1p log2
-    log10 logaddexp maximum minimum positive pow real reciprocal remainder round sign sin sinh sqrt square tan
+    log10 maximum minimum positive pow real reciprocal remainder round sign sin sinh sqrt square tan
     tanh trunc logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift
     bitwise_right_shift isfinite isinf isnan signbit i0 digamma logit xlogy erf erfc erfinv where
 """
@@ -319,6 +319,7 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
             "__rpow__": (flipped(tc.pow), {"nan": True}),
             "float_power": (float_power, {"nan": True}),
         },
+        "logaddexp": {"logaddexp": (call(tc.logaddexp), {"dtypes": (torch.float64,)})},  # of real numbers alone
         # PyTorch's derivative by x1 is 1; Tape's nextafter has none.
         "nextafter": {"nextafter": (call(tc.nextafter), {"differentiate": False})},
         "remainder": {"remainder": call(tc.remainder), "__rmod__": flipped(tc.remainder)},
