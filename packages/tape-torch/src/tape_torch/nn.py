@@ -52,8 +52,8 @@ def _gelu(x: torch.Tensor, *, approximate: bool = False) -> Any:
     return functional.gelu(x, approximate="tanh" if approximate else "none")
 
 
-# PyTorch's kernels conjugate and Tape's rules do not: the rule of complex numbers is the op's own. These are functions of
-# the module, and no closures, since exported files have their source.
+# PyTorch's kernels conjugate and Tape's rules do not: the rule of complex numbers is the op's own. These are functions
+# of the module, and no closures, since exported files have their source.
 
 
 def _sigmoid_vjp(xp: Namespace, g: torch.Tensor, out: torch.Tensor) -> Any:
