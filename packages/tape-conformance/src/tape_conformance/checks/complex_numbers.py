@@ -32,11 +32,11 @@ def _has_complex(target: Target) -> bool:
 
 
 def _places(case: Case) -> list[int]:
-    return [k for k, v in enumerate(case.values) if isinstance(v, tc.Tensor) and v.dtype.inexact]
+    return [k for k, v in enumerate(case.drawn_values) if isinstance(v, tc.Tensor) and v.dtype.inexact]
 
 
 def _shapes(case: Case) -> list[tuple[int, ...]]:
-    return [value.shape for value in case.values if isinstance(value, tc.Tensor)]
+    return [value.shape for value in case.drawn_values if isinstance(value, tc.Tensor)]
 
 
 def _as_complex(case: Case, k: int) -> tc.Tensor:
