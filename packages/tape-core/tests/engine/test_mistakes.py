@@ -133,9 +133,9 @@ CALLS = {
     "no fill value that is too large": (lambda: tc.full((2,), 2**70), (OverflowError, ValueError), "^full: "),
     "no derivative by no argument": (lambda: tc.hessian(tc.sum, argnums=())(_ones(2)), ValueError, "argnums is empty"),
     "no compiler that is not installed": (
-        lambda: tc.function(lambda x: x, compile="xla")(_ones(2)),
+        lambda: tc.function(lambda x: x, compile="nosuch")(_ones(2)),
         ValueError,
-        "no compiler named 'xla' is installed",
+        "no compiler named 'nosuch' is installed",
     ),
     "no text for persistent": (lambda: tc.GradientTape(persistent="no"), TypeError, "persistent must be True or False"),
     "no text for debug": (lambda: tc.GradientTape(debug="no"), TypeError, "debug must be True or False"),
