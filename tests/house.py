@@ -27,18 +27,6 @@ FLOORS = (
 )
 """The rooms of tape-core from the ground up: a module imports from its own floor and from those below."""
 
-PACKAGES = [
-    "tape_core",
-    "tape_compile",
-    "tape_numpy",
-    "tape_torch",
-    "tape_jax",
-    "tape_nn",
-    "tape_tf",
-    "tape_conformance",
-]
-"""A package imports only those before it in this order, and of these only what they declare."""
-
 DECLARED = {
     "tape_core": [
         "backends",
@@ -78,6 +66,9 @@ def _generator() -> Any:
 _house = _generator()
 modules = _house.modules
 """The files of all packages by the names of their modules."""
+
+PACKAGES: tuple[str, ...] = _house.PACKAGES
+"""A package imports only those before it in this order, and of these only what they declare."""
 
 
 def imports() -> Iterator[tuple[str, str]]:
