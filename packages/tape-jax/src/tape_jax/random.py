@@ -12,8 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tape_core.backends import ArrayAPIBackend, RandomKernels
+from tape_core.backends import RandomKernels
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, Key, Shape, numpy_words
+
+from tape_jax.host import numpy_on_host
 
 _ROUNDS = 10
 _MULTIPLIERS = np.array([0xD2E7470EE14C6C93, 0xCA5A826395121157], np.uint64)
@@ -56,16 +58,18 @@ class _OnHost(RandomKernels):
         return numpy_words(key, counter, n).view(np.int64)
 
 
-class _InProgram(RandomKernels):
+class InProgram(RandomKernels):
     """The numbers of a program that is given the key and the counter when it runs."""
 
     def words(self, key: Any, counter: Any, n: int, device: str | None = None) -> Any:
+        """Return words of 64 bits, as int64."""
         return philox_words(key, counter, n)
 
 
 @cache
-def _on_host() -> _OnHost:
-    return _OnHost(ArrayAPIBackend("numpy on the host", np))
+def on_host() -> RandomKernels:
+    """Return the kernels of random numbers that are NumPy's arrays."""
+    return _OnHost(numpy_on_host())
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +79,7 @@ def _program(backend: Any, method: str, arguments: tuple[Any, ...], place: Any =
     Args:
         place: the sharding of the result, where it is on several devices.
     """
-    kernel = getattr(_InProgram(backend), method)
+    kernel = getattr(InProgram(backend), method)
     return jax.jit(lambda key, counter: kernel(key, counter, *arguments), out_shardings=place)
 
 
@@ -86,7 +90,7 @@ class JaxRandom(RandomKernels):
         place = self.backend.raw_device(device)
         name = self.backend.default_device if device is None else device
         if name.startswith("cpu"):
-            found = np.asarray(getattr(_on_host(), method)(key, counter, *arguments))
+            found = np.asarray(getattr(on_host(), method)(key, counter, *arguments))
             with jax.ensure_compile_time_eval():
                 # The memory is new, and nobody else's: JAX may use it.
                 return jax.device_put(found, place)

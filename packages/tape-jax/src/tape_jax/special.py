@@ -7,13 +7,14 @@ derivatives for minutes. Inside `jax.jit` such a function is a callback from the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tape_core.backends import DEFAULT_KERNELS, ArrayAPIBackend
+from tape_core.backends import DEFAULT_KERNELS
+
+from tape_jax.host import numpy_on_host
 
 _FLOATS = frozenset({np.dtype("float32"), np.dtype("float64")})
 
@@ -46,12 +47,6 @@ _TRACED: dict[str, Callable[..., Any]] = {
 """What JAX has for functions of the host: inside `jax.jit` these stay on the device."""
 
 
-@cache
-def host() -> Any:
-    """Return the kernels for NumPy's arrays."""
-    return ArrayAPIBackend("numpy on the host", np).xp
-
-
 def _is_array(value: object) -> bool:
     return isinstance(value, jax.Array)
 
@@ -82,7 +77,7 @@ def _computed(name: str, values: Any, parameters: dict[str, Any]) -> Any:
     if narrow:
         given = [v.astype(np.float32) if isinstance(v, np.ndarray) and v.dtype in narrow else v for v in given]
     with np.errstate(all="ignore"):
-        found = np.asarray(DEFAULT_KERNELS[name](host(), *given, **parameters))
+        found = np.asarray(DEFAULT_KERNELS[name](numpy_on_host().xp, *given, **parameters))
     return found.astype(narrow[0]) if narrow else found
 
 
