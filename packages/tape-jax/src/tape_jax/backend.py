@@ -112,23 +112,7 @@ class JaxBackend(Backend):
         array = as_jax_array(obj, dtype, copy)
         if not layouts.in_use and devices.several():
             keep_layouts(self.settled)
-        return array if device is None else self.moved(array, device, copy)
-
-    def moved(self, array: jax.Array, device: str, copy: bool | None = None) -> Any:
-        """Return an array on a device; itself if it is there.
-
-        Raises:
-            ValueError: `copy` is False, and it is elsewhere.
-        """
-        # Inside `jax.jit` the compiled function is on one device, and that is not known yet.
-        if isinstance(array, jax.core.Tracer) or self.device(array) == device:
-            return array
-        place = devices.find(device)
-        if array.device == place:
-            return array
-        if copy is False:
-            raise ValueError("copy=False, but a copy is needed for another device")
-        return jax.device_put(array, place)
+        return array if device is None else devices.moved(array, device, copy)
 
     def numpy(self, array: jax.Array) -> Any:
         """Return a NumPy array: a view on the CPU, which is read-only, else a copy.

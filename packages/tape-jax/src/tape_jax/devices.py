@@ -74,6 +74,24 @@ def name_of_array(array: jax.Array) -> str:
     return name
 
 
+def moved(array: jax.Array, device: str, copy: bool | None = None) -> Any:
+    """Return an array on the device, or the devices, of a name; itself if it is there, however it is divided.
+
+    Raises:
+        BackendError: there is no such device.
+        ValueError: `copy` is False, and it is elsewhere.
+    """
+    # Inside `jax.jit` the compiled function is on one device, and that is not known yet.
+    if isinstance(array, jax.core.Tracer) or name_of_array(array) == device:
+        return array
+    place = find(device)
+    if array.device == place:
+        return array
+    if copy is False:
+        raise ValueError("copy=False, but a copy is needed for another device")
+    return jax.device_put(array, place)
+
+
 _meshes: dict[str, Mesh] = {}
 """By the name of several devices the mesh of theirs that was met last.
 
