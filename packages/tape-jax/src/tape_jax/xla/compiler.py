@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Run, Source
+from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Ref, Run, Source
 from tape_core.support import forget_in_children
 from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
-from tape_jax.xla.flows import generators_of
+from tape_jax.xla.flows import generators_of, program_of
 from tape_jax.xla.levels import divide
 from tape_jax.xla.segment import Segment
 from tape_jax.xla.stand_ins import StandIns
@@ -154,7 +154,7 @@ class _Mixed:
             outputs = [k for k in made if k in later]
             segment = Segment(program, level.computed, list(inputs), outputs, name)
             self.segments.append(segment)
-            args = tuple([_ref(k) for k in inputs])
+            args = tuple([Ref(k) for k in inputs])
             instructions.append(
                 Instruction("xla", segment, args, {}, tuple(outputs), level.computed[0].place, effect=True)
             )
@@ -171,12 +171,6 @@ class _Mixed:
         return self.source.run(arrays)
 
 
-def _ref(k: int) -> Any:
-    from tape_compile.extend import Ref
-
-    return Ref(k)
-
-
 def _on_host(instruction: Instruction, name: str) -> Instruction:
     """Return an instruction for the host; a loop there has steps that XLA computes."""
     fn = instruction.fn
@@ -191,8 +185,6 @@ class _HostFlow:
     """A branch or a loop that Python runs, with parts that are compiled at their first run."""
 
     def __init__(self, flow: Flow, name: str) -> None:
-        from tape_jax.xla.flows import program_of
-
         self.__name__ = flow.__name__
         self.flow = flow
         self._programs = [program_of(part) for part in flow.parts]

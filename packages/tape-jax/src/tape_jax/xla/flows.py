@@ -12,6 +12,7 @@ from tape_compile.extend import Flow, NoteStateOfStep, Program, RandomBits, SetS
 from tape_core.typing import Raw
 
 from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name
+from tape_jax.xla.transfer import into
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -89,8 +90,6 @@ class PartLowering(FlowLowering):
 
 def constants_of(program: Program) -> dict[int, Any]:
     """Return the constants of a program as arrays for JAX."""
-    from tape_jax.xla.transfer import into
-
     found = {}
     for k, value in program.constants.items():
         convert = into(program.specs[k])

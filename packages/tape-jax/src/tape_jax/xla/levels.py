@@ -12,9 +12,7 @@ from typing import NamedTuple
 from tape_compile.extend import Flow, Instruction, NoteState, Program, RandomBits, SetState
 
 from tape_jax.xla.flows import can_lower, generators_of, program_of
-from tape_jax.xla.lowering import function_by_name
-
-_NEVER_DRAWS = frozenset({"check"})
+from tape_jax.xla.lowering import GLOBAL, function_by_name
 
 
 class Level(NamedTuple):
@@ -93,7 +91,7 @@ def blocks_drawn(instructions: list[Instruction]) -> dict[object, int] | None:
     for instruction in instructions:
         fn = instruction.fn
         if type(fn) is RandomBits:
-            key = 0 if fn.generator is None else fn.generator
+            key = GLOBAL if fn.generator is None else fn.generator
             found[key] = found.get(key, 0) + fn.draw.blocks
         elif type(fn) is SetState or (type(fn) is Flow and any([generators_of(program_of(part)) for part in fn.parts])):
             return None

@@ -16,6 +16,7 @@ from tape_core.typing import Raw, RawDType
 
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.flows import FlowLowering, can_lower, generators_of, lower_flow, program_of
+from tape_jax.xla.lowering import STATE_CALLS
 from tape_jax.xla.transfer import jax_backend
 
 _PLAIN = frozenset({bool, int, float, complex, str, type(None), type(...)})
@@ -141,7 +142,7 @@ class StandIns:
             return _abstract(jax.eval_shape(lambda state: drawn(fn.draw, state)[0], state), _default_device())
         if type(fn) is Flow:
             return _flow(fn, args)
-        if type(fn).__name__ in ("NoteState", "SetState", "NoteStateOfStep", "SetStateOfStep"):
+        if type(fn) in STATE_CALLS:
             return ()
         raise NeedsValues("the results of a call")
 
