@@ -12,7 +12,8 @@ from tape_core.backends import BackendError
 
 def on_four_devices(code: str) -> str:
     """Run code in a process whose CPU is four devices; return what it prints."""
-    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "TAPE_BACKEND": "jax"}
+    # More threads than devices: see test_distribution.py.
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "NPROC": "32", "TAPE_BACKEND": "jax"}
     return run_python("-c", code, environment=four).strip()
 
 

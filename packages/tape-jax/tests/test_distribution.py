@@ -18,7 +18,9 @@ QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 @pytest.mark.parametrize("which", ["training and perceptron", "training and not perceptron", "not training"])
 def test_programs_on_eight_devices(which: str) -> None:
-    eight = {"XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK}"}
+    # A collective blocks a thread for each device, and XLA has as many threads as cores or devices. Where other work
+    # needs one meanwhile, as on two cores, all wait for ever, and after 40 seconds XLA aborts the process.
+    eight = {"XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK}", "NPROC": "32"}
     programs = str(HERE / "on_eight_devices.py")
     report = run_python("-m", "pytest", programs, "-q", "-n", "0", "-k", which, environment=eight, timeout=280)
     assert " passed" in report
