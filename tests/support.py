@@ -6,9 +6,13 @@ Tests import from here as `from support import ...`.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import array_api_strict
@@ -169,3 +173,76 @@ def run_python(*arguments: str, environment: Mapping[str, str] | None = None, ti
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_processes(
+    program: str,
+    n: int,
+    *arguments: str,
+    timeout: float = 240.0,
+    may_fail: Collection[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run a program in `n` processes of torch.distributed, with the environment of torchrun; return what each prints.
+
+    The store in which they meet is in this process, so that no port can be taken meanwhile, and no process takes it
+    with it. If one fails, all others are killed and its errors are raised.
+
+    Args:
+        program: Python source; `arguments` are in `sys.argv[1:]`.
+        may_fail: the numbers of processes that may die or fail while the others go on.
+        environment: is added to this process's.
+    """
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")] if os.name == "posix" else []
+    common = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": str(n),
+        "LOCAL_WORLD_SIZE": str(n),
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        **({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}),
+        **(environment or {}),
+    }
+    with ExitStack() as stack:
+        texts = [[stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in "oe"] for _ in range(n)]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=texts[rank][0],
+                stderr=texts[rank][1],
+            )
+            for rank in range(n)
+        ]
+
+        def stop() -> None:
+            for process in running:
+                process.kill()
+                process.wait()
+
+        stack.callback(stop)
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            codes = [process.poll() for process in running]
+            failed = [rank for rank, code in enumerate(codes) if code and rank not in may_fail]
+            if failed or None not in codes:
+                break
+            time.sleep(0.02)
+        outputs, errors = ([_content(pair[k]) for pair in texts] for k in (0, 1))
+        late = [rank for rank, code in enumerate(codes) if code is None]
+        assert not failed, "".join(f"-- process {rank} ended with {codes[rank]}:\n{errors[rank]}" for rank in failed)
+        assert not late, f"processes {late} took longer than {timeout} s:\n{outputs}\n" + "\n".join(errors)
+    return outputs
+
+
+def _content(file: Any) -> str:
+    file.seek(0)
+    text: str = file.read()
+    return text

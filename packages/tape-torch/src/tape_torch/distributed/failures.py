@@ -1,0 +1,235 @@
+"""A process that dies, fails or hangs is an error on all others, with its number and within a time.
+
+When a process dies, gloo tells those that talk to it that a connection was closed, but not to whom. So each process
+leaves notes in the store that all of them have met in: who it is, a sign of life every now and then, and why it has
+left. After a failed operation, the others read the notes of all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import torch.distributed as dist
+from tape_core.support import contextmanager, real
+from torch.distributed import distributed_c10d
+
+BEAT_SECONDS: Final = 0.5
+SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
+PATIENCE: Final = 15.0  # seconds to look for the cause of an error
+POLL_SECONDS: Final = 0.05
+
+_FAMILIAR: Final = ("/gloo/", "nccl", "connection closed by peer", "connection reset by peer", "timed out waiting")
+"""What errors of operations among processes have in their texts, in small letters."""
+
+
+class PeerError(RuntimeError):
+    """Another process has died, failed or hangs.
+
+    Attributes:
+        ranks: the numbers of these processes.
+    """
+
+    def __init__(self, message: str, ranks: Sequence[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+
+@contextmanager
+def watched(timeout: float = 300.0) -> Iterator[None]:
+    """Watch all processes of a run while they are in a block: none waits for ever for one that does not come.
+
+    All processes enter it. If one dies, raises an error in the block, leaves it too early or hangs, the operation that
+    the others wait in ends with an error, and this becomes a :class:`PeerError` that says which process it was. Within
+    another such block, and in a run of one process, this one does nothing.
+
+    >>> from tape_torch import distributed
+    >>> with distributed.watched(timeout=60.0):
+    ...     pass  # the training loop
+
+    Args:
+        timeout: how many seconds processes may wait for each other, in any operation. The slowest thing that one does
+            alone, such as reading data, must be faster.
+
+    Raises:
+        PeerError: another process has died, failed or hangs.
+    """
+    seconds = real("watched", "timeout", timeout)
+    if seconds <= 0:
+        raise ValueError(f"watched: timeout must be more than 0; got {timeout}")
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1 or _watches:
+        yield
+        return
+    watch = _Watch(seconds)
+    _watches.append(watch)
+    try:
+        yield
+    except PeerError as error:
+        watch.note("waited", list(error.ranks))
+        raise
+    except BaseException as error:
+        # An interrupt is the user's, and says nothing of other processes.
+        if not _is_of_peers(error):
+            watch.note("failed", f"{type(error).__name__}: {error}")
+            raise
+        watch.note("waited", [])
+        found = watch.culprits()
+        if not found:
+            raise
+        watch.note("waited", list(found))
+        reasons = "; ".join(f"process {rank} of {watch.size} {why}" for rank, why in sorted(found.items()))
+        raise PeerError(f"{reasons}. Process {watch.rank} cannot go on without it: {error}", sorted(found)) from error
+    else:
+        watch.note("left", None)
+    finally:
+        _watches.remove(watch)
+        watch.end()
+
+
+_watches: list[_Watch] = []
+_count = 0  # of the blocks so far: each has notes of its own
+
+
+def time_limit() -> timedelta | None:
+    """Return how long an operation may wait in the block of :func:`watched` around this call; None outside of one."""
+    return timedelta(seconds=_watches[-1].seconds) if _watches else None
+
+
+@dataclass
+class _Notes:
+    """What another process was last known to say."""
+
+    beat: int = 0
+    heard: float = field(default_factory=time.monotonic)
+
+
+class _Watch:
+    def __init__(self, seconds: float) -> None:
+        global _count
+        _count += 1
+        self.rank, self.size, self.seconds = dist.get_rank(), dist.get_world_size(), seconds
+        own: Any = distributed_c10d._get_default_store()
+        self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
+        self.store.set(f"{self.rank}/who", json.dumps([*_machine(), os.getpid()]))
+        self.store.set(f"{self.rank}/beat", "0")
+        self._limit_waiting()
+        self._over = threading.Event()
+        # A daemon: a process that is about to end must not be kept by it.
+        self._thread = threading.Thread(target=self._beat, name="tape-watch", daemon=True)
+        self._thread.start()
+
+    def _limit_waiting(self) -> None:
+        """Limit how long operations wait, in all groups of processes that there are, and put it back at the end."""
+        limit = timedelta(seconds=self.seconds)
+        self._before: list[tuple[Any, timedelta]] = []
+        for group in list(distributed_c10d._world.pg_map):
+            with suppress(Exception):  # a group of a library that has no such limit
+                backend: Any = group._get_backend(group._device_types[0])
+                self._before.append((group, backend.options._timeout))
+                group.set_timeout(limit)
+
+    def _beat(self) -> None:
+        beat = 0
+        while not self._over.wait(BEAT_SECONDS):
+            beat += 1
+            with suppress(RuntimeError):  # the store is gone: the operation that is waited for says so
+                self.store.set(f"{self.rank}/beat", str(beat))
+
+    def note(self, key: str, value: object) -> None:
+        """Tell the others something."""
+        with suppress(RuntimeError):
+            self.store.set(f"{self.rank}/{key}", json.dumps(value))
+
+    def end(self) -> None:
+        """Give no further signs of life."""
+        self._over.set()
+        self._thread.join()
+        for group, before in self._before:
+            with suppress(Exception):
+                group.set_timeout(before)
+
+    def culprits(self) -> dict[int, str]:
+        """Return which processes are the cause of an error here, and what they have done."""
+        known = {rank: _Notes() for rank in range(self.size) if rank != self.rank}
+        end = time.monotonic() + PATIENCE
+        suspects: dict[int, str] = {}
+        while time.monotonic() < end:
+            try:
+                found, suspects = self._look(known)
+            except RuntimeError:
+                # Without torchrun, process 0 keeps the store, and it ends with it.
+                return {0: "has died, and with it the store that all have met in"} if self.is_kept_by_first else {}
+            if found:
+                return found
+            time.sleep(POLL_SECONDS)
+        return suspects
+
+    def _look(self, known: dict[int, _Notes]) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the processes that are the cause, and those that must be if no other is."""
+        found: dict[int, str] = {}
+        others: dict[int, str] = {}
+        for rank, notes in known.items():
+            if (failed := self._read(rank, "failed")) is not None:
+                found[rank] = f"has failed: {failed}"
+            elif self._has(rank, "left"):
+                found[rank] = "has left the block that the others are still in"
+            elif (waited := self._read(rank, "waited")) is not None:
+                for one in waited:  # it has found the cause, and may be gone by now
+                    if one != self.rank:
+                        others[one] = "has died or hangs"
+            elif self._is_dead(rank):
+                found[rank] = "has died"
+            else:
+                beat, now = int(self._read(rank, "beat") or 0), time.monotonic()
+                if beat != notes.beat:
+                    notes.beat, notes.heard = beat, now
+                if now - notes.heard > SILENCE:
+                    found[rank] = f"gives no sign of life for {SILENCE:.0f} s"
+                else:
+                    others[rank] = "lives, but hangs, or waits elsewhere"
+        return found, others
+
+    def _is_dead(self, rank: int) -> bool:
+        """Return whether a process of this machine is no more."""
+        who = self._read(rank, "who")
+        if who is None or who[:-1] != _machine():
+            return False
+        try:
+            os.kill(who[-1], 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        with suppress(OSError), open(f"/proc/{who[-1]}/stat", encoding="utf-8", errors="replace") as stream:
+            return stream.read().rpartition(")")[2].split()[0] == "Z"  # dead, but its parent does not know yet
+        return False
+
+    def _has(self, rank: int, key: str) -> bool:
+        return bool(self.store.check([f"{rank}/{key}"]))
+
+    def _read(self, rank: int, key: str) -> Any:
+        return json.loads(self.store.get(f"{rank}/{key}")) if self._has(rank, key) else None
+
+
+def _is_of_peers(error: BaseException) -> bool:
+    """Return whether an error is that of an operation among processes."""
+    if isinstance(error, dist.DistError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _FAMILIAR)
+
+
+def _machine() -> list[str]:
+    """Return what processes have in common that see each other's numbers: the machine, and on Linux the container."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return [socket.gethostname(), space]
