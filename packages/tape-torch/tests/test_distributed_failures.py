@@ -1,0 +1,167 @@
+"""Processes that are killed, fail or hang: no checkpoint is lost, nobody waits for ever, and errors name them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import run_processes
+from tape_torch import distributed
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
+
+# One program starts all trials, so that torch is imported once.
+_KILLED = """
+import datetime, os, random, sys
+import torch, torch.distributed as dist
+import tape_core as tc
+from tape_torch import distributed
+
+WORLD, STEPS = 3, 4
+folder, meeting, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+chance = random.Random(seed)
+torch.set_num_threads(1)
+
+def state(step):
+    return {"w": torch.full((64,), float(step)), "step": torch.tensor(step)}
+
+def train(rank, first, victim, nth, asynchronous):
+    place = f"file://{meeting}/{first}.{victim}.{nth}"
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=WORLD)
+    done = [0]
+    if rank == victim:
+        def hook(event, arguments):
+            # Every time that the program touches a file of the checkpoint is a moment to die.
+            if any(isinstance(one, str) and one.startswith(folder) for one in arguments):
+                done[0] += 1
+                if done[0] == nth:
+                    os.kill(os.getpid(), 9)
+        sys.addaudithook(hook)
+    try:
+        with distributed.watched(timeout=60):
+            for step in range(first, first + STEPS):
+                saving = distributed.save(folder, state(step), step=step, asynchronous=asynchronous)
+                saving.wait()
+                os.write(told, b"%d %d\\n" % (rank, step))
+    except distributed.PeerError as error:
+        assert error.ranks == (victim,), error
+        os._exit(3)
+    os._exit(0)
+
+def last():
+    if distributed.latest(folder) is None:
+        return 0
+    step, found, _ = distributed.load(folder)
+    assert found["w"].tolist() == [float(step)] * 64 and found["step"].tolist() == step
+    return step
+
+killed = 0
+for trial in range(int(sys.argv[4])):
+    first = last() + 1
+    victim, nth = chance.randrange(WORLD), chance.randrange(1, 60)
+    heard, told = os.pipe()
+    children = []
+    for rank in range(WORLD):
+        if (child := os.fork()) == 0:
+            try:
+                train(rank, first, victim, nth, trial % 2 == 1)
+            finally:
+                os._exit(1)
+        children.append(child)
+    os.close(told)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    claimed = [int(line.split()[1]) for line in os.fdopen(heard).read().splitlines()]
+    killed += codes[victim] == -9
+    expected = {0} if codes[victim] == 0 else {3}
+    assert {code for rank, code in enumerate(codes) if rank != victim} <= expected | {0}, (codes, victim, nth)
+    # What a process was told to be saved is there.
+    assert last() >= max(claimed, default=0), (last(), claimed, victim, nth)
+    assert len(distributed.storage.checkpoints_in(folder)) <= 2
+print(killed)
+"""
+
+
+@posix
+def test_no_kill_loses_a_checkpoint(tmp_path: Path) -> None:
+    meeting, folder = tmp_path / "meeting", tmp_path / "run"
+    meeting.mkdir()
+    environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(folder), str(meeting), "1", "8"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert int(done.stdout) >= 4  # of 8 trials, half at least died within a save
+
+
+_DYING = """
+import os, signal, sys
+import torch, torch.distributed as dist
+from tape_torch import distributed
+from tape_torch.distributed import failures
+
+failures.PATIENCE = 1.0  # how long to look for another cause than one that lives and does not come
+dist.init_process_group("gloo")
+rank, how = dist.get_rank(), sys.argv[1]
+x = torch.ones(10)
+try:
+    with distributed.watched(timeout=2.0 if how == "hang" else 120.0):
+        dist.all_reduce(x)
+        if rank == 1:
+            if how == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if how == "fail":
+                raise KeyError("no such file")
+            if how == "hang":
+                dist.distributed_c10d._get_default_store().wait(["over"])
+                os._exit(0)
+        dist.all_reduce(x)
+        dist.all_reduce(x)
+except distributed.PeerError as error:
+    print(error.ranks, error)
+    dist.distributed_c10d._get_default_store().set("over", "")
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("die", "process 1 of 3 has died"),
+        ("fail", "process 1 of 3 has failed: KeyError: 'no such file'"),
+        ("hang", "process 1 of 3 lives, but hangs, or waits elsewhere"),
+    ],
+)
+def test_a_process_that_ends_is_named_by_all_others(how: str, message: str) -> None:
+    outputs = run_processes(_DYING, 3, how, may_fail=[1])
+    for rank in (0, 2):
+        assert outputs[rank].startswith("(1,)"), outputs
+        assert message in outputs[rank]
+
+
+def test_a_mistake_of_ones_own_is_not_blamed_on_others() -> None:
+    program = """
+import torch.distributed as dist
+from tape_torch import distributed
+dist.init_process_group("gloo")
+try:
+    with distributed.watched(timeout=60):
+        raise RuntimeError("cannot restore: the store has no connection to the peer")
+except RuntimeError as error:
+    print(type(error).__name__)
+"""
+    assert run_processes(program, 2) == ["RuntimeError\n"] * 2
+
+
+def test_a_single_process_needs_no_watch() -> None:
+    with distributed.watched():
+        pass
+    with pytest.raises(ValueError, match="timeout must be more than 0"), distributed.watched(0):
+        pass
