@@ -5,14 +5,16 @@ Tests import from here as `from support import ...`.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import array_api_strict
@@ -186,7 +188,7 @@ def run_processes(
     """Run a program in `n` processes of torch.distributed, with the environment of torchrun; return what each prints.
 
     The store in which they meet is in this process, so that no port can be taken meanwhile, and no process takes it
-    with it. If one fails, all others are killed and its errors are raised.
+    with it. If one fails, all others are killed and its errors are raised. Needs `os.fork`.
 
     Args:
         program: Python source; `arguments` are in `sys.argv[1:]`.
@@ -211,38 +213,80 @@ def run_processes(
         **(environment or {}),
     }
     with ExitStack() as stack:
-        texts = [[stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in "oe"] for _ in range(n)]
-        running = [
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n)]
+        # Forked by one process that has imported torch before, which takes most of the time.
+        launcher = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, "-c", program, *arguments],
-                env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=texts[rank][0],
-                stderr=texts[rank][1],
+                [sys.executable, "-c", _LAUNCHER, folder, program, json.dumps(own), *arguments],
+                env=common,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                start_new_session=True,
             )
-            for rank in range(n)
-        ]
+        )
+        assert launcher.stdout is not None
 
         def stop() -> None:
-            for process in running:
-                process.kill()
-                process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(launcher.pid, signal.SIGKILL)
 
         stack.callback(stop)
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            codes = [process.poll() for process in running]
-            failed = [rank for rank, code in enumerate(codes) if code and rank not in may_fail]
-            if failed or None not in codes:
-                break
-            time.sleep(0.02)
-        outputs, errors = ([_content(pair[k]) for pair in texts] for k in (0, 1))
-        late = [rank for rank, code in enumerate(codes) if code is None]
+        # Not `with`: it is to be stopped first where it is late.
+        timer = threading.Timer(timeout, stop)
+        timer.daemon = True
+        timer.start()
+        codes: dict[int, int] = {}
+        for line in launcher.stdout:
+            rank, code = map(int, line.split())
+            codes[rank] = code
+            if code and rank not in may_fail:
+                stop()
+        timer.cancel()
+        outputs, errors = ([_content(folder, f"{rank}.{kind}") for rank in range(n)] for kind in ("out", "err"))
+        failed = [rank for rank, code in codes.items() if code and rank not in may_fail]
+        late = [rank for rank in range(n) if rank not in codes]
         assert not failed, "".join(f"-- process {rank} ended with {codes[rank]}:\n{errors[rank]}" for rank in failed)
         assert not late, f"processes {late} took longer than {timeout} s:\n{outputs}\n" + "\n".join(errors)
     return outputs
 
 
-def _content(file: Any) -> str:
-    file.seek(0)
-    text: str = file.read()
-    return text
+_LAUNCHER = """
+import json, os, sys, traceback
+import torch, torch.distributed.tensor, torch.distributed.checkpoint
+import tape_core, tape_nn, tape_torch
+
+folder, program, environments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+sys.argv[:] = ["-c", *sys.argv[4:]]
+torch.set_num_threads(1)
+ranks = {}
+for rank, environment in enumerate(environments):
+    if (child := os.fork()) == 0:
+        os.environ.update(environment)
+        for descriptor, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{folder}/{rank}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+        status = 1
+        try:
+            exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+            status = 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    ranks[child] = rank
+while ranks:
+    child, status = os.wait()
+    print(ranks.pop(child), os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+def _content(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()

@@ -16,8 +16,9 @@ import tape_core as tc
 from tape_core import Tensor
 from tape_core.random import global_rng
 
-from tape_nn.checkpoints import Path, load_tensors, remove_drafts, save_tensors
+from tape_nn.checkpoints import Path, remove_drafts
 from tape_nn.fitting.run import Run
+from tape_nn.fitting.storing import is_written, keeper_of, read_state, write_state
 from tape_nn.generators import all_generators
 from tape_nn.metrics import Mean
 from tape_nn.module import Module
@@ -29,12 +30,14 @@ FORMAT_VERSION: Final = 2  # since 2, states of random generators are those of P
 
 
 class RunFile:
-    """The checkpoint file of a run."""
+    """The checkpoint file of a run; of a run in several processes, a folder."""
 
-    def __init__(self, path: Path, model: Module) -> None:
+    def __init__(self, path: Path, model: Module, parallel: object = None) -> None:
         self.path = os.fspath(path)
         self.model = model
-        remove_drafts(path)  # of a run that was killed while it wrote
+        self._keeper = keeper_of("checkpoint", parallel)
+        if self._keeper is None:
+            remove_drafts(path)  # of a run that was killed while it wrote
 
     def write(self, run: Run) -> None:
         """Write the state of the run, atomically."""
@@ -58,7 +61,7 @@ class RunFile:
         tensors: dict[str, Tensor] = {}
         # Python's json writes and reads NaN, of which a history may be full, and floats to the last bit.
         text = json.dumps(pack(state, "", tensors))
-        save_tensors(self.path, tensors, {_METADATA_KEY: text})
+        write_state(self.path, tensors, {_METADATA_KEY: text}, self._keeper, run.step)
 
     def read(self) -> SavedRun | None:
         """Read the file; return None if there is none.
@@ -66,12 +69,9 @@ class RunFile:
         Raises:
             ValueError: the file is damaged, or was not written by `fit`.
         """
-        if not os.path.exists(self.path):
+        if not is_written(self.path, self._keeper):
             return None
-        # Each weight where its Variable is; the optimizer's slots are moved to theirs by `load_state_dict`.
-        like = {f"model/{name}": variable for name, variable in self.model.named_variables()}
-        backend = next((variable.backend for variable in like.values()), None)
-        tensors, metadata = load_tensors(self.path, like=like, backend=backend)
+        tensors, metadata = read_state(self.path, self.model, self._keeper)
         if _METADATA_KEY not in metadata:
             raise ValueError(f"checkpoint: {self.path!r} was not written by fit; name another file")
         try:

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import tape_core as tc
 
-from tape_nn.checkpoints import Path, load_tensors, save_tensors
+from tape_nn.checkpoints import Path
 from tape_nn.fitting.resuming import pack, random_states, set_random_states, unpack
+from tape_nn.fitting.storing import Saving, is_written, keeper_of, read_state, write_state
 from tape_nn.module import Module
 from tape_nn.types import OptimizerLike
 
@@ -36,7 +37,10 @@ def save_run(
     step: int = 0,
     rng: Generators = None,
     extra: object = None,
-) -> None:
+    parallel: object = None,
+    keep: int = 1,
+    asynchronous: bool = False,
+) -> Saving | None:
     """Write the state of a training loop to a file: the model, optimizers, random generators and a step number.
 
     Saved are the Variables, what the optimizer keeps for each of them, and the states of the generator that
@@ -58,11 +62,20 @@ def save_run(
         rng: a generator of the loop's own, or several by name.
         extra: further state: numbers, text, None, Tensors, and lists and dictionaries of them, such as the
             `state_dict()` of a metric.
+        parallel: the strategy or the mesh of a run in several processes, or `tape_torch.distributed`. All processes
+            call this, each writes the parts that it has, and `path` is a folder: see `tape_torch.distributed.save`,
+            also for `keep` and `asynchronous`, which are for such runs alone.
+
+    Returns:
+        With `parallel`, the checkpoint: `wait()` waits until it is complete.
 
     Raises:
-        ValueError: a layer has not made its Variables yet.
+        ValueError: a layer has not made its Variables yet, or processes have different states.
         TypeError: `extra` holds something else.
     """
+    keeper = keeper_of("save_run", parallel)
+    if keeper is None and (keep != 1 or asynchronous):
+        raise ValueError("save_run: keep and asynchronous are for runs in several processes: pass parallel=...")
     state = {
         "step": int(step),
         "model": model.state_dict(),
@@ -73,14 +86,17 @@ def save_run(
     }
     tensors: dict[str, tc.Tensor] = {}
     text = json.dumps({"version": FORMAT_VERSION, "state": pack(state, "", tensors)})
-    save_tensors(path, tensors, {_METADATA_KEY: text})
+    return write_state(path, tensors, {_METADATA_KEY: text}, keeper, int(step), keep, asynchronous)
 
 
-def load_run(path: Path, model: Module, optimizer: Optimizers = None, *, rng: Generators = None) -> LoadedRun:
+def load_run(
+    path: Path, model: Module, optimizer: Optimizers = None, *, rng: Generators = None, parallel: object = None
+) -> LoadedRun:
     """Bring a training loop to the state in a file that :func:`save_run` wrote; return its step number and `extra`.
 
     Args:
         model, optimizer, rng: of the same structure, and with the same names, as when the file was written.
+        parallel: as for `save_run`. The number of processes and the layout may be others than when it was written.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -88,9 +104,9 @@ def load_run(path: Path, model: Module, optimizer: Optimizers = None, *, rng: Ge
             Nothing is changed.
     """
     name = os.fspath(path)
-    like = {f"model/{key}": variable for key, variable in model.named_variables()}
-    backend = next((variable.backend for variable in like.values()), None)
-    tensors, metadata = load_tensors(path, like=like, backend=backend)
+    keeper = keeper_of("load_run", parallel)
+    is_written(path, keeper)  # raises if it is of the other kind
+    tensors, metadata = read_state(path, model, keeper)
     if _METADATA_KEY not in metadata:
         raise ValueError(f"load_run: {name!r} was not written by save_run")
     try:
