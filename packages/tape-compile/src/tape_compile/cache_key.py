@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, binding, dtypes, is_number, placement, pytree, read
+from tape_core.support import SCALARS, binding, dtypes, is_number, layouts, placement, pytree, read
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -68,6 +68,8 @@ class Signature:
                 array = leaf._array
                 self.kinds.append(TENSOR)
                 parts += [leaf.backend, array.shape, array.dtype, array.device]
+                if layouts.in_use:
+                    parts.append(leaf.backend.place(array))
                 continue
             if kind is IndexedSlices:
                 self.kinds.append(SLICES)
@@ -90,6 +92,8 @@ class Signature:
                     backend, array = tensor.backend, tensor._array
                     self.kinds.append(TENSOR)
                     parts += [backend, array.shape, array.dtype, array.device]
+                    if layouts.in_use:
+                        parts.append(backend.place(array))
                     continue
             self.kinds.append(STATIC)
             parts.append(static_key(leaf, lambda k=k: f"{name}: argument {self._path(k, bool(kwargs))}"))  # type: ignore[misc]

@@ -111,7 +111,7 @@ class JaxBackend(Backend):
         """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""
         array = as_jax_array(obj, dtype, copy)
         if not layouts.in_use and devices.several():
-            keep_layouts(self.settled)
+            keep_layouts(devices.laid_out_like)
         return array if device is None else devices.moved(array, device, copy)
 
     def numpy(self, array: jax.Array) -> Any:
@@ -137,21 +137,6 @@ class JaxBackend(Backend):
         spec = getattr(array.sharding, "spec", None)
         divided = "" if spec is None else f", sharding=P({', '.join(map(repr, spec))})"
         return f"device={self.device(array)}{divided}"
-
-    def settled(self, array: Any, former: Any) -> Any:
-        """Return a new value of a Variable, on the devices and in the layout of the former one, if its user chose them.
-
-        Which layout XLA gives to a result depends on what the result is computed of.
-        """
-        if not isinstance(former, jax.Array) or not isinstance(array, jax.Array):
-            return array
-        if isinstance(array, jax.core.Tracer) or isinstance(former, jax.core.Tracer) or not former.committed:
-            return array
-        place: Any = former.sharding
-        own: Any = array.sharding
-        if own is place or own == place or own.is_equivalent_to(place, array.ndim):
-            return array
-        return jax.device_put(array, place)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate JAX's errors to the classes of other array libraries; those of tracing stay what they are."""

@@ -182,3 +182,19 @@ def _cure(name: str) -> list[str]:
     if platform == "tpu" and "tpu" not in platforms:
         return ["JAX uses a TPU only with its plugin for it: pip install 'jax[tpu]'"]
     return []
+
+
+def laid_out_like(array: Any, former: Any) -> Any:
+    """Return an array on the devices and in the layout of another one of its shape, if its user chose them.
+
+    Which layout XLA gives to a result depends on what the result is computed of.
+    """
+    if not isinstance(former, jax.Array) or not isinstance(array, jax.Array):
+        return array
+    if isinstance(array, jax.core.Tracer) or isinstance(former, jax.core.Tracer) or not former.committed:
+        return array
+    place: Any = former.sharding
+    own: Any = array.sharding
+    if own is place or own == place or array.shape != former.shape or own.is_equivalent_to(place, array.ndim):
+        return array
+    return jax.device_put(array, place)

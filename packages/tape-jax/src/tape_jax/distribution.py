@@ -80,20 +80,10 @@ def _undivided(place: Sharding) -> Sharding:
 
 
 def _named(tree: object) -> Iterator[tuple[str, Variable]]:
-    if isinstance(tree, Variable):
-        yield tree.name or "", tree
-        return
-    if hasattr(tree, "named_variables"):  # a Module
-        yield from tree.named_variables()
-        return
-    leaves, structure = pytree.flatten(tree)
-    for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Variable):
-            yield pytree.path(structure, k), leaf
-        elif hasattr(leaf, "named_variables"):
-            yield from leaf.named_variables()
-        else:
+    for leaf in pytree.flatten(tree)[0]:
+        if not isinstance(leaf, Variable) and not hasattr(leaf, "named_variables"):
             raise TypeError(
                 f"tape_jax.distribute: got {leaf!r} of type {type(leaf).__name__!r}, which is no Variable and no "
                 "Module; jax.device_put is for arrays and Tensors"
             )
+    yield from placement.named_variables(tree)

@@ -49,6 +49,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "astype": _astype,
     "ones_like": _filled_like(1),
     "cumulative_prod": _cumulative_prod,
+    "laid_out_like": devices.laid_out_like,
     "searchsorted": _searchsorted,
     "to_device": lambda x, device, origin: devices.moved(x, device),
     "zeros_like": _filled_like(0),

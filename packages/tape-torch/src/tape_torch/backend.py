@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
-from tape_core.support import dtypes, forget_in_children
+from tape_core.support import dtypes, forget_in_children, keep_layouts
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
+from tape_torch.divided import describe, is_divided, is_here, settled, whole_value
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
@@ -116,7 +117,20 @@ class TorchBackend(Backend):
         self, obj: object, *, dtype: torch.dtype | None = None, device: str | None = None, copy: bool | None = None
     ) -> Any:
         """Make a tensor that torch.autograd does not record; a tensor stays on its device unless `device` is given."""
-        return as_torch_tensor(obj, dtype, None if device is None else torch.device(device), self._default_device, copy)
+        array = as_torch_tensor(
+            obj, dtype, None if device is None else torch.device(device), self._default_device, copy
+        )
+        if self.guard is None and is_divided(array):
+            self.expect_divided()
+        return array
+
+    def expect_divided(self) -> None:
+        """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
+        from tape_torch.divided_kernels import guard
+
+        keep_layouts(settled)
+        if self.guard is None:
+            self.guarded(guard)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""
@@ -141,9 +155,19 @@ class TorchBackend(Backend):
 
     def numpy(self, array: torch.Tensor) -> Any:
         """Return a NumPy array: a view, or a copy of values on another device or in bfloat16, which NumPy lacks."""
+        if is_divided(array):
+            array = whole_value(array)
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         # PyTorch conjugates by setting a bit of the tensor, which numpy() refuses.
         return array.resolve_conj().resolve_neg().numpy()
+
+    def format(self, array: torch.Tensor) -> str:
+        """Format as NumPy does; without values where other processes have some of them, or summands."""
+        return super().format(array) if not is_divided(array) or is_here(array) else "[values in several processes]"
+
+    def place(self, array: torch.Tensor) -> str:
+        """Return how an array is divided among processes, where it is."""
+        return describe(array) if is_divided(array) else ""
 
     @property
     def compiler_support(self) -> TorchSupport:
@@ -186,7 +210,7 @@ class TorchBackend(Backend):
         """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""
         first = arrays[0]
         size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
-        if first.device.type != "cpu" or first.numel() <= size:
+        if first.device.type != "cpu" or first.numel() <= size or any(map(is_divided, arrays)):
             return [arrays]
         if not all([a.dtype is first.dtype and a.shape == first.shape and a.is_contiguous() for a in arrays]):
             return [arrays]

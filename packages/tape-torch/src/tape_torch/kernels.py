@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tape_torch import distances, elementwise, factorizations, indexing, linalg, nn, special, standard
+from tape_torch import distances, divided, elementwise, factorizations, indexing, linalg, nn, special, standard
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **standard.KERNELS,
@@ -14,6 +14,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **special.KERNELS,
     **nn.KERNELS,
     **distances.KERNELS,
+    "laid_out_like": divided.laid_out_like,
 }
 
 RULES: dict[str, dict[str, Any]] = {

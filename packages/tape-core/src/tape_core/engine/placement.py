@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
@@ -73,6 +73,22 @@ def _device(tensor: Tensor, backend: Backend, device: str | None) -> str:
     own = tensor.device
     # `cuda` is whichever of them the array is on.
     return own if tensor.backend.library is backend and own.startswith(f"{device}:") else device
+
+
+def named_variables(tree: object) -> Iterator[tuple[str, Variable]]:
+    """Yield the Variables of a tree, those of Modules included, with their names: paths, or their own."""
+    if isinstance(tree, Variable):
+        yield tree.name or "", tree
+        return
+    if hasattr(tree, "named_variables"):  # a Module
+        yield from tree.named_variables()
+        return
+    leaves, structure = pytree.flatten(tree)
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Variable):
+            yield pytree.path(structure, k), leaf
+        elif hasattr(leaf, "named_variables"):
+            yield from leaf.named_variables()
 
 
 def follow(variable: Variable, follower: Variable) -> None:

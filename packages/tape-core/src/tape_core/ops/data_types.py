@@ -11,12 +11,12 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import ops
 from tape_core.engine.levels import detached
-from tape_core.engine.op import linear, transpose
+from tape_core.engine.op import NONDIFF, linear, transpose
 from tape_core.engine.recording import report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
 from tape_core.engine.tensor import Tensor, is_number, read, to_number, wrap
 from tape_core.modes import batching
-from tape_core.typing import ArrayLike, DTypeKind, DTypeLike
+from tape_core.typing import ArrayLike, BatchInput, DTypeKind, DTypeLike
 
 
 def _astype_samples(draw: Draw) -> Iterator[Sample]:
@@ -64,6 +64,33 @@ def to_device(x: ArrayLike, device: str, /) -> Tensor:  # type: ignore[no-redef]
     # Called for its check of the device only; the op itself would fail with an error of the library.
     selection.select(tensor.backend, device)
     return _to_device(tensor, device, tensor.device)
+
+
+def _layout_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(draw(2, 3), draw(2, 3))
+    yield Sample(draw(), draw())
+    yield Sample(draw.complex(2), draw(2))
+
+
+def _batched_layout(call: batching.Call, x: BatchInput, like: BatchInput) -> Tensor:
+    return batching.spread(x, batching.size_of((x, like)))  # what is mapped over is not laid out
+
+
+@linear(
+    x=transpose(lambda xp, g: g),
+    like=NONDIFF,
+    kernel=lambda xp, x, like: x,
+    samples=_layout_samples,
+    batch=_batched_layout,
+    keeps_integers=True,
+    axes_of=None,
+)
+def laid_out_like(x: ArrayLike, like: ArrayLike, /) -> Tensor:
+    """Return `x`, divided among devices or processes as `like` is, if that is divided and has the shape of `x`.
+
+    Gradients are laid out as their sources are, and an optimizer's steps as the Variables: what a library gives to a
+    result depends on what the result is computed of.
+    """
 
 
 _astype = astype

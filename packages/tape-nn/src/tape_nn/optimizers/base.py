@@ -26,6 +26,7 @@ from tape_core.support import (
     Lock,
     binding,
     check_assignable,
+    layouts,
     real,
     rows_added,
     sequence,
@@ -411,6 +412,8 @@ class Optimizer:
         else:
             backend = variable.backend
             whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
+        if layouts.in_use:
+            whole[0] = xp.laid_out_like(gradient, whole[1])
         blocks = backend.blocks(whole)
         if type(blocks) is list:  # small arrays come back whole
             g, *old = whole

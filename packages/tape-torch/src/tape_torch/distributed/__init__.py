@@ -1,6 +1,32 @@
-"""Programs in several processes, by torch.distributed: their checkpoints, and what happens when one fails."""
+"""Programs in several processes, by torch.distributed: arrays that are divided among them, checkpoints, and failures.
+
+Each process runs the same program, started by `torchrun`; a mesh gives the processes their places. What is divided
+among them computes as any other Tensor does: PyTorch adds the communication.
+
+    mesh = tape_torch.distributed.mesh({"data": -1})
+    model = tape_torch.distributed.distribute(model, (), mesh=mesh)       # a copy in each process
+    x = tape_torch.distributed.distribute(batch, ("data",), mesh=mesh)    # divided along its first axis
+"""
 
 from tape_torch.distributed.checkpoints import Loaded, Saving, latest, load, save
 from tape_torch.distributed.failures import PeerError, watched
+from tape_torch.distributed.layouts import Layout, placements
+from tape_torch.distributed.meshes import Mesh, mesh
+from tape_torch.distributed.moving import distribute, full, local
 
-__all__ = ["Loaded", "PeerError", "Saving", "latest", "load", "save", "watched"]
+__all__ = [
+    "Layout",
+    "Loaded",
+    "Mesh",
+    "PeerError",
+    "Saving",
+    "distribute",
+    "full",
+    "latest",
+    "load",
+    "local",
+    "mesh",
+    "placements",
+    "save",
+    "watched",
+]

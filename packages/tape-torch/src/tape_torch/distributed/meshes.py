@@ -1,0 +1,170 @@
+"""Meshes: the processes of a program in a grid, whose axes have names."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+_TORCHRUN = "start the program in each process by `torchrun --nproc-per-node N program.py`"
+
+
+class Mesh:
+    """The processes of a program in a grid, whose axes have names: a view of a `torch.distributed.DeviceMesh`.
+
+    >>> from tape_torch.distributed import mesh
+    >>> mesh({"data": 1})  # in one process
+    Mesh({'data': 1}, rank 0, on cpu)
+
+    Attributes:
+        device_mesh: PyTorch's own mesh, for functions of PyTorch.
+    """
+
+    def __init__(self, device_mesh: DeviceMesh) -> None:
+        names = device_mesh.mesh_dim_names
+        if not names:
+            raise ValueError(
+                "Mesh: the axes of the DeviceMesh have no names, by which layouts name them; "
+                "give init_device_mesh(..., mesh_dim_names=)"
+            )
+        self.device_mesh = device_mesh
+        self._axes = dict(zip(names, device_mesh.shape, strict=True))
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The number of processes along each axis, by the axis's name, in the order of the mesh."""
+        return dict(self._axes)
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+        return math.prod(self._axes.values())
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among all, from 0."""
+        return dist.get_rank()
+
+    @property
+    def coordinates(self) -> dict[str, int]:
+        """The place of this process along each axis."""
+        found = self.device_mesh.get_coordinate()
+        assert found is not None  # a mesh has all processes
+        return dict(zip(self._axes, found, strict=True))
+
+    def group(self, axis: str | None = None) -> dist.ProcessGroup:
+        """Return PyTorch's group of the processes that differ from this one along an axis; None: of all.
+
+        Raises:
+            ValueError: the mesh has no such axis.
+        """
+        if axis is None:
+            group = dist.group.WORLD
+            assert group is not None
+            return group
+        return self.device_mesh.get_group(self.check_axis(axis))
+
+    def check_axis(self, axis: str) -> str:
+        """Return the name of an axis.
+
+        Raises:
+            ValueError: the mesh has no such axis.
+        """
+        if axis not in self._axes:
+            raise ValueError(f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, self._axes))}")
+        return axis
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and self.device_mesh == other.device_mesh
+
+    def __hash__(self) -> int:
+        return hash(self.device_mesh)
+
+    def __repr__(self) -> str:
+        return f"Mesh({self._axes}, rank {self.rank}, on {self.device_mesh.device_type})"
+
+
+def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, timeout: float | None = None) -> Mesh:
+    """Return the mesh of all processes of the program; each of them calls this with the same arguments.
+
+    Where PyTorch has no process group yet, one is made: from what `torchrun` has set, or of this process alone, in
+    which the same program then runs undivided.
+
+    >>> from tape_torch.distributed import mesh
+    >>> mesh({"data": -1}).axes  # as many as there are
+    {'data': 1}
+
+    Args:
+        axes: the number of processes along each axis, by name; one may be -1, for what remains. By default all
+            processes are along one axis, `"data"`.
+        device: `"cpu"` or `"cuda"`; by default CUDA where there is a GPU. On CUDA each process has the GPU of its
+            number on the machine (`LOCAL_RANK`).
+        timeout: the seconds that a process waits for another one in a collective, before it is an error; by
+            default PyTorch's, minutes. It counts where this call makes the process group.
+
+    Raises:
+        ValueError: the axes are not what the processes can be divided into, or a number is no positive one or -1.
+        RuntimeError: there are no processes: the program was not started by `torchrun`.
+    """
+    wanted = {"data": -1} if axes is None else dict(axes)
+    device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    shape = _checked(wanted)
+    _ensure_group(wanted, device_type, timeout)
+    world = dist.get_world_size()
+    fixed = math.prod([n for n in shape if n != -1])
+    if -1 in shape and world % fixed == 0:
+        shape = [world // fixed if n == -1 else n for n in shape]
+    if math.prod(shape) != world:
+        raise ValueError(
+            f"tape_torch.distributed.mesh: {wanted} asks for {_product(wanted)} processes, and there are {world} "
+            f"(this is rank {dist.get_rank()}): the product of the axes must be {world}; one of -1 takes what remains"
+        )
+    if device_type == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    return Mesh(init_device_mesh(device_type, tuple(shape), mesh_dim_names=tuple(wanted)))
+
+
+def _checked(wanted: Mapping[str, int]) -> list[int]:
+    shape = list(wanted.values())
+    if not wanted or any(n != -1 and n < 1 for n in shape) or shape.count(-1) > 1:
+        raise ValueError(
+            f"tape_torch.distributed.mesh: got the axes {dict(wanted)}; each is a name with a positive number of "
+            f"processes, and one of them may be -1"
+        )
+    return shape
+
+
+def _product(wanted: Mapping[str, int]) -> str:
+    fixed = math.prod([n for n in wanted.values() if n != -1])
+    return f"a multiple of {fixed}" if -1 in wanted.values() else str(fixed)
+
+
+def _ensure_group(wanted: Mapping[str, int], device_type: str, timeout: float | None) -> None:
+    if dist.is_initialized():
+        return
+    backend = "nccl" if device_type == "cuda" else "gloo"
+    patience = None if timeout is None else timedelta(seconds=timeout)
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        atexit.register(_end)
+        dist.init_process_group(backend, timeout=patience)
+        return
+    if any(n > 1 for n in wanted.values()):
+        raise RuntimeError(
+            f"tape_torch.distributed.mesh: {dict(wanted)} asks for {_product(wanted)} processes, and this is one: "
+            f"{_TORCHRUN}, or call torch.distributed.init_process_group first"
+        )
+    atexit.register(_end)
+    dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1, timeout=patience)
+
+
+def _end() -> None:
+    """End the process group before the interpreter ends, or its threads may abort the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

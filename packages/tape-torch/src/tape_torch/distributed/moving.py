@@ -1,0 +1,202 @@
+"""Values between processes: divided among those of a mesh, made whole again, and the part that a process has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from tape_core import Tensor, Variable, asarray
+from tape_core.backends import Backend, backend_of_type
+from tape_core.extend import linear, transpose
+from tape_core.support import placement, pytree, wrap
+from tape_core.typing import ArrayLike, PyTree
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
+
+from tape_torch.backend import TorchBackend
+from tape_torch.distributed.layouts import Layout, placements
+from tape_torch.distributed.meshes import Mesh
+
+T = TypeVar("T", bound=PyTree)
+
+Chosen = Layout | Callable[[str, Variable], Layout]
+
+
+# -- the ops. Their meshes and placements are PyTorch's, and are compared by value where calls are.
+
+
+def _divide(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: tuple[Placement, ...]) -> torch.Tensor:
+    return distribute_tensor(x, mesh, to)
+
+
+def _whole(xp: Any, x: Any, mesh: DeviceMesh, origin: tuple[Placement, ...]) -> torch.Tensor:
+    return cast("torch.Tensor", x.full_tensor())
+
+
+@linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_full(g, mesh, to)), kernel=_divide, axes_of=None)
+def distributed_divide(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
+    """Divide a whole value, that of the first process, among the processes of a mesh."""
+    raise NotImplementedError
+
+
+@linear(x=transpose(lambda xp, g, mesh, origin: xp.distributed_divide(g, mesh, origin)), kernel=_whole, axes_of=None)
+def distributed_full(x: ArrayLike, /, mesh: Any, origin: Any) -> Tensor:
+    """Return the whole of a divided value in each process."""
+    raise NotImplementedError
+
+
+# -- what users call
+
+
+def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T:
+    """Divide values among the processes of a mesh, all of which call this; return the tree.
+
+    Variables, those of Modules included, are moved in place, from any backend, and what optimizers and averages have
+    made for them moves along; if one cannot be moved, none is. A Variable keeps its layout: each new value is put into
+    it. Arrays and Tensors give new Tensors, and a derivative goes through.
+
+    The whole value is that of the first process: what others hold is not looked at, only its shape and dtype.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import distribute, mesh
+    >>> m = mesh({"data": -1})
+    >>> x = distribute(tc.ones((4, 2)), ("data",), mesh=m)
+    >>> w = distribute(tc.Variable([[1.0], [2.0]]), (), mesh=m)
+    >>> float(tc.sum(x @ w))
+    12.0
+
+    Args:
+        tree: Variables, Modules, Tensors and arrays, nested in lists, tuples, dicts and the like.
+        layout: see :data:`tape_torch.distributed.Layout`; or a function of the name and the Variable that returns
+            one. The name is the path in a Module, such as `layers.0.kernel`.
+        mesh: the processes.
+        local: each process gives its own part, and the whole is all of them; the parts have one shape.
+
+    Raises:
+        TypeError: something is no value, or the layout is none.
+        ValueError: a value cannot be divided so, parts have different shapes, or there are no Variables in a Module.
+        RuntimeError: a Variable is moved inside a compiled function.
+    """
+    named = list(placement.named_variables(tree))
+    if not named and hasattr(tree, "named_variables"):
+        raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
+    backend = backend_of_type(torch.Tensor)
+    assert isinstance(backend, TorchBackend)  # this package's own
+    backend.expect_divided()
+    if named:
+        _move(named, layout, mesh, backend, local)
+    if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
+        return tree
+    if callable(layout) and not named:
+        raise TypeError("distribute: a function of names and Variables is for Variables; give arrays a layout")
+    leaves, structure = pytree.flatten_whole(tree)  # whose Modules stay the objects that they are
+    found = [
+        leaf
+        if isinstance(leaf, Variable) or hasattr(leaf, "named_variables")
+        else _divided(leaf, cast("Layout", layout), mesh, backend, local, pytree.path(structure, k))
+        for k, leaf in enumerate(leaves)
+    ]
+    return cast("T", pytree.unflatten(structure, found))
+
+
+def full(tree: T) -> T:
+    """Return values whole in each process, as plain Tensors; all processes call this.
+
+    What is not divided stays as it is. A derivative goes through: its cotangent is the same in each process.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import distribute, full, mesh
+    >>> x = distribute(tc.arange(4.0), ("data",), mesh=mesh({"data": -1}))
+    >>> full(x).tolist()
+    [0.0, 1.0, 2.0, 3.0]
+
+    Args:
+        tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
+    """
+    leaves, structure = pytree.flatten(tree)
+    return cast("T", pytree.unflatten(structure, [_full(leaf) for leaf in leaves]))
+
+
+def local(tensor: Tensor | Variable) -> Tensor:
+    """Return this process's part of a divided value, as a plain Tensor; no derivative flows through.
+
+    Raises:
+        ValueError: the value is divided into summands, of which none is a part.
+    """
+    array = asarray(tensor).array
+    if not isinstance(array, DTensor):
+        return asarray(array)
+    if any(p.is_partial() for p in array.placements):
+        raise ValueError(f"local: a value with the placements {array.placements} has not been added up yet; take full")
+    return asarray(array.to_local())
+
+
+def _full(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        if not isinstance(leaf, Variable):
+            return leaf
+        leaf = asarray(leaf)
+    array = leaf.array
+    if not isinstance(array, DTensor):
+        return leaf
+    return distributed_full(leaf, array.device_mesh, tuple(array.placements))
+
+
+def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, backend: Backend, local: bool) -> None:
+    labels = {id(variable): name or variable.name or "a Variable" for name, variable in named}
+    chosen = {id(variable): layout(name, variable) if callable(layout) else layout for name, variable in named}
+
+    def moved(variable: Variable, leader: Variable | None) -> Tensor:
+        first = variable if leader is None else leader
+        wanted = chosen.get(id(variable)) or chosen.get(id(first), ())
+        if variable.shape != first.shape:  # a moment of an optimizer that has only the rows, say
+            wanted = ()
+        value = wrap(variable._raw, variable._home)
+        label = labels.get(id(variable)) or variable.name or "a Variable"
+        return _divided(value, wanted, mesh, backend, local, label)
+
+    placement.relocate("distribute", [variable for _, variable in named], backend, moved)
+
+
+def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bool, label: str) -> Tensor:
+    kind = mesh.device_mesh.device_type
+    if isinstance(value, Tensor) and isinstance(value.array, DTensor):
+        value = full(value)
+    tensor = asarray(value, backend=backend, device=kind if kind == "cpu" else backend.default_device)
+    name = label or "an array"
+    if local:
+        to = placements(layout, mesh, tensor.shape, name)
+        _check_same(tensor, name)
+        return asarray(DTensor.from_local(tensor.array, mesh.device_mesh, to, run_check=False))
+    to = placements(layout, mesh, tensor.shape, name)
+    _check_divides(tensor, to, mesh, name)
+    return distributed_divide(tensor, mesh.device_mesh, to)
+
+
+def _check_divides(tensor: Tensor, to: Sequence[Placement], mesh: Mesh, name: str) -> None:
+    """Refuse an array of which a process would have nothing; parts may be of different sizes."""
+    parts = dict.fromkeys(range(len(tensor.shape)), 1)
+    for axis, entry in zip(mesh.axes, to, strict=True):
+        if isinstance(entry, Shard):
+            parts[entry.dim] *= mesh.axes[axis]
+            if tensor.shape[entry.dim] % parts[entry.dim]:
+                raise ValueError(
+                    f"distribute: {name} of shape {tensor.shape} cannot be divided into {parts[entry.dim]} equal parts "
+                    f"along its axis {entry.dim}, as the mesh {mesh.axes} asks for by {tuple(to)}; pad it, choose "
+                    f"another axis, or leave it undivided, () (rank {mesh.rank})"
+                )
+
+
+def _check_same(tensor: Tensor, name: str) -> None:
+    """Compare the shapes and dtypes of the processes' parts."""
+    mine = (tensor.shape, str(tensor.dtype))
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, mine)
+    for rank, part in enumerate(parts):
+        if part != parts[0]:
+            raise ValueError(
+                f"distribute: the parts of {name} differ: rank 0 gives shape {parts[0][0]} and {parts[0][1]}, "
+                f"rank {rank} gives {part[0]} and {part[1]}"
+            )

@@ -1,0 +1,78 @@
+"""Arrays that are divided among processes, PyTorch's DTensors, as the backend meets them.
+
+They are told by their attributes: PyTorch's module for them is imported by those who make them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_ELSEWHERE = (
+    "an array of shape {shape} with the placements {placements} is divided among processes, and rank {rank} has only a "
+    "part of the values: tape_torch.distributed.full(x), which all processes call, returns all of them in each, and "
+    "tape_torch.distributed.local(x) this part"
+)
+
+
+def is_divided(array: object) -> bool:
+    """Return whether an array is a DTensor."""
+    return type(array) is not torch.Tensor and hasattr(array, "device_mesh") and hasattr(array, "placements")
+
+
+def is_here(array: Any) -> bool:
+    """Return whether each process has all values of a DTensor."""
+    return all(p.is_replicate() for p in array.placements)
+
+
+def whole_value(array: Any) -> torch.Tensor:
+    """Return the plain tensor of a DTensor of which each process has all values, or summands.
+
+    Summands are added up, by a collective: they are what a mean or a loss is before anybody reads it. All processes
+    compute it, and all read it or none.
+
+    Raises:
+        ValueError: other processes have some of the values.
+    """
+    if is_here(array):
+        return array.to_local()  # type: ignore[no-any-return]
+    if any(p.is_shard() for p in array.placements):
+        rank = torch.distributed.get_rank()
+        raise ValueError(_ELSEWHERE.format(shape=tuple(array.shape), placements=tuple(array.placements), rank=rank))
+    return array.full_tensor()  # type: ignore[no-any-return]
+
+
+def describe(array: Any) -> str:
+    """Return the placements of a DTensor by the axes of its mesh, such as `placements={'data': Shard(dim=0)}`."""
+    mesh = array.device_mesh
+    names = mesh.mesh_dim_names or range(mesh.ndim)
+    return f"placements={dict(zip(names, array.placements, strict=True))}"
+
+
+def settled(array: Any, former: Any) -> Any:
+    """Return a new value of a Variable in the layout of the former one, if that is divided.
+
+    Which layout PyTorch gives to a result depends on what the result is computed of: a mean is left as summands, say.
+    """
+    if not is_divided(former):
+        return array
+    if not is_divided(array):
+        if not isinstance(array, torch.Tensor):
+            return array
+        raise ValueError(
+            f"a Variable with {describe(former)} is given a plain tensor of shape {tuple(array.shape)}, of which each "
+            f"process has one of its own; make it by tape_torch.distributed.distribute(value, layout, mesh=mesh)"
+        )
+    if array.device_mesh == former.device_mesh and tuple(array.placements) == tuple(former.placements):
+        return array
+    return array.redistribute(former.device_mesh, former.placements)
+
+
+def laid_out_like(x: Any, like: Any) -> Any:
+    """Return an array in the layout of another one, where both are DTensors of one shape and mesh."""
+    if not is_divided(like) or not is_divided(x) or x.shape != like.shape or x.device_mesh != like.device_mesh:
+        return x
+    if tuple(x.placements) == tuple(like.placements) or any(p.is_partial() for p in like.placements):
+        return x
+    return x.redistribute(like.device_mesh, like.placements)
