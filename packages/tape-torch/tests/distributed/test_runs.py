@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from support import run_processes
 
 _TRAIN = """
@@ -86,3 +90,53 @@ def test_training_goes_on_with_the_same_bits_on_two_and_on_one(tmp_path: Path) -
     assert len(set(expected)) == 1
     assert run_processes(_SECOND, 2, str(tmp_path)) == expected[:2]
     assert run_processes(_SECOND, 1, str(tmp_path)) == expected[:1]
+
+
+_RESUMED = """
+import os, sys
+import tape_core as tc, tape_nn as nn
+from tape_torch import distributed
+
+folder, attempt = sys.argv[1], int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+mesh = distributed.mesh({"data": -1}, device="cpu")
+tc.set_backend("torch")
+tc.set_seed(0)
+model = nn.Dense(2)
+model.build((None, 3))
+optimizer, step = nn.Adam(0.1), 0
+x = tc.reshape(tc.linspace(0.0, 1.0, 12), (4, 3))
+with distributed.watched(timeout=120):
+    if distributed.latest(folder) is not None:
+        step, _ = nn.load_run(folder, model, optimizer, parallel=mesh)
+    print(f"process {mesh.rank} begins at step {step}", flush=True)
+    while step < 6:
+        if attempt == 0 and step == 4 and mesh.rank == 1:
+            os.kill(os.getpid(), 9)
+        with tc.GradientTape() as tape:
+            loss = tc.mean(model(x) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        step += 1
+        if step % 2 == 0:
+            nn.save_run(folder, model, optimizer, step=step, parallel=mesh)
+    print(f"process {mesh.rank} ends with {float(loss)!r}", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_torchrun_resumes_a_run_of_which_a_process_was_killed(tmp_path: Path) -> None:
+    program, logs = tmp_path / "train.py", tmp_path / "logs"
+    program.write_text(_RESUMED)
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1", f"--log-dir={logs}"]
+    done = subprocess.run(
+        [sys.executable, "-m", *torchrun, str(program), str(tmp_path / "run")],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    lines = sorted(done.stdout.splitlines())
+    begun = [line for line in lines if "begins" in line]
+    assert begun == [f"process {rank} begins at step {step}" for rank in (0, 1) for step in (0, 4)]
+    assert len({line.partition("ends")[2] for line in lines if "ends" in line}) == 1

@@ -7,11 +7,19 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from tape_torch.distributed import checkpoints
+
+if TYPE_CHECKING:
+    from tape_core.typing import ArrayLike
+
+    from tape_torch.distributed.checkpoints import Like, Loaded, Path, Saving
 
 _TORCHRUN = "start the program in each process by `torchrun --nproc-per-node N program.py`"
 
@@ -80,6 +88,27 @@ class Mesh:
         if axis not in self._axes:
             raise ValueError(f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, self._axes))}")
         return axis
+
+    def save(
+        self,
+        folder: Path,
+        tensors: Mapping[str, ArrayLike],
+        metadata: Mapping[str, str] | None = None,
+        *,
+        step: int = 0,
+        keep: int = 1,
+        asynchronous: bool = False,
+    ) -> Saving:
+        """Write named tensors to a checkpoint, from all processes: see :func:`tape_torch.distributed.save`."""
+        return checkpoints.save(folder, tensors, metadata, step=step, keep=keep, asynchronous=asynchronous)
+
+    def load(self, folder: Path, like: Like | None = None) -> Loaded:
+        """Read the newest checkpoint in a folder, on all processes: see :func:`tape_torch.distributed.load`."""
+        return checkpoints.load(folder, like)
+
+    def latest(self, folder: Path) -> str | None:
+        """Return the path of the newest complete checkpoint in a folder, or None if there is none."""
+        return checkpoints.latest(folder)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and self.device_mesh == other.device_mesh
@@ -153,7 +182,7 @@ def _ensure_group(wanted: Mapping[str, int], device_type: str, timeout: float | 
     patience = None if timeout is None else timedelta(seconds=timeout)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         atexit.register(_end)
-        dist.init_process_group(backend, timeout=patience)
+        dist.init_process_group(backend, timeout=patience, **_meeting())
         return
     if any(n > 1 for n in wanted.values()):
         raise RuntimeError(
@@ -162,6 +191,21 @@ def _ensure_group(wanted: Mapping[str, int], device_type: str, timeout: float | 
         )
     atexit.register(_end)
     dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1, timeout=patience)
+
+
+def _meeting() -> dict[str, Any]:
+    """Return where processes meet that torchrun has restarted on one machine; elsewhere PyTorch knows.
+
+    torchrun keeps one store for all attempts, in which a new process would find the addresses of dead ones
+    (https://github.com/pytorch/pytorch/issues/135712). The count of attempts is the same on one machine only.
+    """
+    given = os.environ.get
+    attempt = given("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or given("TORCHELASTIC_USE_AGENT_STORE") != "True" or given("GROUP_WORLD_SIZE") != "1":
+        return {}
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return {"store": PrefixStore(f"tape/attempt/{attempt}", store), "rank": rank, "world_size": size}
 
 
 def _end() -> None:
