@@ -16,7 +16,7 @@ from weakref import ref
 
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
-from tape_core.support import SCALARS, binding, dtypes, is_number, layouts, placement, pytree, read
+from tape_core.support import SCALARS, binding, dtypes, is_number, layouts, placement, pytree, read, wrap
 
 from tape_compile.cache import compares_by_identity
 from tape_compile.methods import Bound, unbound
@@ -39,65 +39,97 @@ class Signature:
         key: equal for calls that one trace serves.
         leaves, structure: the arguments as a pytree; raw arrays as Tensors.
         kinds: of each leaf `STATIC`, `TENSOR` or `SLICES`.
+        host: of each leaf of host data that is yet to be moved to its library its place, the data, and the function's
+            name; `upload` moves them.
         uploaded: the Tensor that was made of the first leaf of host data, if no other argument said where it belongs.
     """
 
-    __slots__ = ("key", "kinds", "leaves", "structure", "uploaded")
+    __slots__ = ("_beside", "host", "key", "kinds", "leaves", "structure", "uploaded")
 
     def __init__(
         self, args: Args, kwargs: Kwargs, static: Sequence[Hashable], name: str, place: Tensor | None = None
     ) -> None:
         self.uploaded: Tensor | None = None
+        self._beside: Any = None
+        self.host: list[tuple[int, Any, str]] = []
         self.leaves: list[Any]
         self.structure: Any
-        if args or kwargs:
+        orders: Sequence[Any] = ()
+        if not kwargs and all([_is_leaf(kind) for kind in {*map(type, args)}]):
+            self.leaves, self.structure = list(args), tuple
+        else:
             tree = args if not kwargs else (args, kwargs)
             self.leaves, self.structure = pytree.flatten_whole(tree)
-            orders = [] if self.structure is tuple else pytree.orders(tree, self.structure)
-        else:
-            self.leaves, self.structure, orders = [], tuple, []
+            orders = pytree.orders(tree, self.structure)
         self.kinds: list[int] = []
         # The count of keyword arguments tells f(1, a=x) from f((1,), {'a': x}), whose trees are equal.
         parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]
-        beside: Any = None
         for k, leaf in enumerate(self.leaves):
             kind = type(leaf)
-            if kind is Tensor:
-                # Not the values: they are inputs of the program. All that an instruction may depend on besides is
-                # here.
-                array = leaf._array
-                self.kinds.append(TENSOR)
-                parts += [leaf.backend, array.shape, array.dtype, array.device]
-                if layouts.in_use:
-                    parts.append(leaf.backend.place(array))
-                continue
-            if kind is IndexedSlices:
-                self.kinds.append(SLICES)
-                for part in (leaf.values, leaf.indices):
-                    parts += [part.backend, part._array.shape, part._array.dtype, part._array.device]
-                parts.append(leaf.dense_shape)
-                continue
-            if kind not in _NO_ARRAYS and not isinstance(leaf, Variable):
-                # A raw array is an input as a Tensor is; only what is no array at all becomes a constant of the trace.
-                # NumPy's numbers are weak as Python's are, and as these constants of the trace.
-                backend = None if is_number(leaf) else backend_of_type(kind)
-                if backend is not None:
-                    # Host data go where the other arguments are, as they do beside an operand.
-                    if beside is None:
-                        tensors = (other for other in self.leaves if isinstance(other, Tensor))
-                        beside = next(tensors, _NOTHING) if place is None else place
-                    self.leaves[k] = tensor = read(leaf, name, beside)
-                    if beside is _NOTHING and backend.host_data and self.uploaded is None:
-                        self.uploaded = tensor
-                    backend, array = tensor.backend, tensor._array
-                    self.kinds.append(TENSOR)
-                    parts += [backend, array.shape, array.dtype, array.device]
-                    if layouts.in_use:
-                        parts.append(backend.place(array))
+            if kind is not Tensor:
+                if kind is IndexedSlices:
+                    self.kinds.append(SLICES)
+                    for part in (leaf.values, leaf.indices):
+                        parts += [part.backend, part._array.shape, part._array.dtype, part._array.device]
+                    parts.append(leaf.dense_shape)
                     continue
-            self.kinds.append(STATIC)
-            parts.append(static_key(leaf, lambda k=k: f"{name}: argument {self._path(k, bool(kwargs))}"))  # type: ignore[misc]
+                # A raw array is an input as a Tensor is; only what is no array at all becomes a constant of the trace.
+                if kind in _NO_ARRAYS or isinstance(leaf, Variable) or (raw := self._of_raw(k, name, place)) is None:
+                    self.kinds.append(STATIC)
+                    where = lambda k=k: f"{name}: argument {self._path(k, bool(kwargs))}"  # noqa: E731
+                    parts.append(static_key(leaf, where))
+                    continue
+                if type(raw) is tuple:
+                    self.kinds.append(TENSOR)
+                    parts += raw
+                    continue
+                leaf = self.leaves[k] = raw
+            # Not the values: they are inputs of the program. All that an instruction may depend on besides is here.
+            array = leaf._array
+            self.kinds.append(TENSOR)
+            parts += (leaf.backend, array.shape, array.dtype, array.device)
+            if layouts.in_use:
+                parts.append(leaf.backend.place(array))
         self.key = tuple(parts)
+
+    def _of_raw(self, k: int, name: str, place: Tensor | None) -> Tensor | tuple[Any, ...] | None:
+        """Return a leaf as a Tensor, or its part of the key where its array is yet to be moved; None if it is no array.
+
+        Host data go where the other arguments are, as they do beside an operand.
+        """
+        leaf = self.leaves[k]
+        owner = backend_of_type(type(leaf))
+        if owner is None:
+            return None
+        if not owner.host_data:
+            return read(leaf, name)  # type: ignore[no-any-return]
+        if is_number(leaf):
+            return None  # NumPy's numbers are weak as Python's are, and as these constants of the trace
+        if self._beside is None:
+            tensors = (other for other in self.leaves if isinstance(other, Tensor))
+            self._beside = next(tensors, _NOTHING) if place is None else place
+        beside = self._beside
+        if isinstance(beside, Tensor):
+            target = beside.backend.library
+            device = None if target is owner else beside.device
+        else:
+            target, device, _ = selection.select()
+        as_argument = None if target is owner else target.as_argument(leaf, device)
+        if as_argument is None:
+            tensor = read(leaf, name, beside)
+        else:
+            array, raw_device = as_argument
+            tensor = self.leaves[k] = wrap(array, target)
+            self.host.append((k, leaf, name))
+        if self.uploaded is None and beside is _NOTHING:
+            self.uploaded = tensor
+        return tensor if as_argument is None else (target, array.shape, array.dtype, raw_device)
+
+    def upload(self) -> None:
+        """Move host arrays that are still as code of a compiler takes them: anything else needs the library's."""
+        for k, leaf, name in self.host:
+            self.leaves[k] = read(leaf, name, self._beside)
+        self.host = []
 
     def arguments(self, leaves: list[Any], with_kwargs: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and keyword arguments of this structure with other leaves."""
@@ -106,6 +138,10 @@ class Signature:
     def _path(self, k: int, with_kwargs: bool) -> str:
         path = pytree.path(self.structure, k)
         return path[path.index("]") + 1 :] if with_kwargs else path
+
+
+def _is_leaf(kind: type) -> bool:
+    return kind is Tensor or kind in _NO_ARRAYS or backend_of_type(kind) is not None
 
 
 def arguments_of(

@@ -196,9 +196,12 @@ class Function(Generic[P, R_co]):
                 compiled.recent = True
                 if compiled.backend.is_strict:
                     return self.python(*args, **kwargs)
+                if signature.host and not compiled.takes_host_data:
+                    signature.upload()
                 return compiled(signature.leaves)
         if signature.key in self._eager:
             return self.python(*args, **kwargs)
+        signature.upload()
         with tracing_turn(self._lock) as may_trace:
             if may_trace:
                 # Another thread may have traced it while this one waited.
@@ -212,6 +215,7 @@ class Function(Generic[P, R_co]):
                             raise
                         random.set_state(bits)
                         signature, static, with_kwargs = self._split_call(args, kwargs)
+                        signature.upload()
                         return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
             else:
                 found = None

@@ -5,6 +5,9 @@ from typing import Final
 ALIGNMENT: Final = 64
 """Bytes: XLA on the CPU uses memory as it is that begins at a multiple of this, and copies other memory."""
 
+ALIGNED_MIN_BYTES: Final = 1 << 16
+"""Bytes: smaller memory XLA copies in less than the 2 µs that it takes to find aligned memory for a copy."""
+
 JITTED_MAX_VARIANTS: Final = 256
 """Sets of numbers and options for which one kernel is compiled: beyond, a number may be another one in each call."""
 

@@ -231,6 +231,11 @@ class Compiled:
             self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
         self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
+    @property
+    def takes_host_data(self) -> bool:
+        """Whether the code takes host arrays as `Backend.as_argument` returns them in place of the library's."""
+        return getattr(self.run, "takes_host_data", False) is True
+
     def fits(self) -> bool:
         """Return whether guards hold, and Variables are trainable as they were."""
         for variable, trainable in self.trainable:

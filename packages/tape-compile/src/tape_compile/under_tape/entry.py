@@ -69,6 +69,7 @@ class UnderTape:
     def __call__(self, tape: GradientTape, args: Args, kwargs: Kwargs) -> Any:
         """Call the function inside the block of a tape."""
         signature, static, with_kwargs = self.function._split_call(args, kwargs)
+        signature.upload()
         key = tape._key
         slots: dict[int, int] = {}  # of watched arguments, to their ids; Tensors with one slot have one id
         watched = [

@@ -272,6 +272,14 @@ class Backend:
         """Make a raw array of a raw array, a nested list, a scalar or a buffer; `dtype` is the library's."""
         return self.namespace.asarray(obj, dtype=dtype, device=self.raw_device(device), copy=copy)
 
+    def as_argument(self, array: Any, device: str | None) -> tuple[Any, Any] | None:
+        """Return a host array as compiled code may be given it in place of `asarray(array, device=device)`, or None.
+
+        That is for compilers whose code moves host arrays itself, and faster. What is returned is nobody else's to
+        write to, and has the shape and dtype of the library's array; with it comes the raw device of that.
+        """
+        return None
+
     def public(self, array: Raw) -> Raw:
         """Return an array for users, also where kernels return scalars."""
         return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from html import escape
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -416,11 +417,12 @@ def is_number(value: object) -> bool:
     (True, True, False)
     """
     kind = type(value)
-    return kind in SCALARS or (any(_is_generic(cls) for cls in kind.__mro__) and type(to_number(value)) in SCALARS)
+    return kind in SCALARS or (_is_generic(kind) and type(to_number(value)) in SCALARS)  # type: ignore[arg-type]
 
 
-def _is_generic(cls: type) -> bool:
-    return cls.__name__ == "generic" and cls.__module__ == "numpy"
+@lru_cache(maxsize=256)  # each call of a function asks for each array of NumPy among its arguments
+def _is_generic(kind: type) -> bool:
+    return any([cls.__name__ == "generic" and cls.__module__ == "numpy" for cls in kind.__mro__])
 
 
 def to_number(value: Any) -> Any:

@@ -84,7 +84,11 @@ forget_in_children(_on_fork)
 
 
 class _Alone:
-    """A program that is one function of XLA."""
+    """A program that is one function of XLA.
+
+    Attributes:
+        takes_host_data: whether inputs of JAX may be NumPy's arrays: nothing but XLA has them.
+    """
 
     __name__ = "xla"
 
@@ -100,17 +104,16 @@ class _Alone:
             else _Constant(program.constants[k])
             for k in program.outputs
         ]  # fmt: skip
+        self.takes_host_data = segment.native and not {*program.outputs} & {*program.inputs}
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _child and not self.segment.native:
             return self._run(arrays)
-        if self._is_whole:
-            given = tuple(arrays)
-            arrays.clear()
-            return tuple(self.segment(*given))
         given = tuple(arrays)
         arrays.clear()
         found = self.segment(*given)
+        if self._is_whole:
+            return tuple(found)
         return tuple([output(given, found) for output in self._outputs])
 
 
@@ -164,6 +167,9 @@ class _Mixed:
         self.source = Source(mixed, name)
         for segment in self.segments:
             segment.trace(None)
+        arrays = {k for k in program.inputs if program.specs[k].dtype is not None}
+        used = {*program.outputs, *[k for level in levels for i in level.on_host for k in i.inputs]}
+        self.takes_host_data = all([segment.native for segment in self.segments]) and not arrays & used
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _child and not any([segment.native for segment in self.segments]):
