@@ -72,4 +72,10 @@ class Summary:
 
 
 def _describe(variables: list[tuple[str, Variable]]) -> str:
-    return ", ".join(f"{name} {v.shape}" + ("" if getattr(v, "trainable", True) else " fixed") for name, v in variables)
+    return ", ".join([_text(name, variable) for name, variable in variables])
+
+
+def _text(name: str, variable: Variable) -> str:
+    fixed = "" if getattr(variable, "trainable", True) else " fixed"
+    place = variable.backend.place(variable._array)  # how it is divided among devices or processes, if it is
+    return f"{name} {variable.shape}{fixed}{place and f' {place}'}"

@@ -153,10 +153,13 @@ class TorchBackend(Backend):
             return AxisError, text
         return super().user_error(error)
 
+    def whole(self, array: torch.Tensor) -> Any:
+        """Return a plain tensor of all values."""
+        return whole_value(array) if is_divided(array) else array
+
     def numpy(self, array: torch.Tensor) -> Any:
         """Return a NumPy array: a view, or a copy of values on another device or in bfloat16, which NumPy lacks."""
-        if is_divided(array):
-            array = whole_value(array)
+        array = self.whole(array)
         array = array.to("cpu", torch.float32 if array.dtype is torch.bfloat16 else array.dtype)
         # PyTorch conjugates by setting a bit of the tensor, which numpy() refuses.
         return array.resolve_conj().resolve_neg().numpy()

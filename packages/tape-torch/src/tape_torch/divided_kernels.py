@@ -75,7 +75,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     leaves, structure = tree_flatten((args, kwargs))
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor) and type(leaf) is not DTensor:
-            leaves[k] = _copy_on(mesh, leaf, name)
+            leaves[k] = copy_on(mesh, leaf, f"in {name}")
     args, kwargs = tree_unflatten(leaves, structure)
     try:
         found = kernel(*args, **kwargs)
@@ -109,12 +109,12 @@ def _settled(x: Any) -> Any:
     return x.redistribute(x.device_mesh, [Replicate()] * x.device_mesh.ndim)
 
 
-def _copy_on(mesh: DeviceMesh, tensor: torch.Tensor, name: str) -> Any:
+def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:
     """Return a plain tensor as a copy in each process, after comparing what the processes have."""
     known = _copies.get(tensor)
     if known is not None and known[0] == tensor._version and known[1].device_mesh == mesh:
         return known[1]
-    check_same(tensor, mesh, f"in {name}")
+    check_same(tensor, mesh, where)
     copy = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
     _copies[tensor] = tensor._version, copy
     return copy

@@ -42,6 +42,52 @@ by_part, by_whole = tape.gradient(y, (x, whole))
 assert np.allclose(full(by_part).numpy(), 2 * data)
 assert np.allclose(by_whole.numpy(), 3 * data**2, rtol=1e-5)
 
+# Each process computes with its part, and with its copy, as it likes.
+w = distribute(tc.Variable(np.ones((4, 3), "float32")), (), mesh=m)
+
+
+def by_parts(x):
+    return tc.sum(distribute(local(x) @ local(w), ("data",), mesh=m, local=True) ** 2)
+
+
+for f in (by_parts, tc.function(by_parts)):
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    by_x, by_w = tape.gradient(y, (x, w))
+    rows = data @ np.ones((4, 3), "float32")
+    assert np.allclose(full(by_x).numpy(), 2 * rows @ np.ones((3, 4)), rtol=1e-4)
+    assert np.allclose(by_w.numpy(), 2 * data.T @ rows, rtol=1e-4)
+
+# A Variable takes plain values that are the same in each process, and stays in its layout.
+w.assign(np.full((4, 3), 2.0, "float32"))
+w.assign_add(tc.ones((4, 3)))
+tc.function(lambda: w.assign_sub(np.ones((4, 3), "float32")))()
+assert w.numpy().tolist() == np.full((4, 3), 2.0).tolist()
+assert w.array.placements == distribute(data, (), mesh=m).array.placements
+assert np.allclose(tc.function(lambda x: full(tc.sum(x, axis=0)))(x).numpy(), data.sum(0), rtol=1e-4, atol=1e-6)
+if n > 1:
+    with pytest.raises(ValueError, match=r"the new value of a Variable.*different ones"):
+        w.assign(np.full((4, 3), float(m.rank), "float32"))
+    with pytest.raises(ValueError, match="divided among processes"):
+        np.from_dlpack(x)
+    with pytest.raises(ValueError, match="has not been added up yet, and the summand"):
+        local(tc.sum(x, axis=0))
+    with pytest.raises(ValueError, match=r"an array of shape \(8, 4\).*rank.*no axis 'modle'; its axes are 'data'"):
+        distribute(data, ("modle",), mesh=m)
+
+# What tells about a program tells about the layouts.
+with tc.GradientTape(debug=True) as tape:
+    y = tc.sum(tc.tanh(x) @ w)
+assert "matmul" in str(tape.explain(y, w))
+model = nn.Sequential([nn.Dense(2)])
+model.build((None, 4))
+distribute(model, ("data",), mesh=m)
+assert "kernel (4, 2) placements={'data': Shard(dim=0)}" in str(model.summary())
+other = {name: np.ones(value.shape, "float32") for name, value in model.state_dict().items()}
+model.load_state_dict(other)
+assert full(model.layers[0].kernel).numpy().tolist() == other["layers.0.kernel"].tolist()
+assert "Shard(dim=0)" in repr(model.layers[0].kernel)
 # A constant is a copy in each process, if it is the same.
 assert np.allclose(full(x * np.arange(4.0, dtype="float32")).numpy(), data * np.arange(4.0))
 if n > 1:

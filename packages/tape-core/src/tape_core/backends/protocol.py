@@ -284,6 +284,10 @@ class Backend:
         """Return an array for users, also where kernels return scalars."""
         return array
 
+    def whole(self, array: Raw) -> Raw:
+        """Return an array whose memory has all values, for another library; raise where other processes have some."""
+        return array
+
     def numpy(self, array: Raw) -> Any:
         """Return a `numpy.ndarray` of the same values, copied only where it must be."""
         import numpy as np  # the caller asked for NumPy: it is not core's dependency

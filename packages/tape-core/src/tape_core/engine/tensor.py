@@ -204,7 +204,8 @@ class Tensor(Attached, metaclass=TensorType):
             library = library_of(sys._getframe(1)) or "another library"
             _warn_of_cut(self, f"{library} takes the values, by __dlpack__,")
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return self.array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
+        array = self.backend.whole(self.array)
+        return array.__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         """Return the device in DLPack's terms."""

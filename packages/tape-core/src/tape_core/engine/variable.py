@@ -226,6 +226,10 @@ class Variable(Tensor):
             self._replace(rows_added(self.backend, array, indices, rows), method, delta.values)
             return self
         operand = self._operand(delta, method)
+        if layouts.in_use:  # an operator knows nothing of a plain array beside one that is divided
+            xp = self.backend.xp
+            self._replace((xp.add if sign == 1 else xp.subtract)(array, operand), method, delta)
+            return self
         self._replace(array + operand if sign == 1 else array - operand, method, delta)
         return self
 

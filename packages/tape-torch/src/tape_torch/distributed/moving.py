@@ -7,17 +7,19 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
+from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
 from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
-from tape_core.support import placement, pytree, wrap
+from tape_core.support import BatchedArray, placement, pytree, wrap
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
 from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh
+from tape_torch.divided import describe
 
 T = TypeVar("T", bound=PyTree)
 
@@ -26,13 +28,41 @@ Chosen = Layout | Callable[[str, Variable], Layout]
 
 # -- the ops. Their meshes and placements are PyTorch's, and are compared by value where calls are.
 
+Places = tuple[Placement, ...]
 
-def _divide(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: tuple[Placement, ...]) -> torch.Tensor:
+
+def _divide(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
     return distribute_tensor(x, mesh, to)
 
 
-def _whole(xp: Any, x: Any, mesh: DeviceMesh, origin: tuple[Placement, ...]) -> torch.Tensor:
+def _part_of(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
+    whole = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    # The cotangent of a summand is that of the sum.
+    return whole.redistribute(placements=_without_sums(to))
+
+
+def _whole(xp: Any, x: Any, mesh: DeviceMesh, origin: Places) -> torch.Tensor:
     return cast("torch.Tensor", x.full_tensor())
+
+
+def _local(xp: Any, x: Any, mesh: DeviceMesh, origin: Places) -> torch.Tensor:
+    origin = _without_sums(origin)  # the cotangent of a summand is that of the sum
+    if tuple(x.placements) != origin:  # a cotangent, which may be laid out otherwise
+        x = x.redistribute(placements=origin)
+    return cast("torch.Tensor", x.to_local())
+
+
+def _joined(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
+    return DTensor.from_local(x, mesh, to, run_check=False)
+
+
+def _without_sums(placements: Sequence[Placement]) -> Places:
+    return tuple([Replicate() if p.is_partial() else p for p in placements])
+
+
+def _summands(placements: Places) -> Places:
+    """Return the placements of the cotangent of a value of which each process takes its part, or its copy."""
+    return tuple([Partial() if p.is_replicate() else p for p in placements])
 
 
 @linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_full(g, mesh, to)), kernel=_divide, axes_of=None)
@@ -41,9 +71,30 @@ def distributed_divide(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
     raise NotImplementedError
 
 
-@linear(x=transpose(lambda xp, g, mesh, origin: xp.distributed_divide(g, mesh, origin)), kernel=_whole, axes_of=None)
+@linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_full(g, mesh, to)), kernel=_part_of, axes_of=None)
+def distributed_part_of(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
+    """Divide a value that all processes have; nothing is sent."""
+    raise NotImplementedError
+
+
+@linear(x=transpose(lambda xp, g, mesh, origin: xp.distributed_part_of(g, mesh, origin)), kernel=_whole, axes_of=None)
 def distributed_full(x: ArrayLike, /, mesh: Any, origin: Any) -> Tensor:
     """Return the whole of a divided value in each process."""
+    raise NotImplementedError
+
+
+_LOCAL = transpose(lambda xp, g, mesh, origin: xp.distributed_joined(g, mesh, _summands(origin)))
+
+
+@linear(x=_LOCAL, kernel=_local, axes_of=None)
+def distributed_local(x: ArrayLike, /, mesh: Any, origin: Any) -> Tensor:
+    """Return the part of a divided value that this process has."""
+    raise NotImplementedError
+
+
+@linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_local(g, mesh, to)), kernel=_joined, axes_of=None)
+def distributed_joined(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
+    """Make one divided value of a part from each process."""
     raise NotImplementedError
 
 
@@ -119,29 +170,53 @@ def full(tree: T) -> T:
     return cast("T", pytree.unflatten(structure, [_full(leaf) for leaf in leaves]))
 
 
-def local(tensor: Tensor | Variable) -> Tensor:
-    """Return this process's part of a divided value, as a plain Tensor; no derivative flows through.
+def local(tree: T) -> T:
+    """Return the parts of divided values that this process has, as plain Tensors; nothing is sent.
+
+    What is not divided stays as it is. A derivative goes through: that of a copy in each process is the sum of what the
+    processes make of theirs. Where all compute the same, take :func:`full`.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import distribute, local, mesh
+    >>> local(distribute(tc.arange(4.0), ("data",), mesh=mesh({"data": -1}))).shape
+    (4,)
+
+    Args:
+        tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
 
     Raises:
-        ValueError: the value is divided into summands, of which none is a part.
+        ValueError: a value is left as summands, of which none is a part.
     """
-    array = asarray(tensor).array
-    if not isinstance(array, DTensor):
-        return asarray(array)
+    leaves, structure = pytree.flatten(tree)
+    return cast("T", pytree.unflatten(structure, [_part(leaf) for leaf in leaves]))
+
+
+def _part(leaf: Any) -> Any:
+    array = _divided_array(leaf)
+    if array is None:
+        return leaf
     if any(p.is_partial() for p in array.placements):
-        raise ValueError(f"local: a value with the placements {array.placements} has not been added up yet; take full")
-    return asarray(array.to_local())
+        raise ValueError(
+            f"local: a value of shape {leaf.shape} with {describe(array)} has not been added up yet, and the summand "
+            f"of rank {dist.get_rank()} is no part of it; take full(x)"
+        )
+    return distributed_local(leaf, array.device_mesh, tuple(array.placements))
 
 
 def _full(leaf: Any) -> Any:
+    array = _divided_array(leaf)
+    return leaf if array is None else distributed_full(leaf, array.device_mesh, tuple(array.placements))
+
+
+def _divided_array(leaf: Any) -> DTensor | None:
+    """Return the DTensor of a Tensor, also where that is traced or an example of a vmap."""
     if not isinstance(leaf, Tensor):
-        if not isinstance(leaf, Variable):
-            return leaf
-        leaf = asarray(leaf)
-    array = leaf.array
-    if not isinstance(array, DTensor):
-        return leaf
-    return distributed_full(leaf, array.device_mesh, tuple(array.placements))
+        return None
+    array = leaf._array
+    while type(array) is BatchedArray:
+        array = array.value._array
+    found = array.value if type(array) is TracedArray else array
+    return found if isinstance(found, DTensor) else None
 
 
 def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, backend: Backend, local: bool) -> None:
@@ -162,14 +237,14 @@ def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, bac
 
 def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bool, label: str) -> Tensor:
     kind = mesh.device_mesh.device_type
-    if isinstance(value, Tensor) and isinstance(value.array, DTensor):
+    if _divided_array(value) is not None:
         value = full(value)
     tensor = asarray(value, backend=backend, device=kind if kind == "cpu" else backend.default_device)
     name = label or "an array"
     if local:
         to = placements(layout, mesh, tensor.shape, name)
         _check_same(tensor, name)
-        return asarray(DTensor.from_local(tensor.array, mesh.device_mesh, to, run_check=False))
+        return distributed_joined(tensor, mesh.device_mesh, to)
     to = placements(layout, mesh, tensor.shape, name)
     _check_divides(tensor, to, mesh, name)
     return distributed_divide(tensor, mesh.device_mesh, to)
