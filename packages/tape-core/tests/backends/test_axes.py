@@ -67,6 +67,25 @@ def test_an_axis_that_is_not_there(name, bad):
         tc.vmap(lambda x: wrong(x, bad))(tc.stack([array()] * 2))
 
 
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("permute_dims", "take_along_axis")])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_an_array_of_no_dimensions_has_no_axis(name, axis):
+    message = f"axis {axis} is out of bounds for an array of 0 dimensions"
+    for call in (CALLS[name], tc.function(lambda x, axis: CALLS[name](x, axis))):
+        with pytest.raises(ValueError, match=message):
+            call(tc.asarray(1.5), axis)
+    with pytest.raises(ValueError, match=message):
+        tc.vmap(lambda x: CALLS[name](x, axis))(tc.ones(2))
+
+
+def test_an_array_of_no_dimensions_has_all_its_axes_and_none():
+    x = tc.asarray(1.5)
+    assert [float(f(x)) for f in (tc.sum, tc.max, tc.mean)] == [1.5] * 3
+    assert float(tc.sum(x, axis=())) == float(tc.permute_dims(x, ())) == 1.5
+    with pytest.raises(AxisError, match="axis -1 is out of bounds for an array of 0 dimensions"):
+        tc.softmax(x)  # whose axis is -1
+
+
 @pytest.mark.parametrize("name", IN_RESULT)
 @pytest.mark.parametrize("bad", [4, -5])
 def test_an_axis_that_is_not_in_the_result(name, bad):
@@ -129,3 +148,13 @@ def test_errors_of_axes_are_not_those_of_a_backend_that_translates_errors(monkey
     monkeypatch.setattr(type(tc.get_backend()), "user_error", lambda self, error: (KeyError, "translated"))
     with pytest.raises(AxisError, match=r"sum\(x: float64\[2, 3, 3\], axis=3\): axis 3 is out of bounds"):
         tc.sum(array(), axis=3)
+
+
+def test_a_word_of_checks_that_is_misspelled_is_refused():
+    backend = ArrayAPIBackend("strict", array_api_strict)
+    backend.checks = {"axes", "indices"}
+    with pytest.raises(ValueError, match=r"backend 'strict': checks may have .*, not 'axis'; did you mean 'axes'\?"):
+        backend.checks = {"axis"}
+    with pytest.raises(TypeError, match="a set of words"):
+        backend.checks = "axes"
+    assert backend.checks == {"axes", "indices"}

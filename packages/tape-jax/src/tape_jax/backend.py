@@ -11,7 +11,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
-from tape_core.backends import DEFAULT_KERNELS, Backend
+from tape_core.backends import DEFAULT_KERNELS, Backend, label_error
 from tape_core.support import dtypes, keep_layouts, layouts
 
 from tape_jax import devices, indexing
@@ -171,7 +171,7 @@ class JaxBackend(Backend):
         if self.is_known(labels) and labels.dtype.kind in "iu" and labels.size and self.device(labels)[:3] == "cpu":
             least, most = self.extremes(labels)
             if least < 0 or most >= logits.shape[axis]:
-                raise ValueError(f"labels must be in [0, {logits.shape[axis]}), got {least} to {most}")
+                raise label_error(least, most, logits.shape[axis])
         return kernel(logits, labels, axis=axis)
 
     def extremes(self, indices: jax.Array) -> tuple[int, int]:

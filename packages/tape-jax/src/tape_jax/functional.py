@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
-from tape_core.backends import backend_of_type
+from tape_core.backends import is_host_array
 from tape_core.staging import current
 from tape_core.support import OPEN_AXES, BatchedArray, Lock, forbid_captures, new_serial, setting, wrap
 from tape_core.tracing import STAGE
@@ -97,7 +97,7 @@ def _call(label: str, leaves: list[Any], structure: Structure, numbers: Sequence
                 keys.append((k, jax.random.key_impl(leaf)))
                 leaf = jax.random.key_data(leaf)
             found = wrap(leaf, backend)
-        elif _is_host_array(leaf):
+        elif is_host_array(leaf):
             found = asarray(leaf, backend=backend)
         elif k in numbers:
             found = wrap(jnp.asarray(leaf), backend)  # weak, as a number of Python's is
@@ -148,12 +148,6 @@ _NAMES = ("fun_sourceinfo", "fun_signature")
 def _is_number(leaf: object) -> bool:
     """Return whether an argument is a number that may be another one in the next call; truth values rather decide."""
     return type(leaf) in (int, float, complex) or isinstance(leaf, np.number)
-
-
-def _is_host_array(leaf: object) -> bool:
-    """Return whether an argument is an array of NumPy: data, as in Tape's own functions. Its numbers are numbers."""
-    backend = backend_of_type(type(leaf))
-    return backend is not None and backend.host_data and not isinstance(leaf, Number)
 
 
 def _check_backend(tensor: Tensor, label: str, structure: Structure, k: int) -> None:
@@ -275,7 +269,7 @@ class _Call:
                     keys[k] = jax.random.key_impl(leaf)
                     leaf = jax.random.key_data(leaf)
                 arrays.append(leaf)
-            elif _is_host_array(leaf):
+            elif is_host_array(leaf):
                 arrays.append(jnp.asarray(leaf))
             elif isinstance(leaf, _PLAIN) or callable(leaf):
                 plain[k] = leaf

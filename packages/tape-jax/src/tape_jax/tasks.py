@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from tape_core import Tensor, astype, zeros_like
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import current
-from tape_core.support import ACTIVE, BatchedArray, dense, record_as_one, wrap
+from tape_core.support import ACTIVE, BatchedArray, dense, is_watched, record_as_one, wrap
 from tape_core.tracing import lift, move_to_level
 from tape_core.typing import Array, Cotangent
 
@@ -249,23 +249,10 @@ def _evaluate_in_vmap(task: Task, tensors: Sequence[Tensor], top: Batching) -> t
     return [wrap(BatchedArray(lift(o, top.base), top, axis), top) for o in found], structure
 
 
-def is_watched(tensors: Sequence[Tensor]) -> bool:
-    """Return whether a recorder knows one of these Tensors, or outside a vmap the values of all its examples."""
-    keys = [recorder._key for recorder in ACTIVE.get()]
-    for tensor in tensors if keys else ():
-        while True:
-            if any([key in tensor._slots for key in keys]):
-                return True
-            if type(tensor._array) is not BatchedArray:
-                break
-            tensor = tensor._array.value
-    return False
-
-
 def bind(task: Task, tensors: Sequence[Tensor]) -> Any:
     """Run a task on Tensors, and record it; return the result with Tensors as leaves."""
     tensors = [move_to_level(t) for t in tensors]
-    watched = tuple([is_inexact(t._array) and is_watched([t]) for t in tensors]) if ACTIVE.get() else ()
+    watched = tuple([is_inexact(t._array) and is_watched([t], outside=True) for t in tensors]) if ACTIVE.get() else ()
     if not any(watched):
         leaves, structure = evaluate(task, tensors)
         return jax.tree_util.tree_unflatten(structure, leaves)
@@ -302,7 +289,7 @@ class _Recorded:
     def pull(self, gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         """Return the cotangents of the inputs that are watched."""
         gs = [_like(g, out) for g, out in zip(gs, outs, strict=True)]
-        if is_watched(self.tensors):  # a derivative of the sweep flows to the arguments, too
+        if is_watched(self.tensors, outside=True):  # a derivative of the sweep flows to the arguments, too
             each = iter(bind(self.task.pullback(self._flags(watched)), [*self.tensors, *gs]))
             return [next(each) if w else None for w in watched]
         found = bind(self.task.pull(self.structure), [*self.residuals, *gs])

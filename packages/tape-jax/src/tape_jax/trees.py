@@ -17,9 +17,7 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import foreign_tracers
-from tape_core.support import BatchedArray, wrap
-
-from tape_jax.tasks import is_watched
+from tape_core.support import BatchedArray, is_watched, wrap
 
 
 def register(backend: Backend) -> None:
@@ -47,7 +45,7 @@ def value_for_jax(tensor: Tensor) -> Any:
     """
     tensor = tensor._read() if isinstance(tensor, Variable) else tensor
     array = tensor._array
-    if is_watched([tensor]):
+    if is_watched([tensor], outside=True):
         raise TypeError(
             f"a function of JAX is given a Tensor of shape {tensor.shape} that a tape or accumulator records, and the "
             f"gradient would end there: use {_CURE}; or its array, x.array, where no gradient is needed"

@@ -14,7 +14,7 @@ from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from tape_core.backends import check_labels, get_default_dtype
+from tape_core.backends import check_labels, get_default_dtype, label_error
 from tape_core.typing import Axis, Kernel, Raw, RawDType
 
 from tape_numpy import indexing, windows
@@ -114,7 +114,7 @@ def labels_in_range(labels: Raw, n: int) -> Raw:
     # Read as unsigned, a negative label is a large one: one pass checks both bounds.
     unsigned = labels.view(np.uint64)
     if unsigned.item(unsigned.argmax()) >= n:
-        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}")
+        raise label_error(labels.min(), labels.max(), n)
     return labels
 
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Number
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, asarray
-from tape_core.backends import backend_of_type
+from tape_core.backends import is_host_array
 from tape_core.staging import current
-from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, pytree
+from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, is_watched, pytree
 from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
 from tape_torch.inside import SIDE
 from tape_torch.parameters import ParameterVariable, known_variable, variable_of
-from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here, is_watched
+from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here
 
 Function = Callable[..., Any]
 
@@ -82,7 +81,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     modules = _modules(fn, leaves)
     _refuse_distributed(modules, label)
     for k, leaf in enumerate(leaves):
-        if _is_host_array(leaf):
+        if is_host_array(leaf):
             names.append(_argument_name(structure, k))
             tensors.append(asarray(leaf, backend="torch", device=_device(tensors, modules)))
             places.append(k)
@@ -116,12 +115,6 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             check_assignable(variable)
             variable._array, variable._slots = new._array, {}
     return task.result(found)
-
-
-def _is_host_array(leaf: object) -> bool:
-    """Return whether an argument is an array of NumPy: data, as in Tape's own functions. Its numbers are numbers."""
-    backend = backend_of_type(type(leaf))
-    return backend is not None and backend.host_data and not isinstance(leaf, Number)
 
 
 def _device(tensors: Sequence[Tensor], modules: Sequence[torch.nn.Module]) -> str | None:

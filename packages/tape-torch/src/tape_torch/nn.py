@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import check_labels, get_default_dtype, normal_axis
+from tape_core.backends import check_labels, get_default_dtype, label_error, normal_axis
 from tape_core.extend import fused
 from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
@@ -190,7 +190,7 @@ def _cross_entropy_with_residuals(
         try:
             out, weight = _nll_loss(log_probabilities, labels, None, 0, _NO_IGNORED_LABEL)
         except IndexError as error:
-            raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
+            raise label_error(labels.min(), labels.max(), n) from error
         return out, (log_probabilities, weight)
     try:
         # On CUDA a label that is out of bounds is an assertion on the device; asking here would wait for it.
@@ -198,7 +198,7 @@ def _cross_entropy_with_residuals(
     except RuntimeError as error:
         if labels.device.type != "cpu" or not labels.numel():
             raise
-        raise ValueError(f"labels must be in [0, {n}), got {labels.min()} to {labels.max()}") from error
+        raise label_error(labels.min(), labels.max(), n) from error
     if is_small:
         return out, (log_probabilities,)
     # Large: keep two numbers per example. log_softmax is the logits minus one number, which the rule finds from the

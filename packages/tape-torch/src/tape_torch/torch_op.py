@@ -23,7 +23,7 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.backends.errors import BatchError
 from tape_core.extend import Op, registry, vjp
 from tape_core.staging import TracingError, current
-from tape_core.support import ACTIVE, BatchedArray, Binding, Plans, contextmanager, setting, wrap
+from tape_core.support import ACTIVE, BatchedArray, Binding, Plans, contextmanager, is_watched, setting, wrap
 from tape_core.tracing import is_captured, lift, move_to_level
 from tape_core.typing import Array, Cotangent, Namespace
 
@@ -550,12 +550,6 @@ def _bind(task: Task, tensors: Sequence[Tensor], *, records: bool) -> tuple[Outs
     if current() is not None:
         return _bind_in_trace(task, tensors, records=records)
     return _bind_here(task, tensors, records=records)
-
-
-def is_watched(tensors: Sequence[Tensor]) -> bool:
-    """Return whether a recorder knows one of these Tensors."""
-    active = ACTIVE.get()
-    return any([tape._key in t._slots for tape in active for t in tensors])
 
 
 def bind_here(task: Task, tensors: Sequence[Tensor]) -> Outs:

@@ -502,6 +502,7 @@ def errors_shapes(target: Target) -> None:
     _expect_raises(ValueError, lambda: tc.reshape(a, (4,)), "reshape")
     _expect_raises(IndexError, lambda: a[5], "getitem")
     _expect_raises(ValueError, lambda: tc.sum(a, axis=3), "sum")
+    _expect_raises(ValueError, lambda: tc.sum(tc.asarray(1.0), axis=0), "sum", "0 dimensions")
 
 
 @check("errors/operands")

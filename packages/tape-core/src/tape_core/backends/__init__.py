@@ -3,8 +3,16 @@
 from tape_core.backends import compilers
 from tape_core.backends.array_api import ArrayAPIBackend
 from tape_core.backends.axes import normal_axis
-from tape_core.backends.checks import check_conv, check_convolve, check_csr, check_inexact, check_labels, check_top_k
-from tape_core.backends.discovery import backend_of_type, info, installed
+from tape_core.backends.checks import (
+    check_conv,
+    check_convolve,
+    check_csr,
+    check_inexact,
+    check_labels,
+    check_top_k,
+    label_error,
+)
+from tape_core.backends.discovery import backend_of_type, info, installed, is_host_array
 from tape_core.backends.errors import (
     AxisError,
     BackendError,
@@ -87,6 +95,8 @@ __all__ = [
     "info",
     "installed",
     "ints",
+    "is_host_array",
+    "label_error",
     "normal_axes",
     "normal_axis",
     "pool_windows",

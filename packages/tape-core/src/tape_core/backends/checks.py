@@ -21,6 +21,11 @@ def check_labels(logits: Raw, labels: Raw, axis: int, integral: bool) -> None:
         raise TypeError(f"labels must be integers (class numbers), not {labels.dtype}")
 
 
+def label_error(least: object, most: object, classes: int) -> ValueError:
+    """Return the error for labels of which one is no class."""
+    return ValueError(f"labels must be in [0, {classes}), got {least} to {most}")
+
+
 def check_top_k(x: Raw, k: object, axis: int, is_complex: bool) -> int:
     """Return `k` as an int; raise unless `x` has so many elements along `axis`."""
     if not hasattr(k, "__index__"):

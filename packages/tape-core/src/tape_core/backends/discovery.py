@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import TYPE_CHECKING, NoReturn
 
 from tape_core.backends.errors import BackendError, BackendLoadError, listing, not_found
@@ -204,6 +205,18 @@ def is_host_data(value: object) -> bool:
     if owner is None:
         return any(_names(name, cls) for cls in type(value).__mro__ for name in HOST_TYPES)
     return owner.host_data
+
+
+def is_host_array(value: object) -> bool:
+    """Return whether an argument of another library's function is an array of NumPy: data, as in Tape's own functions.
+
+    NumPy's numbers are numbers.
+
+    >>> import numpy as np
+    >>> is_host_array(np.ones(3)), is_host_array(np.float32(1.0))
+    (True, False)
+    """
+    return is_host_data(value) and not isinstance(value, Number)
 
 
 def _owner(tp: type) -> str | None:

@@ -13,6 +13,7 @@ from tape_core.backends.random_kernels import RandomKernels
 from tape_core.base import dtypes
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import OPS
+from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
 
@@ -25,6 +26,8 @@ _FORMER = {
     "accelerated": "write a compiler, a plugin of the group tape.compilers; see docs/write-a-compiler.md",
 }
 """Former methods of backends, and what takes their place: an override would be ignored without a word."""
+
+_CHECKS = ("axes", "indices")
 
 
 class Backend:
@@ -74,7 +77,7 @@ class Backend:
         self.array_types = tuple(array_types)
         self.kernels = dict(kernels or {})
         self.rules = {op: dict(by_input) for op, by_input in (rules or {}).items()}
-        self.checks: frozenset[str] = frozenset()
+        self._checks: frozenset[str] = frozenset()
         self.scalar_types: frozenset[type] = frozenset()
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
@@ -108,6 +111,25 @@ class Backend:
 
     def __repr__(self) -> str:
         return f"<backend {self.name} {self.version}>"
+
+    @property
+    def checks(self) -> frozenset[str]:
+        """What the library's functions see to by themselves, see the class; set it to a set of words.
+
+        Raises:
+            TypeError: a single text is set.
+            ValueError: there is no such word.
+        """
+        return self._checks
+
+    @checks.setter
+    def checks(self, words: Iterable[str]) -> None:
+        if isinstance(words, str):
+            raise TypeError(f"backend {self.name!r}: checks must be a set of words, such as {{{words!r}}}, not a text")
+        self._checks = frozenset(words)
+        for word in self._checks.difference(_CHECKS):
+            known = " and ".join(map(repr, _CHECKS))
+            raise ValueError(f"backend {self.name!r}: checks may have {known}, not {word!r}{meant(word, _CHECKS)}")
 
     @property
     def compiler_support(self) -> object | None:

@@ -136,6 +136,7 @@ def single_call(op: Op) -> Callable[..., Any]:
     elementwise = op.elementwise
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
+    has_axis, axis_by_default = op.counts_axes, op.has_default_axis
     general = general_call(op)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -157,6 +158,8 @@ def single_call(op: Op) -> Callable[..., Any]:
         # A record with residuals has another layout, which the general path makes.
         if s and plans.residual_kernel is not None:
             return general(x, *params, **kwargs)
+        if has_axis and (kwargs or axis_by_default or params) and not a.ndim:
+            op.check_axis((x,), params, kwargs)
         try:
             out = kernel(a, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
@@ -385,6 +388,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     sequence = op.sequence
     takes_dtype = op.takes_dtype
     has_parameters = op.has_parameters
+    has_axis, axis_by_default = op.counts_axes, op.has_default_axis
     optional = op.optional
     first = 0 if sequence or not op.promoted else op.promoted[0]
     # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
@@ -444,6 +448,8 @@ def general_call(op: Op) -> Callable[..., Any]:
             kernel, plans, usual, _ = bindings[backend]
         except KeyError:
             kernel, plans, usual, _ = op.bind(backend)
+        if has_axis and (kwargs or axis_by_default or params) and not getattr(arrays[0], "ndim", 1):
+            op.check_axis(values, params, kwargs)
         residuals: Any = ()
         residual_kernel = plans.residual_kernel
         try:

@@ -6,11 +6,12 @@ brought to one; what computes with them is the batching backend, `tape_core.mode
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import COMPARISONS, OPERATORS, SIGNS
-from tape_core.base.ambient import OPEN_AXES
+from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.engine.tensor import NO_SLOTS, Tensor, own_slots, wrap
 
 if TYPE_CHECKING:
@@ -131,6 +132,19 @@ def _attach() -> None:
 
 
 _attach()
+
+
+def is_watched(tensors: Sequence[Tensor], *, outside: bool = False) -> bool:
+    """Return whether a recorder knows one of these Tensors; with `outside`, or outside a vmap the values of all."""
+    active = ACTIVE.get()
+    for tensor in tensors if active else ():
+        while True:
+            if any([recorder._key in tensor._slots for recorder in active]):
+                return True
+            if not outside or type(tensor._array) is not BatchedArray:
+                break
+            tensor = tensor._array.value
+    return False
 
 
 def detached(array: Any) -> Any:

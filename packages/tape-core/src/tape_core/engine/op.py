@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, TypeAlias, TypeVar
@@ -173,7 +174,10 @@ class Op(Options):
         self.has_parameters = bool(self.parameters.defaults)
         self.optional = any(self.signature.parameters[name].default is None for name in self.inputs)
         self.takes_dtype = "dtype" in self.parameters.defaults
-        self.axis = self._axis_parameter()
+        self.axis = axis = self._axis_parameter()
+        # Of these an operand of no dimensions is looked at: it has no axis.
+        self.counts_axes = axis is not None and axis.of == "input"
+        self.has_default_axis = axis is not None and self.parameters.defaults[axis.name] is not None
         self.bindings: dict[Backend, Binding] = {}
         self.promoted = promoted_inputs(self)
         self._interceptors: dict[Backend, list[Interceptor]] = {}
@@ -214,6 +218,18 @@ class Op(Options):
         inputs = 1 if self.sequence else len(self.inputs)
         place = self.parameters.places.get(name)
         return AxisParameter(name, None if place is None else place + inputs, inputs, self.sequence, self.axes_of)
+
+    def check_axis(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Raise for an axis that the first operand, of no dimensions, does not have: NumPy and PyTorch take 0 for one.
+
+        Raises:
+            AxisError: `axis` is not there.
+        """
+        with suppress(TypeError):  # of arguments that the op does not have: the kernel refuses them
+            given = self.signature.bind(*([values] if self.sequence else values), *args, **kwargs)
+            given.apply_defaults()
+            if self.axis is not None and (error := self.axis.error(values, given.arguments)) is not None:
+                self.fail(error, values, args, kwargs)
 
     @property
     def spelled(self) -> str:
