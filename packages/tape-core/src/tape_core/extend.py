@@ -19,6 +19,7 @@ from tape_core.engine.op import (
 )
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
+from tape_core.modes import batching
 
 __all__ = [
     "NONDIFF",
@@ -29,6 +30,7 @@ __all__ = [
     "Refused",
     "Sample",
     "Spec",
+    "batching",
     "elementwise",
     "fused",
     "linear",

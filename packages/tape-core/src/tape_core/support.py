@@ -9,7 +9,7 @@ What is here may change with a minor version of Tape; the packages of one versio
 """
 
 from tape_core.base import dtypes
-from tape_core.base.ambient import ACTIVE, OPEN_AXES
+from tape_core.base.ambient import ACTIVE, OPEN_AXES, READY
 from tape_core.base.contexts import Leaving, contextmanager, setting
 from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
@@ -37,6 +37,7 @@ __all__ = [
     "ACTIVE",
     "DTYPES",
     "OPEN_AXES",
+    "READY",
     "SCALARS",
     "BatchedArray",
     "Binding",

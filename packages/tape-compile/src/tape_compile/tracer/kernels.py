@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends import Kernels
+from tape_core.backends import DEFAULT_KERNELS, Kernels
 
 from tape_compile.tracer.traced_array import NO_KWARGS, PLAIN, TracedArray, current_trace, trace_of
 
@@ -30,6 +31,9 @@ class TracedKernels(Kernels):
         whole = backend.kernel(name)
         if not callable(whole) or isinstance(whole, type):
             return whole
+
+        if getattr(DEFAULT_KERNELS.get(name), "is_effect", False):
+            return partial(_effect, name, whole, backend)
 
         # Axes are counted from the start once, here, and not in each run.
         normal_call = getattr(whole, "normal_call", None)
@@ -71,6 +75,14 @@ class TracedKernels(Kernels):
 
         kernel.__name__ = name
         return kernel
+
+
+def _effect(name: str, kernel: Callable[..., Any], backend: Traced, *args: Any, **kwargs: Any) -> Any:
+    """Call a kernel that other processes wait for, say: no pass may drop, merge or move it."""
+    trace = trace_of(args)
+    if trace is None:
+        return kernel(*args, **kwargs)
+    return trace.effect(name, partial(kernel, **kwargs) if kwargs else kernel, args, backend)
 
 
 def shaped_by_values(name: str, args: Sequence[Any]) -> bool:

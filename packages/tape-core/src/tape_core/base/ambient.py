@@ -22,6 +22,8 @@ name                  is set by                                       is read by
 `INNER_AXES`          `modes.function_op`, while it computes a        derivatives of loops and branches
                       derivative from outside of some vmaps
 `REPLAY`              `checkpoint` with a policy                      kernels that the policy names
+`READY`               `tape_torch.distributed`, which sends           the next gradient of a tape, which tells when that of
+                      gradients while others are computed             a source is final
 `OWN_DERIVATIVE`      functions with own derivatives                  `engine.cuts`, where values leave Tape in these
 `UNROLLED_STEPS`      loops that are unrolled                         loops inside them
 `SELECTIONS`          `use_backend`                                   functions that create arrays
@@ -45,8 +47,9 @@ Other state that all threads share:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
@@ -69,6 +72,9 @@ STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
 OPEN_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
 INNER_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.inner_axes", default=())
 REPLAY: ContextVar[Session | None] = ContextVar("tape_core.replay", default=None)
+READY: ContextVar[Callable[[int, Any], None] | None] = ContextVar("tape_core.ready", default=None)
+"""Called with the number of the source, and its gradient."""
+
 OWN_DERIVATIVE: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)
 UNROLLED_STEPS: ContextVar[int] = ContextVar("tape_core.unrolled_steps", default=1)
 SELECTIONS: ContextVar[tuple[Selection, ...]] = ContextVar("tape_core.selections", default=())

@@ -6,9 +6,12 @@ Tensors and the public ops, so that the sweep is itself recorded. The rules are 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, READY
+from tape_core.base.contexts import setting
 from tape_core.base.lookup import ops
 from tape_core.base.thresholds import REUSE_ABOVE
 from tape_core.engine import binding, record
@@ -34,6 +37,8 @@ def gradients(
     tape: GradientTape, targets: list[Any], sources: list[Any], cotangents: list[Any] | None, *, release: bool
 ) -> list[Any]:
     """Return for each of `sources` the gradient of the sum of `targets`, None if no path leads to it.
+
+    What `READY` has is called with each gradient that is one cotangent, as soon as that is final.
 
     Args:
         cotangents: of each target, None for ones.
@@ -73,8 +78,16 @@ def gradients(
         elif any([source is target for source in sources]) and target.dtype.inexact:
             direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
     totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
+    ready = READY.get()
+    telling = None
+    if ready is not None and len(seeds) == 1 and not direct and not is_complex:
+        telling = _Telling(ready, slots_of)
     for n, (backend, own) in enumerate(seeds.items(), start=1):
-        found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds))
+        if ready is None:
+            found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds))
+        else:
+            with setting(READY, None):  # the sweep may compute other gradients on its way
+                found = sweep(tape, backend, own, wanted, recorded, release=n == len(seeds) and release, found=telling)
         for k, slots in enumerate(slots_of):
             for slot in slots:
                 part = found.get(slot)
@@ -85,6 +98,21 @@ def gradients(
                 total = totals[k]
                 totals[k] = part if total is None else total + part
     return totals
+
+
+class _Telling(dict[int, Any]):
+    """The cotangents that a sweep has found, by slot; a function is called with each that is a gradient of a source."""
+
+    def __init__(self, ready: Callable[[int, Any], None], slots_of: list[tuple[int, ...]]) -> None:
+        super().__init__()
+        self._ready = ready
+        times = Counter([slot for slots in slots_of for slot in slots])
+        self._sources = {slots[0]: k for k, slots in enumerate(slots_of) if len(slots) == 1 and times[slots[0]] == 1}
+
+    def __setitem__(self, slot: int, cotangent: Any) -> None:
+        super().__setitem__(slot, cotangent)
+        if (k := self._sources.get(slot)) is not None:
+            self._ready(k, cotangent)
 
 
 def _sweep_backend(backend: Backend, cotangent: Backend) -> Backend:
@@ -101,6 +129,7 @@ def sweep(
     sources: list[int],
     recorded: bool,
     release: bool,
+    found: dict[int, Any] | None = None,
 ) -> dict[int, Any]:
     """Return the cotangents of the slots in `sources`, for cotangents `seeds` of other slots.
 
@@ -111,6 +140,7 @@ def sweep(
         sources: the slots to differentiate with respect to.
         recorded: compute on Tensors, because another tape records.
         release: free each record as it is passed.
+        found: where they are put as soon as they are final; by default a new dictionary.
 
     Returns:
         By slot, a Tensor or IndexedSlices; sources that nothing reached are missing.
@@ -140,7 +170,7 @@ def sweep(
         for k, rec in enumerate(records):
             if rec is not None and isinstance(own := rec[PLAN], Plan) and (plan := own.traced(backend)) is not own:
                 records[k] = record.with_plan(rec, plan)
-    found: dict[int, Any] = {}
+    found = {} if found is None else found
     try:
         with backend.sweeping():
             if recorded or tape._masked or tape._sparse or tape._special & NARROW or wanted is not None:

@@ -8,7 +8,9 @@ among them computes as any other Tensor does: PyTorch adds the communication.
     x = tape_torch.distributed.distribute(batch, ("data",), mesh=mesh)    # divided along its first axis
 """
 
+from tape_torch.distributed.averaging import average_gradients, averaged_gradient
 from tape_torch.distributed.checkpoints import Loaded, Saving, latest, load, save
+from tape_torch.distributed.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
@@ -20,6 +22,12 @@ __all__ = [
     "Mesh",
     "PeerError",
     "Saving",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "average_gradients",
+    "averaged_gradient",
+    "broadcast",
     "distribute",
     "full",
     "latest",
@@ -27,6 +35,7 @@ __all__ = [
     "local",
     "mesh",
     "placements",
+    "reduce_scatter",
     "save",
     "watched",
 ]

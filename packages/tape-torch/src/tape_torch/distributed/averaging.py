@@ -1,0 +1,212 @@
+"""Averages of gradients over processes, in flat buckets, while the backward pass goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from tape_core import GradientTape, IndexedSlices, Tensor, concat, reshape
+from tape_core.staging import current
+from tape_core.support import ACTIVE, READY, dense, pytree, setting, wrap
+from tape_core.typing import PyTree
+
+from tape_torch.distributed.collectives import all_reduce
+from tape_torch.distributed.meshes import Mesh
+
+BUCKET_BYTES = 25 * 1024 * 1024
+"""How much is sent at once: as much as PyTorch's DistributedDataParallel sends."""
+
+
+def average_gradients(
+    gradients: PyTree, mesh: Mesh, axis: str | None = None, *, bucket_bytes: int = BUCKET_BYTES
+) -> Any:
+    """Return the means of gradients over all processes, which call this with gradients of the same shapes.
+
+    They are sent in flat buckets of one dtype. A gradient that is None in some processes counts as zeros there, and
+    one that is None in all stays None. Slices become dense. A derivative flows through.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import average_gradients, mesh
+    >>> average_gradients([tc.asarray([1.0, 2.0], backend="torch"), None], mesh({"data": -1}))[0].tolist()
+    [1.0, 2.0]
+
+    Args:
+        gradients: Tensors, slices and None, nested in lists, tuples, dicts and the like.
+        mesh: the processes.
+        axis: only those along this axis of the mesh, beside this one; by default all.
+        bucket_bytes: the size of a bucket.
+
+    Raises:
+        ValueError: the mesh has no such axis, or a gradient is None in this process and its shape is not known.
+    """
+    leaves, structure = pytree.flatten(gradients)
+    if current() is not None or ACTIVE.get():
+        return pytree.unflatten(structure, _by_ops(leaves, mesh, axis, bucket_bytes))
+    buckets = _Buckets(leaves, mesh, axis, bucket_bytes)
+    for k, leaf in reversed(list(enumerate(leaves))):
+        if leaf is not None:
+            buckets.add(k, leaf)
+    return pytree.unflatten(structure, buckets.finish())
+
+
+def averaged_gradient(
+    tape: GradientTape,
+    target: PyTree,
+    sources: PyTree,
+    mesh: Mesh,
+    axis: str | None = None,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> Any:
+    """Return the mean over all processes of the gradient of each process's target; all processes call this.
+
+    It is `average_gradients(tape.gradient(target, sources), mesh)`, but a bucket is sent as soon as its gradients are
+    there, while the backward pass computes others. The buckets are those of the sources from the last to the first.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import averaged_gradient, mesh
+    >>> x = tc.Variable(tc.asarray(3.0, backend="torch"))
+    >>> with tc.GradientTape() as tape:
+    ...     y = x * x
+    >>> float(averaged_gradient(tape, y, x, mesh({"data": -1})))
+    6.0
+
+    Args:
+        tape: the tape.
+        target, sources: as for `tape.gradient`.
+        mesh, axis, bucket_bytes: as for :func:`average_gradients`.
+
+    Raises:
+        ValueError: the mesh has no such axis, and whatever `tape.gradient` raises.
+    """
+    leaves, structure = pytree.flatten(sources)
+    if current() is not None or ACTIVE.get():
+        return average_gradients(tape.gradient(target, sources), mesh, axis, bucket_bytes=bucket_bytes)
+    buckets = _Buckets(leaves, mesh, axis, bucket_bytes)
+    with setting(READY, buckets.add):
+        found = tape.gradient(target, leaves)
+    for k, gradient in reversed(list(enumerate(found))):
+        if gradient is not None:
+            buckets.add(k, gradient)
+    return pytree.unflatten(structure, buckets.finish())
+
+
+class _Bucket:
+    """Gradients that are sent together: each is followed by one element that says whether it is there."""
+
+    def __init__(self) -> None:
+        self.members: list[int] = []
+        self.bytes = 0
+        self.given: dict[int, Any] = {}
+        self.flat: Any = None
+        self.work: Any = None
+
+
+class _Buckets:
+    """Buckets of the gradients of some arrays: filled in any order, and sent in the same order by each process."""
+
+    def __init__(self, like: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: int) -> None:
+        self._like = like
+        self._group = mesh.group(axis)
+        self._buckets: list[_Bucket] = []
+        self._bucket_of: dict[int, _Bucket] = {}
+        self._sent = 0
+        self._result: list[Any] = [None] * len(like)
+        open_ones: dict[Any, _Bucket] = {}
+        for k, x in reversed(list(enumerate(like))):  # as the backward pass comes to them
+            if x is None:
+                raise ValueError(
+                    f"average_gradients: gradient {k} is None in this process, and may not be so in others: "
+                    f"averaged_gradient(tape, target, sources, mesh) takes the shape of the source, or give zeros"
+                )
+            array = x.values._array if isinstance(x, IndexedSlices) else x._array
+            size = array.element_size() * (_size(x.shape) + 1)
+            bucket = open_ones.get((array.dtype, array.device))
+            if bucket is None or bucket.bytes + size > bucket_bytes:
+                bucket = open_ones[array.dtype, array.device] = _Bucket()
+                self._buckets.append(bucket)
+            bucket.members.append(k)
+            bucket.bytes += size
+            self._bucket_of[k] = bucket
+
+    def add(self, k: int, gradient: Tensor | IndexedSlices) -> None:
+        """Put a gradient into its bucket, and send each that is full and whose turn it is; a second time is ignored."""
+        bucket = self._bucket_of[k]
+        if k in bucket.given or bucket.work is not None:
+            return
+        bucket.given[k] = (dense(gradient) if isinstance(gradient, IndexedSlices) else gradient)._array
+        while self._sent < len(self._buckets):
+            bucket = self._buckets[self._sent]
+            if len(bucket.given) < len(bucket.members):
+                return
+            self._send(bucket)
+
+    def finish(self) -> list[Any]:
+        """Send the rest, wait for all, and return the means, None where no process has a gradient."""
+        while self._sent < len(self._buckets):
+            self._send(self._buckets[self._sent])
+        for bucket in self._buckets:
+            bucket.work.wait()
+            start = 0
+            for k in bucket.members:
+                x = self._like[k]
+                stop = start + _size(x.shape)
+                if float(bucket.flat[stop]) > 0:
+                    backend = x.values.backend if isinstance(x, IndexedSlices) else x.backend
+                    self._result[k] = wrap(bucket.flat[start:stop].view(tuple(x.shape)), backend)
+                start = stop + 1
+        return self._result
+
+    def _send(self, bucket: _Bucket) -> None:
+        parts = []
+        for k in bucket.members:
+            x, found = self._like[k], bucket.given.get(k)
+            like = x.values._array if isinstance(x, IndexedSlices) else x._array
+            there = torch.full((1,), float(found is not None), dtype=like.dtype, device=like.device)
+            parts += [
+                torch.zeros(_size(x.shape), dtype=like.dtype, device=like.device)
+                if found is None
+                else found.reshape(-1),
+                there,
+            ]
+        # Divided first, as PyTorch's own do: the sum of many gradients in half precision may overflow.
+        bucket.flat = torch.cat(parts).div_(self._group.size())
+        bucket.given.clear()
+        bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
+        self._sent += 1
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+def _by_ops(leaves: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: int) -> list[Any]:
+    """Average by ops, which are recorded and traced; what is None is so in all processes, which run one program."""
+    result: list[Any] = list(leaves)
+    waiting: dict[Any, list[int]] = {}
+    full: list[list[int]] = []
+    size: dict[Any, int] = {}
+    for k, leaf in reversed(list(enumerate(leaves))):
+        if leaf is None:
+            continue
+        result[k] = x = dense(leaf) if isinstance(leaf, IndexedSlices) else leaf
+        key = x.dtype
+        size[key] = size.get(key, 0) + x.size * x.dtype.itemsize
+        if size[key] > bucket_bytes and key in waiting:
+            full.append(waiting.pop(key))
+            size[key] = x.size * x.dtype.itemsize
+        waiting.setdefault(key, []).append(k)
+    for members in [*full, *waiting.values()]:
+        flat = all_reduce(concat([reshape(result[k], (-1,)) for k in members]), mesh, axis, reduction="mean")
+        start = 0
+        for k in members:
+            shape = result[k].shape
+            stop = start + _size(shape)
+            result[k] = reshape(flat[start:stop], shape)
+            start = stop
+    return result

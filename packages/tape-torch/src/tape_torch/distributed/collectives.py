@@ -1,0 +1,287 @@
+"""Collectives: differentiable ops on plain Tensors of which each process has its own.
+
+Every process calls them, in the same order and with the same shapes; in a compiled function they are effects, which no
+pass moves, merges or drops. Their derivatives are those of the sum over all processes' targets, as those of JAX's
+`psum` and of `torch.distributed.nn` are: the cotangent of `all_gather` is that of `reduce_scatter`, and so on. So
+differentiate a process's own loss, and add gradients up, or average them: where each process differentiates the sum of
+all losses, each counts every loss.
+
+`TORCH_DISTRIBUTED_DEBUG=DETAIL` in the environment has PyTorch compare the processes' calls, and say which one differs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from tape_core import Tensor, Variable, asarray
+from tape_core.backends import backend_of_type
+from tape_core.extend import batching, linear, op, transpose, vjp
+from tape_core.typing import ArrayLike
+from torch.distributed import _functional_collectives as functional
+
+from tape_torch.distributed.meshes import Mesh
+
+# PyTorch 2.13 has other names for them.
+_gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
+_scatter = getattr(functional, "reduce_scatter_single", None) or functional.reduce_scatter_tensor
+
+Reduction = Literal["sum", "mean", "max", "min"]
+
+
+def _ordered(kernel: Any) -> Any:
+    """Mark a kernel as an effect of compiled functions."""
+    kernel.is_effect = True
+    return kernel
+
+
+def _wait(found: Any) -> torch.Tensor:
+    return functional.wait_tensor(found)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _to_front(x: torch.Tensor, axis: int) -> torch.Tensor:
+    return torch.movedim(x, axis, 0).contiguous()
+
+
+@_ordered
+def _all_reduce(xp: Any, x: torch.Tensor, group: Any, reduction: str = "sum") -> torch.Tensor:
+    return _wait(functional.all_reduce(x.contiguous(), "avg" if reduction == "mean" else reduction, group))
+
+
+@_ordered
+def _all_gather(xp: Any, x: torch.Tensor, group: Any, size: int, axis: int = 0) -> torch.Tensor:
+    found = _wait(_gather(_to_front(x, axis), 0, group))
+    return torch.movedim(found, 0, axis)
+
+
+@_ordered
+def _reduce_scatter(xp: Any, x: torch.Tensor, group: Any, size: int, axis: int = 0) -> torch.Tensor:
+    found = _wait(_scatter(_to_front(x, axis), "sum", 0, group))
+    return torch.movedim(found, 0, axis)
+
+
+@_ordered
+def _all_to_all(xp: Any, x: torch.Tensor, group: Any, size: int, split: int, concat: int) -> torch.Tensor:
+    parts = torch.stack(x.chunk(size, split))
+    received = _wait(functional.all_to_all_single(parts, None, None, group))
+    return torch.cat(list(received.unbind(0)), concat)
+
+
+@_ordered
+def _broadcast(xp: Any, x: torch.Tensor, group: Any, source: int, is_source: bool) -> torch.Tensor:
+    return _wait(functional.broadcast(x.contiguous(), source, group))
+
+
+def _broadcast_transpose(xp: Any, g: Any, group: str, source: int, is_source: bool) -> Any:
+    total = xp.all_reduce_in_group(g, group)  # by all, also where nothing comes of it
+    return total if is_source else xp.zeros_like(g)
+
+
+def _extreme_vjp(xp: Any, g: Any, x: Any, out: Any, group: str) -> Any:
+    """Share the cotangent among the elements of all processes that are the extreme one."""
+    chosen = xp.astype(xp.equal(x, out), g.dtype)
+    return chosen * xp.all_reduce_in_group(g, group) / xp.all_reduce_in_group(chosen, group)
+
+
+@linear(
+    x=transpose(lambda xp, g, group, reduction: xp.all_reduce_in_group(g, group, reduction=reduction)),
+    kernel=_all_reduce,
+    batch=batching.elementwise,
+)
+def all_reduce_in_group(x: ArrayLike, /, group: str, *, reduction: str = "sum") -> Tensor:
+    """Add up, or average, the arrays of all processes of a group."""
+    raise NotImplementedError
+
+
+@op(
+    x=vjp(_extreme_vjp),
+    kernel=_ordered(lambda xp, x, group, reduction="max": _all_reduce(xp, x, group, reduction)),
+    batch=batching.elementwise,
+)
+def extreme_in_group(x: ArrayLike, /, group: str, *, reduction: str = "max") -> Tensor:
+    """Return the greatest, or least, of the arrays of all processes of a group, by element."""
+    raise NotImplementedError
+
+
+@linear(
+    x=transpose(lambda xp, g, group, size, axis: xp.reduce_scatter_in_group(g, group, size, axis=axis)),
+    kernel=_all_gather,
+    batch=batching.along,
+)
+def all_gather_in_group(x: ArrayLike, /, group: str, size: int, *, axis: int = 0) -> Tensor:
+    """Concatenate the arrays of all processes of a group."""
+    raise NotImplementedError
+
+
+@linear(
+    x=transpose(lambda xp, g, group, size, axis: xp.all_gather_in_group(g, group, size, axis=axis)),
+    kernel=_reduce_scatter,
+    batch=batching.along,
+)
+def reduce_scatter_in_group(x: ArrayLike, /, group: str, size: int, *, axis: int = 0) -> Tensor:
+    """Add up the arrays of all processes of a group, and return a part of the sum."""
+    raise NotImplementedError
+
+
+@linear(
+    x=transpose(lambda xp, g, group, size, split, concat: xp.all_to_all_in_group(g, group, size, concat, split)),
+    kernel=_all_to_all,
+    batch=lambda call, x: call(x.value, split=call.params["split"] + 1, concat=call.params["concat"] + 1),
+    axes_of=None,
+)
+def all_to_all_in_group(x: ArrayLike, /, group: str, size: int, split: int, concat: int) -> Tensor:
+    """Exchange parts among the processes of a group."""
+    raise NotImplementedError
+
+
+@linear(x=transpose(_broadcast_transpose), kernel=_broadcast, batch=batching.elementwise)
+def broadcast_in_group(x: ArrayLike, /, group: str, source: int, is_source: bool) -> Tensor:
+    """Return the array of one process of a group in all of them."""
+    raise NotImplementedError
+
+
+# -- what users call
+
+
+def all_reduce(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, reduction: Reduction = "sum") -> Tensor:
+    """Return the sum, mean, greatest or least of the arrays of all processes, by element.
+
+    >>> from tape_torch.distributed import all_reduce, mesh
+    >>> all_reduce([1.0, 2.0], mesh({"data": -1})).tolist()
+    [1.0, 2.0]
+
+    Args:
+        x: this process's array, of the same shape and dtype in all.
+        mesh: the processes.
+        axis: only those along this axis of the mesh, beside this one; by default all.
+        reduction: `"sum"`, `"mean"`, `"max"` or `"min"`. Of equal extremes each has its share of the cotangent.
+
+    Raises:
+        ValueError: the mesh has no such axis, or there is no such reduction.
+        TypeError: `x` is divided among processes already.
+    """
+    tensor = _plain(x, "all_reduce")
+    group = mesh.group(axis).group_name
+    if reduction in ("sum", "mean"):
+        return all_reduce_in_group(tensor, group, reduction=reduction)
+    if reduction in ("max", "min"):
+        return extreme_in_group(tensor, group, reduction=reduction)
+    raise ValueError(f"all_reduce: reduction={reduction!r} is none of 'sum', 'mean', 'max', 'min'")
+
+
+def all_gather(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, along: int = 0) -> Tensor:
+    """Return the arrays of all processes, concatenated in their order.
+
+    >>> from tape_torch.distributed import all_gather, mesh
+    >>> all_gather([1.0, 2.0], mesh({"data": -1})).shape
+    (2,)
+
+    Args:
+        x: this process's array, of the same shape and dtype in all; it has an axis.
+        mesh, axis: as for :func:`all_reduce`.
+        along: the axis of the arrays along which they are concatenated.
+
+    Raises:
+        ValueError: the mesh has no such axis, or the array has none.
+        TypeError: `x` is divided among processes already.
+    """
+    tensor = _plain(x, "all_gather")
+    group = mesh.group(axis)
+    return all_gather_in_group(tensor, group.group_name, group.size(), axis=along)
+
+
+def reduce_scatter(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, along: int = 0) -> Tensor:
+    """Return this process's part of the sum of the arrays of all processes: the first has the first part.
+
+    >>> from tape_torch.distributed import mesh, reduce_scatter
+    >>> reduce_scatter([1.0, 2.0], mesh({"data": -1})).tolist()
+    [1.0, 2.0]
+
+    Args:
+        x: this process's array, of the same shape and dtype in all.
+        mesh, axis: as for :func:`all_reduce`.
+        along: the axis of the arrays that is divided into as many parts as there are processes.
+
+    Raises:
+        ValueError: the mesh has no such axis, or the processes do not divide the array's.
+        TypeError: `x` is divided among processes already.
+    """
+    tensor = _plain(x, "reduce_scatter")
+    group = mesh.group(axis)
+    _check_parts(tensor, along, group.size(), "reduce_scatter")
+    return reduce_scatter_in_group(tensor, group.group_name, group.size(), axis=along)
+
+
+def all_to_all(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, split: int = 0, concat: int = 0) -> Tensor:
+    """Send a part of this process's array to each process, and return the parts received, concatenated in their order.
+
+    >>> from tape_torch.distributed import all_to_all, mesh
+    >>> all_to_all([[1.0, 2.0]], mesh({"data": -1}), split=1).tolist()
+    [[1.0, 2.0]]
+
+    Args:
+        x: this process's array, of the same shape and dtype in all.
+        mesh, axis: as for :func:`all_reduce`.
+        split: the axis of the array that is divided into as many parts as there are processes.
+        concat: the axis along which the parts received are concatenated.
+
+    Raises:
+        ValueError: the mesh has no such axis, or the processes do not divide the array's.
+        TypeError: `x` is divided among processes already.
+    """
+    tensor = _plain(x, "all_to_all")
+    group = mesh.group(axis)
+    _check_parts(tensor, split, group.size(), "all_to_all")
+    _check_parts(tensor, concat, 1, "all_to_all")
+    n = len(tensor.shape)
+    return all_to_all_in_group(tensor, group.group_name, group.size(), split % n, concat % n)
+
+
+def broadcast(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, source: int = 0) -> Tensor:
+    """Return the array of one process in all of them.
+
+    >>> from tape_torch.distributed import broadcast, mesh
+    >>> broadcast(3.0, mesh({"data": -1})).item()
+    3.0
+
+    Args:
+        x: this process's array, of the same shape and dtype in all; only the source's values are looked at.
+        mesh, axis: as for :func:`all_reduce`.
+        source: the place of that process along the axis, or its rank.
+
+    Raises:
+        ValueError: the mesh has no such axis, or there is no such process.
+        TypeError: `x` is divided among processes already.
+    """
+    tensor = _plain(x, "broadcast")
+    group = mesh.group(axis)
+    if not 0 <= source < group.size():
+        raise ValueError(f"broadcast: source={source}, and there are {group.size()} processes along axis {axis!r}")
+    rank = torch.distributed.get_global_rank(group, source)
+    return broadcast_in_group(tensor, group.group_name, rank, rank == mesh.rank)
+
+
+def _plain(x: ArrayLike, name: str) -> Tensor:
+    backend = backend_of_type(torch.Tensor)
+    assert backend is not None  # this package provides it
+    tensor = asarray(x) if isinstance(x, Tensor | Variable) else asarray(x, backend=backend)
+    if tensor.backend.library is not backend:
+        raise TypeError(f"{name}: takes arrays of the backend 'torch'; this one is of {tensor.backend.name!r}")
+    if hasattr(tensor.array, "placements"):
+        raise TypeError(
+            f"{name}: takes an array of which each process has its own, and this one is divided among them "
+            f"({tensor.backend.place(tensor.array)}): PyTorch communicates by itself, tape_torch.distributed.full(x) "
+            f"makes it whole, and local(x) is the part of this process"
+        )
+    return tensor
+
+
+def _check_parts(tensor: Tensor, along: int, parts: int, name: str) -> None:
+    shape = tensor.shape
+    if not -len(shape) <= along < len(shape):
+        raise ValueError(f"{name}: an array of shape {shape} has no axis {along}")
+    if shape[along] % parts:
+        raise ValueError(
+            f"{name}: axis {along} of an array of shape {shape} cannot be divided into {parts} equal parts, one for "
+            f"each process"
+        )
