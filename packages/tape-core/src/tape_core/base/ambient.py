@@ -22,8 +22,8 @@ name                  is set by                                       is read by
 `INNER_AXES`          `modes.function_op`, while it computes a        derivatives of loops and branches
                       derivative from outside of some vmaps
 `REPLAY`              `checkpoint` with a policy                      kernels that the policy names
-`READY`               `tape_torch.distributed`, which sends           the next gradient of a tape, which tells when that of
-                      gradients while others are computed             a source is final
+`READY`               `tape_torch.distributed`, around the gradient   that gradient, which tells when that of a source
+                      of a tape                                       is final
 `OWN_DERIVATIVE`      functions with own derivatives                  `engine.cuts`, where values leave Tape in these
 `UNROLLED_STEPS`      loops that are unrolled                         loops inside them
 `SELECTIONS`          `use_backend`                                   functions that create arrays
