@@ -126,10 +126,11 @@ class Backend:
     def checks(self, words: Iterable[str]) -> None:
         if isinstance(words, str):
             raise TypeError(f"backend {self.name!r}: checks must be a set of words, such as {{{words!r}}}, not a text")
-        self._checks = frozenset(words)
-        for word in self._checks.difference(_CHECKS):
+        given = frozenset(words)
+        for word in given.difference(_CHECKS):
             known = " and ".join(map(repr, _CHECKS))
             raise ValueError(f"backend {self.name!r}: checks may have {known}, not {word!r}{meant(word, _CHECKS)}")
+        self._checks = given
 
     @property
     def compiler_support(self) -> object | None:
