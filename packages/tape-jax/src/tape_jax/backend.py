@@ -120,7 +120,7 @@ class JaxBackend(Backend):
         `jax.jit` takes a NumPy array in a twentieth of the time of `asarray`, onto the default device. It may read the
         memory after the call, so that it gets a copy. With several devices an array of JAX is to say where it is.
         """
-        if layouts.in_use or not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        if layouts.in_use or devices.several() or not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             return None
         place = devices.default()
         if device is not None and device != devices.name_of(place):

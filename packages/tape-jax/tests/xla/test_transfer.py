@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.staging import host_callback
+from tape_jax.xla.segment import Segment
 
 
 @pytest.fixture(params=["xla", "python"])
@@ -149,3 +150,23 @@ def test_tensors_of_pytorch_that_are_changed_in_place():
         check(x)
     check(made()[:1])
     check(made().clone())
+
+
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_a_program_is_lowered_once(backend, monkeypatch):
+    count = 0
+    traced = Segment._traced
+
+    def counted(*args):
+        nonlocal count
+        count += 1
+        return traced(*args)
+
+    monkeypatch.setattr(Segment, "_traced", counted)
+    f = tc.function(lambda x: tc.sin(x) * tc.random.global_rng().uniform((3,)), compile="xla")
+    g = tc.function(lambda x: tc.sin(x) * 2, compile="xla")
+    with tc.use_backend(backend):
+        for _ in range(4):
+            f(tc.ones(3))
+            g(f(np.ones(3, np.float32)))
+    assert count == f.traces + g.traces == 2

@@ -68,8 +68,8 @@ class Segment:
             examples = [self._example(k) for k in self.inputs]
         elif self._into is not None:
             examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
-        states = [state_array(generator_of(key)) for key in self._keys]
-        self._jitted.trace(states, self._large, *examples)
+        # The very structure of a call: of another one, JAX would lower the program once more.
+        self._jitted.trace([state_array(generator_of(key)) for key in self._keys], self._large, *examples)
 
     def _example(self, k: int) -> Any:
         spec = self._program.specs[k]
@@ -97,7 +97,7 @@ class Segment:
     def __call__(self, *given: Raw) -> Sequence[Any]:
         if self._into is not None:
             given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-        found, ends = self._jitted(self._states() if self._keys else (), self._large, *given)
+        found, ends = self._jitted(self._states() if self._keys else [], self._large, *given)
         for key, state in zip(self._keys, ends, strict=False):
             key0, key1, counter = (int(word) for word in np.asarray(state))
             generator_of(key)._state = key0, key1, counter
