@@ -5,6 +5,7 @@
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
     python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
+    python -m nox -s dtensor     the ops of the conformance suite on arrays that 2 and 4 processes hold together
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
@@ -274,6 +275,18 @@ def jax(session: nox.Session) -> None:
     folders = [*MARKED, "packages/tape-jax/tests", "tests"]
     selected = {"TAPE_BACKEND": "jax", **environment}
     session.run("pytest", *folders, "-m", "each_backend", *IN_PARALLEL, *session.posargs, env=selected)
+
+
+@nox.session(default=False, **WITH_PIP)
+def dtensor(session: nox.Session) -> None:
+    """Compare all ops on PyTorch's DTensors, in 2 and in 4 gloo processes, with one process: values and derivatives."""
+    install(session, "pytest-xdist", packages=["tape-core", "tape-compile", "tape-conformance", "tape-torch"])
+    session.chdir(session.create_tmp())
+    for processes in (2, 4):
+        suite = ["--pyargs", "tape_conformance", f"--tape-backend=torch:dtensor:{processes}"]
+        # Each process of pytest has so many processes of its own.
+        parallel = ["-n", str(max(1, (os.cpu_count() or 1) // processes)), "--dist", "worksteal"]
+        session.run("pytest", *suite, *(session.posargs or [*parallel, "-q"]), env=ONE_THREAD)
 
 
 @nox.session(default=False, **WITH_PIP)

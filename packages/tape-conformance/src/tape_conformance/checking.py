@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from tape_core.backends import Backend, Selection
 from tape_core.testing import assert_close
 
+from tape_conformance.distributions import distribution_of
+
 
 class Skipped(Exception):
     """Raised by a check that does not apply, with the reason."""
@@ -56,6 +58,12 @@ class Target:
     def device(self) -> str:
         """The device on which the checks make their arrays."""
         return self.selection.device or self.backend.default_device
+
+    @property
+    def name(self) -> str:
+        """The name for reports: the backend's, or what was asked for where several processes hold its arrays."""
+        several = isinstance(self.spec, str) and distribution_of(self.spec) is not None
+        return str(self.spec) if several else self.backend.name
 
     @property
     def plugin(self) -> str | None:

@@ -4,6 +4,8 @@
     id = "floor_divide/special"
     reason = "NumPy gives NaN for inf // 1, the standard inf"
 
+What fails on arrays that several processes hold is in a file of its own: `expectations-dtensor.toml`.
+
 An id may be a pattern with `*`. It must match at least one check, and every check that it matches must fail: so an
 entry cannot outlive the fault that it declares.
 """
@@ -20,6 +22,7 @@ from importlib.util import find_spec
 from tape_core.backends import installed
 
 from tape_conformance.checking import Target
+from tape_conformance.distributions import distribution_of
 
 FILE = "expectations.toml"
 
@@ -46,8 +49,10 @@ class Expectations:
         package = _package(target)
         if package is None:
             return cls("", {})
-        file = resources.files(package) / FILE
-        source = f"{package}/{FILE}"
+        distribution = distribution_of(target.spec)
+        name = FILE if distribution is None else f"expectations-{distribution.kind}.toml"
+        file = resources.files(package) / name
+        source = f"{package}/{name}"
         return cls.parse(file.read_text(encoding="utf-8"), source) if file.is_file() else cls(source, {})
 
     @classmethod

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the suite."""
     group = parser.getgroup("tape", "tape-conformance: pytest --pyargs tape_conformance --tape-backend=NAME")
-    group.addoption("--tape-backend", metavar="NAME", help="the backend to check, as TAPE_BACKEND: numpy, torch:cuda:0")
+    group.addoption(
+        "--tape-backend",
+        metavar="NAME",
+        help="the backend to check, as TAPE_BACKEND: numpy, torch:cuda:0; or torch:dtensor:4, arrays of 4 processes",
+    )
     group.addoption(
         "--tape-compiler",
         metavar="NAME",
@@ -50,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except (CompilerError, ValueError) as error:
         raise pytest.UsageError(f"--tape-compiler: {error}") from None
     if not hasattr(config, "workerinput"):  # with pytest-xdist the first process gathers the results
-        gathered = Results(target.backend.name, config.getoption("--tape-report"))
+        gathered = Results(target.name, config.getoption("--tape-report"))
         config.pluginmanager.register(gathered, "tape-results")
 
 

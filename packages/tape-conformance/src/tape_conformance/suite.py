@@ -6,19 +6,25 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 from tape_core.backends import Backend, compilers, select, use_backend
 from tape_core.extend import TODO, registry
 
 from tape_conformance.checking import Check, Skipped, Target, expect
 from tape_conformance.checks import contract, semantics
+from tape_conformance.checks.distributed import distributed_checks
 from tape_conformance.checks.ops import op_checks
+from tape_conformance.distributions import Arrays, Distribution, distribution_of
 from tape_conformance.expectations import Expectations
+from tape_conformance.processes import Processes
 from tape_conformance.report import Outcome, Report, Result
 
 
 def target_of(spec: str | Backend, compiled_by: Iterable[str] = ()) -> Target:
     """Return the backend that `spec` names, as `TAPE_BACKEND` would: `"torch"`, `"torch:cuda:0"`; or a Backend.
+
+    `"torch:dtensor"` and `"torch:dtensor:4"` name arrays that two, or four, processes hold together.
 
     Args:
         spec: the backend.
@@ -29,7 +35,10 @@ def target_of(spec: str | Backend, compiled_by: Iterable[str] = ()) -> Target:
         CompilerError: there is no such compiler, or it cannot be used.
         ValueError: a compiler is not for this backend.
     """
-    selection = select(spec)
+    distribution = distribution_of(spec)
+    selection = select(spec) if distribution is None else select(distribution.backend, "cpu")
+    if distribution is not None and list(compiled_by):
+        raise ValueError(f"on {spec!r} functions are compiled by Tape's own compiler alone")
     name = selection.backend.root.name
     names: list[str] = []
     for compiler in compiled_by:
@@ -62,6 +71,8 @@ def checks(
     chapters = [pattern.partition("/")[0] for pattern in patterns]
     everything = any(fnmatchcase("suite", chapter) for chapter in chapters)
     target = target_of(spec, compiled_by)
+    if (distribution := distribution_of(spec)) is not None:
+        return _in_processes(distribution, target, patterns, quick)
     found: list[Check] = []
     with use_backend(target.backend, target.selection.device):
         found += contract.GROUP.checks(target)
@@ -78,6 +89,29 @@ def checks(
     found = [check for check in found if check.quick or not quick]
     chosen = [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
     return [replace(check, function=_with_backend(target, check.function)) for check in chosen]
+
+
+def _in_processes(distribution: Distribution, target: Target, patterns: list[str], quick: bool) -> list[Check]:
+    """Return the checks of ops on distributed arrays, each of which several processes run."""
+    chapters = [pattern.partition("/")[0] for pattern in patterns]
+    group = Processes(distribution)
+    layouts = distribution.kind_of_arrays().layouts(distribution.processes)
+    with use_backend(target.backend, target.selection.device):
+        found = list(
+            distributed_checks(
+                layouts[:1] if quick else layouts,
+                _in_another_process,
+                lambda name: any(fnmatchcase(name, chapter) for chapter in chapters),
+            )
+        )
+    ids = [check.id for check in found]
+    found = [replace(check, function=partial(group.run, check.id)) for check in found]
+    found.append(Check("suite/expectations", lambda: _expect_not_stale(Expectations.of(target), ids), quick=True))
+    return [check for check in found if any(_selects(pattern, check.id) for pattern in patterns)]
+
+
+def _in_another_process() -> Arrays:
+    raise RuntimeError("this process holds no part of an array")
 
 
 def _selects(pattern: str, id: str) -> bool:
@@ -150,7 +184,7 @@ def check_backend(
     chosen = checks(backend, patterns, compiled_by=names, quick=quick)
     if not chosen:
         raise ValueError(f"check_backend: only={only!r} selects no check")
-    return Report(target.backend.name, [_run(check, expectations.reason(check.id)) for check in chosen])
+    return Report(target.name, [_run(check, expectations.reason(check.id)) for check in chosen])
 
 
 def _run(check: Check, expected: str | None) -> Result:

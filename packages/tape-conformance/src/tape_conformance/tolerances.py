@@ -45,6 +45,9 @@ COMPILED_RTOL: Final = 1e-9
 REASSOCIATED_RTOL: Final = 1e-12
 """A compiled function with passes that round differently, against an eager call."""
 
+DISTRIBUTED_RTOL: Final = 1e-9
+"""Several processes against one: the same numbers, but sums in another order, and other kernels for other shapes."""
+
 # -- inputs
 
 LARGE_REPEATS: Final = 2000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat.torch as namespace
@@ -131,6 +132,14 @@ class TorchBackend(Backend):
         keep_layouts(settled)
         if self.guard is None:
             self.guarded(guard)
+
+    def sweeping(self) -> AbstractContextManager[Any]:
+        """Return the context around a backward sweep: what rules make is a copy in each process beside DTensors."""
+        if self.guard is None:
+            return self.quiet()
+        from tape_torch.divided_kernels import replicating
+
+        return replicating()
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""

@@ -3,33 +3,77 @@
 Once there is such an array, each kernel is called through here. PyTorch computes with DTensors by itself; besides that
 
 - a plain tensor beside them, a constant say, is a copy in each process, and that it is the same in each is checked;
-- an op for which PyTorch has no way to divide it is computed in each process on the whole arrays, and a warning says
-  so once for each op;
+- an elementwise op that PyTorch does not compute, or not by one call, is computed in each process on its own part;
+- any other op that PyTorch cannot divide is computed in each process on the whole arrays: the result is right, but
+  costs their memory and communication. So a warning says it once for each op, and `gathered` lists them;
 - a result without dimensions is added up at once: `float` of a summand would be a number of one process alone.
+
+`WHOLE` names the ops for which PyTorch has a way that is wrong. The conformance suite is run on such arrays, see
+`tape_torch.distributed.conformance`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from tape_compile.extend import TracedArray
+from tape_core.extend import registry
 from tape_core.support import warn_user
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
-_LACKS = ("does not have a sharding strategy registered", "does not support cross-mesh", "not supported yet")
+from tape_torch.divided import is_here
+from tape_torch.kernels import KERNELS
+
+_LACKS = (
+    "does not have a sharding strategy registered",
+    "does not support cross-mesh",
+    "not supported yet",
+    "got mixed torch.Tensor and DTensor",
+    "Sharding propagation failed",
+)
 """Words of PyTorch's errors for ops that DTensors do not have, or not in such a layout."""
+
+_LINEAR: Final = frozenset(
+    {
+        "add", "astype", "broadcast_to", "expand_dims", "matrix_transpose", "moveaxis", "negative", "permute_dims",
+        "positive", "subtract", "sum",
+    }
+)  # fmt: skip
+"""Kernels that get `Partial` arrays, terms of a sum that is still to be taken: theirs are right in PyTorch. All others
+get the sum: special functions of PyTorch, such as `bessel_j0`, are applied to each term and would be wrong."""
+
+_APART = "PyTorch divides stacks of matrices and of right sides apart, so that processes wait for each other"
+
+WHOLE: Final[dict[str, str]] = {
+    "repeat": "PyTorch repeats each process's part as if it were the whole",
+    "solve": _APART,
+    "solve_triangular": _APART,
+}
+"""Ops that are computed on whole arrays whatever PyTorch says, and why."""
+
+_WHOLE_IF_COMPLEX: Final[dict[str, str]] = {
+    "pinv": "its result of parts of complex matrices is wrong",
+    "prod": "processes cannot multiply complex numbers",
+}
+
+_DISPATCHER: Any = DTensor._op_dispatcher
+
+gathered: Final[dict[str, str]] = {}
+"""The ops that this process has computed on whole arrays, each with PyTorch's reason."""
 
 _copies: Any = WeakTensorKeyDictionary()
 """By a plain tensor its version and the DTensor that it is beside others."""
-
-_told: set[str] = set()
 
 
 def guard(name: str, kernel: Any) -> Any:
@@ -72,41 +116,166 @@ def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None
 
 
 def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
+    name = name.removesuffix("_with_residuals")
     leaves, structure = tree_flatten((args, kwargs))
+    summed = name not in _LINEAR
+    # What kernels and rules make is made of shapes and numbers: it is the same in each process.
+    made_here = bool(_DISPATCHER._allow_implicit_replication)
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor) and type(leaf) is not DTensor:
-            leaves[k] = copy_on(mesh, leaf, f"in {name}")
+        if type(leaf) is DTensor:
+            leaves[k] = _summed(leaf) if summed else leaf
+        elif isinstance(leaf, torch.Tensor):
+            leaves[k] = _copied(leaf, mesh) if made_here else copy_on(mesh, leaf, f"in {name}")
     args, kwargs = tree_unflatten(leaves, structure)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, DTensor)]
+    if (why := _why_whole(name, arrays)) is not None:
+        return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
+    op = registry.get(name)
+    elementwise = op is not None and op.elementwise
+    if elementwise and name not in KERNELS:
+        # Kernels of many calls, which on parts are calls without DTensors, and SciPy's, which get NumPy's arrays.
+        return _on_parts(kernel, mesh, arrays, args, kwargs)
     try:
-        found = kernel(*args, **kwargs)
-    except (NotImplementedError, RuntimeError) as error:
-        if not any(words in str(error) for words in _LACKS):
+        with replicating():
+            found = (partial(_matmul, kernel) if name == "matmul" else kernel)(*args, **kwargs)
+        if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
+            return tree_map_only(DTensor, _settled, found)
+        cause = "it is not computed by PyTorch alone"  # of what NumPy computed, say, only a part may have come
+    except Exception as error:
+        reason = _lacking(error)
+        if reason is None:
             raise
-        found = _call_whole(name, kernel, mesh, args, kwargs)
-    return tree_map_only(DTensor, _settled, found)
+        cause = reason
+    if elementwise:
+        return _on_parts(kernel, mesh, arrays, args, kwargs)
+    return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
 
 
-def _call_whole(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
+def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
+    """Return why PyTorch is not asked to divide an op; None if it is."""
+    if name in _WHOLE_IF_COMPLEX and arrays[0].is_complex():
+        return _WHOLE_IF_COMPLEX[name]
+    if not all([x.numel() for x in arrays]):
+        # PyTorch's strategy for reshape searches without end, others divide by zero. There is nothing to gain here.
+        return "an array without elements"
+    return WHOLE.get(name)
+
+
+@contextmanager
+def replicating() -> Iterator[None]:
+    """Context in which PyTorch takes a plain tensor beside a DTensor for a copy that every process has.
+
+    Rules and kernels make such tensors, of shapes and numbers alone. What users give is another matter.
+    """
+    before = _DISPATCHER._allow_implicit_replication
+    _DISPATCHER._allow_implicit_replication = True
+    try:
+        yield
+    finally:
+        _DISPATCHER._allow_implicit_replication = before
+
+
+def _matmul(kernel: Callable[..., Any], x1: torch.Tensor, x2: torch.Tensor) -> Any:
+    """Multiply vectors as matrices: PyTorch squeezes the product in place, which a DTensor's shape does not show."""
+    out = kernel(x1[None] if x1.ndim == 1 else x1, x2[:, None] if x2.ndim == 1 else x2)
+    out = out[..., 0] if x2.ndim == 1 else out
+    if x1.ndim > 1:
+        return out
+    return out[..., 0] if x2.ndim == 1 else out[..., 0, :]
+
+
+def _lacking(error: Exception) -> str | None:
+    """Return what PyTorch lacks, if that is why it raised an error; None for errors of other kinds.
+
+    Such an error is raised from layouts alone, before any process computes or communicates: so by all of them.
+    """
+    while isinstance(error.__context__, NotImplementedError):  # a kernel has tried another way in vain
+        error = error.__context__
+    text = str(error).partition("\n")[0]
+    if any([words in str(error) for words in _LACKS]):
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    where = frames[-1].filename.replace("\\", "/") if frames else ""
+    if "/torch/distributed/tensor/" in where:
+        return text or f"{type(error).__name__} in {where.rpartition('/')[2]}"
+    return None
+
+
+def _on_whole_arrays(
+    name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any, cause: str
+) -> Any:
     """Compute in each process on the whole arrays, of which each result is a copy there."""
-    if name not in _told:
-        _told.add(name)
+    parts = [x for x in tree_leaves((args, kwargs)) if isinstance(x, DTensor) and not is_here(x) and x.numel()]
+    if parts and name not in gathered:
+        gathered[name] = cause
+        nbytes = sum([x.numel() * x.element_size() for x in parts])
         warn_user(
-            f"PyTorch cannot divide {name} among processes: it is computed in each on the whole arrays, which are "
-            f"brought together first. This is said once for each op"
+            f"PyTorch cannot divide {name} among processes: it is computed in each on the whole arrays, here of "
+            f"{nbytes:,} bytes, which are brought together first ({cause}). This is said once for each op"
         )
-    args, kwargs = tree_map_only(DTensor, lambda x: x.full_tensor(), (args, kwargs))
-    everywhere = [Replicate()] * mesh.ndim
-    return tree_map_only(
-        torch.Tensor,
-        lambda x: DTensor.from_local(x, mesh, everywhere, run_check=False),
-        kernel(*args, **kwargs),
-    )
+    args, kwargs = tree_map_only(DTensor, _whole, (args, kwargs))
+    return tree_map_only(torch.Tensor, lambda x: _copied(x, mesh), kernel(*args, **kwargs))
+
+
+def _whole(x: Any) -> torch.Tensor:
+    whole = x.full_tensor()
+    return whole.wait() if isinstance(whole, AsyncCollectiveTensor) else whole
+
+
+def _copied(x: torch.Tensor, mesh: DeviceMesh) -> DTensor:
+    if isinstance(x, DTensor):
+        return x
+    return DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 def _settled(x: Any) -> Any:
-    if x.ndim or not any(p.is_partial() for p in x.placements):
+    """Return a result without means, products or extremes that are still to be taken; of one number, nor a sum.
+
+    What PyTorch computes further of a mean that is still to be taken is in the layout of the mean: large for a large
+    array beside it.
+    """
+    left = [p.is_partial() and not (p.is_partial("sum") and x.ndim) for p in x.placements]
+    return _summed(x) if any(left) else x
+
+
+def _summed(x: Any) -> Any:
+    """Return an array without sums that are still to be taken."""
+    if not any([p.is_partial() for p in x.placements]):
         return x
-    return x.redistribute(x.device_mesh, [Replicate()] * x.device_mesh.ndim)
+    return x.redistribute(placements=[Replicate() if p.is_partial() else p for p in x.placements])
+
+
+def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor], args: Any, kwargs: Any) -> Any:
+    """Call the kernel of an elementwise op on this process's parts of its arguments, all divided in the same way."""
+    shape = torch.broadcast_shapes(*[x.shape for x in arrays])  # type: ignore[no-untyped-call]
+    placements = [_common(arrays, shape, k) for k in range(mesh.ndim)]
+
+    def part(x: DTensor) -> torch.Tensor:
+        missing = len(shape) - x.ndim
+        own: list[Placement] = []
+        for p in placements:
+            axis = p.dim - missing if isinstance(p, Shard) else -1
+            own.append(Shard(axis) if axis >= 0 and x.shape[axis] == shape[axis + missing] else Replicate())
+        return x.redistribute(mesh, own).to_local()
+
+    args, kwargs = tree_map_only(DTensor, part, (args, kwargs))
+    stride = torch.empty(shape, device="meta").stride()
+
+    def joined(x: torch.Tensor) -> DTensor:
+        return DTensor.from_local(x, mesh, placements, run_check=False, shape=shape, stride=stride)
+
+    return tree_map_only(torch.Tensor, joined, kernel(*args, **kwargs))
+
+
+def _common(arrays: list[DTensor], shape: torch.Size, k: int) -> Placement:
+    """Return the placement of a result along a dimension of the mesh: that of the first operand that is divided."""
+    for x in arrays:
+        placement = x.placements[k]
+        if isinstance(placement, Shard):
+            axis = placement.dim + len(shape) - x.ndim
+            if x.shape[placement.dim] == shape[axis]:
+                return Shard(axis)
+    return Replicate()
 
 
 def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:
@@ -115,7 +284,7 @@ def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:
     if known is not None and known[0] == tensor._version and known[1].device_mesh == mesh:
         return known[1]
     check_same(tensor, mesh, where)
-    copy = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    copy = _copied(tensor, mesh)
     _copies[tensor] = tensor._version, copy
     return copy
 

@@ -270,7 +270,7 @@ def _clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> 
 
 
 def _where(condition: Tensor | bool, x1: Operand, x2: Operand) -> Tensor:
-    if type(condition) is not Tensor:
+    if not isinstance(condition, Tensor):
         beside = x1 if isinstance(x1, Tensor) else x2
         condition = cast(bool(condition), torch.bool, beside)
     elif condition.dtype is not torch.bool:

@@ -58,14 +58,23 @@ def _keepdims_shape(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
 def _sum(x: Tensor, *, axis: Axis = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
     if dtype is None and (x.is_floating_point() or x.is_complex()):
         if axis is None:
-            return torch.sum(x, (), keepdim=True) if keepdims else torch.sum(x)
+            return torch.sum(x, _all_axes(x), keepdim=True) if keepdims else torch.sum(x)
         if axis != ():  # PyTorch takes () for all axes, the standard for none
             return torch.sum(x, axis, keepdim=keepdims)
         return x.clone()
     dtype = dtype or _sum_dtype(x)
     x, working = _to_working_dtype(x, dtype)
-    total = x.clone() if axis == () else torch.sum(x, () if axis is None else axis, keepdim=keepdims, dtype=working)
+    total = (
+        x.clone()
+        if axis == ()
+        else torch.sum(x, _all_axes(x) if axis is None else axis, keepdim=keepdims, dtype=working)
+    )
     return _from_working_dtype(total, dtype)
+
+
+def _all_axes(x: Tensor) -> tuple[int, ...]:
+    """Return all axes: PyTorch takes () for them, too, but its strategies for DTensors take it for none."""
+    return tuple(range(x.ndim))
 
 
 def _sum_dtype(x: Tensor) -> torch.dtype:
@@ -105,7 +114,7 @@ def _mean(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
         x = x.to(FLOATING[x.dtype])
     if axis is None and not keepdims:
         return torch.mean(x)
-    return x.clone() if axis == () else torch.mean(x, () if axis is None else axis, keepdim=keepdims)
+    return x.clone() if axis == () else torch.mean(x, _all_axes(x) if axis is None else axis, keepdim=keepdims)
 
 
 def _var(x: Tensor, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -152,7 +161,7 @@ def _extremum(function: Kernel) -> Kernel:
     def kernel(x: Tensor, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
         if axis == ():
             return x.clone()
-        axes = () if axis is None else axis
+        axes = _all_axes(x) if axis is None else axis
         if x.dtype in SIGNED:
             return unordered(function(ordered(x), axes, keepdim=keepdims), x.dtype)
         return function(x, axes, keepdim=keepdims)  # type: ignore[no-any-return]
