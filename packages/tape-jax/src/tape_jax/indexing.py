@@ -31,6 +31,12 @@ def _may_repeat(key: IndexKey) -> bool:
     return any(hasattr(part, "dtype") and not _is_mask(part) and part.shape != () for part in _parts(key))
 
 
+def _is_static(key: IndexKey) -> bool:
+    """Return whether a key has Python numbers, slices of them, new axes and an ellipsis only."""
+    numbers = [(part.start, part.stop, part.step) if type(part) is slice else (part,) for part in _parts(key)]
+    return all(part is None or part is ... or type(part) is int for parts in numbers for part in parts)
+
+
 def _without_masks(key: IndexKey) -> Any:
     """Return a key with the integer arrays of `nonzero` in place of masks, and integers that are known when it runs."""
     parts: list[Any] = []
@@ -206,6 +212,10 @@ def _scattered(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
 def scatter(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
     if _may_repeat(key):
         return _scattered(values, _without_masks(key), tuple(shape))
+    if isinstance(values, jax.core.Tracer) and _is_static(key) and jnp.issubdtype(values.dtype, jnp.inexact):
+        # The transpose of reading is a padding, which XLA fuses; an update would be of an array of zeros in memory.
+        whole = jax.ShapeDtypeStruct(tuple(shape), values.dtype)  # type: ignore[no-untyped-call]
+        return jax.linear_transpose(lambda x: x[key], whole)(values)[0]
     return put(jnp.zeros(shape, values.dtype), key, values)
 
 

@@ -220,8 +220,8 @@ class Plan:
             else:
                 d = checked(xp, d, specs[rule.k], rule)
                 # The elements of d are not those of g, so a NaN in d is surely one of 0 times infinity only where all
-                # of g is 0.
-                if masked and type(g) is not tuple and not has_no_nan(d):
+                # of g is 0. A rule without arrays moves and adds up elements of g: it makes no NaN of zeros.
+                if masked and rule.names_arrays and type(g) is not tuple and not has_no_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             h = grads[i]
             # Slices know how to be added to an array, not every library's array to slices.

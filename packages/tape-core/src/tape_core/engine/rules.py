@@ -191,6 +191,11 @@ class Rule:
             self.keeps_out |= self.recorded.keeps_out
             self.keeps_residuals |= self.recorded.keeps_residuals
 
+    @property
+    def names_arrays(self) -> bool:
+        """Whether the rule computes with arrays besides the cotangent."""
+        return bool(self.keeps) or self.keeps_out or self.keeps_residuals
+
 
 class Shared:
     """A rule that names `common`: `apart` is the rule with it computed on the spot, from the first `n` arguments."""
