@@ -29,7 +29,7 @@ def _few(geometry: Windows) -> bool:
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _windows(x: jax.Array, axes: tuple[int, ...], geometry: Windows) -> jax.Array:
+def _windows(x: jax.Array, axes: tuple[int, ...], geometry: Windows) -> Any:
     # From the last axis to the first, so that those before it keep their numbers.
     for a, j in sorted(zip(axes, range(len(axes)), strict=True), reverse=True):
         m, k, s, d = geometry.counts[j], geometry.window[j], geometry.stride[j], geometry.dilation[j]
@@ -55,7 +55,7 @@ def _padded(part: jax.Array, low: int = 0, step: int = 1, *, axis: int, length: 
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _sums(parts: jax.Array, axes: tuple[int, ...], geometry: Windows) -> jax.Array:
+def _sums(parts: jax.Array, axes: tuple[int, ...], geometry: Windows) -> Any:
     for j in reversed(range(len(axes))):  # the last axis has the places in the windows of this one
         a, n = axes[j], geometry.sizes[j]
         m, k, s, d = geometry.counts[j], geometry.window[j], geometry.stride[j], geometry.dilation[j]
@@ -77,19 +77,16 @@ def _sums(parts: jax.Array, axes: tuple[int, ...], geometry: Windows) -> jax.Arr
 def sliding_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Return the kernels by op name; `jitted` gives the default kernel, which takes many long windows, and refuses."""
 
-    def sliding_windows(
-        x: jax.Array, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
-    ) -> jax.Array:
+    def sliding_windows(x: jax.Array, window: Ints, *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1) -> Any:
         axes = normal_axes(axis, x.ndim)
         geometry = windows([x.shape[a] for a in axes], window, stride, "valid", dilation)
         if not _few(geometry):
-            found: jax.Array = jitted("sliding_windows")(x, window, axis=axis, stride=stride, dilation=dilation)
-            return found
+            return jitted("sliding_windows")(x, window, axis=axis, stride=stride, dilation=dilation)
         return _windows(x, axes, geometry)
 
     def add_windows(
         parts: jax.Array, shape: tuple[int, ...], *, axis: Axes = None, stride: Ints = 1, dilation: Ints = 1
-    ) -> jax.Array:
+    ) -> Any:
         axes = normal_axes(axis, len(shape))
         if parts.ndim == len(shape) + len(axes):
             geometry = windows([shape[a] for a in axes], parts.shape[len(shape) :], stride, "valid", dilation)
@@ -98,7 +95,6 @@ def sliding_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Ca
                 expected[a] = m
             if parts.shape[: len(shape)] == tuple(expected) and _few(geometry):
                 return _sums(parts, axes, geometry)
-        found: jax.Array = jitted("add_windows")(parts, shape, axis=axis, stride=stride, dilation=dilation)
-        return found
+        return jitted("add_windows")(parts, shape, axis=axis, stride=stride, dilation=dilation)
 
     return {"add_windows": add_windows, "sliding_windows": sliding_windows}
