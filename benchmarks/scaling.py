@@ -11,9 +11,10 @@ The formulas are those of the literature:
   and the gradients are reduced and scattered, 3 Ψ (Rajbhandari et al., ZeRO, 2020, section 7).
 - Tensor-parallel: four all-reduces of the activations in each block, two forward and two backward (Shoeybi et al.,
   Megatron-LM, 2019), over T processes, and the all-reduce of the gradients of 1 / T of the weights over N / T.
-- A parameter takes 16 bytes with its gradient and the two moments of Adam in float32; in mixed precision, as ZeRO counts,
-  they are 2 + 2 + 12. Activations of a block are s b h (10 + 24 / T) numbers of 2 bytes, s b h (20 + 48 / T) in float32,
-  if attention keeps no scores (Korthikanti et al., 2022, equation 2).
+- A parameter takes 16 bytes with its gradient and the two moments of Adam in float32; in mixed precision, as ZeRO
+  counts, they are 2 + 2 + 12, which is the same.
+- The activations of a block are s b h (10 + 24 / T) bytes in 16 bits if attention keeps no scores (Korthikanti et al.,
+  Reducing Activation Recomputation, 2022, equation 2), and twice that in float32.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def count(layout: Layout, n: int, t: int = 1) -> Counted:
     device_mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     torch.manual_seed(0)
     step, weights = (_mixed_step if layout == "tensor x data" else _tape_step)(layout, device_mesh, t)
-    with _Counting() as counting:
+    with _counting() as counting:
         before = written()
         step()
         after = written()
@@ -195,9 +196,10 @@ def _matrix(rows: int, columns: int) -> Any:
 
 def _mixed_step(layout: Layout, device_mesh: Any, t: int) -> tuple[Callable[[], object], int]:
     import torch
-    from torch.distributed import _functional_collectives as collectives
+    from torch.distributed import _functional_collectives
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+    collectives: Any = _functional_collectives
     layers: list[torch.nn.Module] = []
     plan: dict[str, Any] = {}
     for k in range(BLOCKS):
@@ -221,12 +223,15 @@ def _mixed_step(layout: Layout, device_mesh: Any, t: int) -> tuple[Callable[[], 
     return step, sum(p.to_local().nbytes for p in local)
 
 
-def _counting_class() -> Any:
+def _counting() -> Any:
+    """Return a context that adds up the bytes of collectives, of arrays that are no mere numbers such as the loss."""
     import torch
-    from torch.distributed.distributed_c10d import _resolve_process_group
+    from torch.distributed import distributed_c10d
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    mode: Any = TorchDispatchMode
+    c10d: Any = distributed_c10d
     kinds: dict[str, Any] = {
         "_c10d_functional::all_reduce": "all_reduce",
         "_c10d_functional::all_reduce_": "all_reduce",
@@ -234,9 +239,7 @@ def _counting_class() -> Any:
         "_c10d_functional::reduce_scatter_tensor": "reduce_scatter",
     }
 
-    class Counting(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        """Adds up the bytes of collectives, of arrays that are no mere numbers such as the loss."""
-
+    class Counting(mode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.volume = 0.0
@@ -249,14 +252,10 @@ def _counting_class() -> Any:
             if name in kinds and isinstance(args[-1], str):
                 whole = out if kinds[name] == "all_gather" else args[0]
                 if isinstance(whole, torch.Tensor) and whole.numel() > 1:
-                    self.volume += ring(kinds[name], whole.nbytes, _resolve_process_group(args[-1]).size())
+                    self.volume += ring(kinds[name], whole.nbytes, c10d._resolve_process_group(args[-1]).size())
             return out
 
-    return Counting
-
-
-def _Counting() -> Any:  # noqa: N802 - a class that needs torch
-    return _counting_class()()
+    return Counting()
 
 
 def written() -> int | None:

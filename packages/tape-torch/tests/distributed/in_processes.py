@@ -88,6 +88,16 @@ other = {name: np.ones(value.shape, "float32") for name, value in model.state_di
 model.load_state_dict(other)
 assert full(model.layers[0].kernel).numpy().tolist() == other["layers.0.kernel"].tolist()
 assert "Shard(dim=0)" in repr(model.layers[0].kernel)
+# Another layout of a divided value: nobody gets more than it needs, and the gradient is laid out as the value was.
+with tc.GradientTape() as tape:
+    tape.watch(x)
+    columns_of_x = distribute(x, (None, "data"), mesh=m)
+    y = tc.sum(columns_of_x**3) + tc.sum(distribute(x, (), mesh=m) ** 2)
+assert local(columns_of_x).shape == (8, 4 // n)
+gradient = tape.gradient(y, x)
+assert gradient.array.placements == x.array.placements
+assert np.allclose(full(gradient).numpy(), 3 * data**2 + 2 * data, rtol=1e-5)
+
 # A constant is a copy in each process, if it is the same.
 assert np.allclose(full(x * np.arange(4.0, dtype="float32")).numpy(), data * np.arange(4.0))
 if n > 1:

@@ -65,6 +65,12 @@ def _summands(placements: Places) -> Places:
     return tuple([Partial() if p.is_replicate() else p for p in placements])
 
 
+def _relay(xp: Any, x: Any, mesh: DeviceMesh, origin: Any, to: tuple[Placement, ...]) -> torch.Tensor:
+    # A cotangent may be the same in each process, and plain.
+    divided = x if isinstance(x, DTensor) else DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return divided.redistribute(placements=to)
+
+
 @linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_full(g, mesh, to)), kernel=_divide, axes_of=None)
 def distributed_divide(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
     """Divide a whole value, that of the first process, among the processes of a mesh."""
@@ -95,6 +101,18 @@ def distributed_local(x: ArrayLike, /, mesh: Any, origin: Any) -> Tensor:
 @linear(x=transpose(lambda xp, g, mesh, to: xp.distributed_local(g, mesh, to)), kernel=_joined, axes_of=None)
 def distributed_joined(x: ArrayLike, /, mesh: Any, to: Any) -> Tensor:
     """Make one divided value of a part from each process."""
+    raise NotImplementedError
+
+
+@linear(
+    x=transpose(lambda xp, g, mesh, origin, to: xp.distributed_relay(g, mesh, to, origin)), kernel=_relay, axes_of=None
+)
+def distributed_relay(x: ArrayLike, /, mesh: Any, origin: Any, to: Any) -> Tensor:
+    """Divide a divided value in another way, of which a process gets no more than it needs.
+
+    The cotangent is laid out as the value was: where a copy in each process was made, summands are added up and
+    scattered by one collective.
+    """
     raise NotImplementedError
 
 
@@ -237,7 +255,14 @@ def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, bac
 
 def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bool, label: str) -> Tensor:
     kind = mesh.device_mesh.device_type
-    if _divided_array(value) is not None:
+    divided = _divided_array(value)
+    if divided is not None and divided.device_mesh == mesh.device_mesh and not local:
+        name = label or "an array"
+        to = placements(layout, mesh, value.shape, name)
+        _check_divides(value, to, mesh, name)
+        origin = tuple(Replicate() if place.is_partial() else place for place in divided.placements)
+        return distributed_relay(value, mesh.device_mesh, origin, to)
+    if divided is not None:
         value = full(value)
     tensor = asarray(value, backend=backend, device=kind if kind == "cpu" else backend.default_device)
     name = label or "an array"
