@@ -46,8 +46,8 @@ _LACKS = (
 
 _LINEAR: Final = frozenset(
     {
-        "add", "astype", "broadcast_to", "expand_dims", "matrix_transpose", "moveaxis", "negative", "permute_dims",
-        "positive", "subtract", "sum",
+        "add", "astype", "broadcast_to", "expand_dims", "laid_out_like", "matrix_transpose", "moveaxis", "negative",
+        "permute_dims", "positive", "subtract", "sum",
     }
 )  # fmt: skip
 """Kernels that get `Partial` arrays, terms of a sum that is still to be taken: theirs are right in PyTorch. All others
@@ -79,7 +79,8 @@ _copies: Any = WeakTensorKeyDictionary()
 def guard(name: str, kernel: Any) -> Any:
     """Return what is called in place of a kernel; see `tape_core.backends.Backend.guarded`."""
 
-    if not callable(kernel) or isinstance(kernel, type):
+    # What divides arrays, and brings them together, is meant for arrays as they are.
+    if not callable(kernel) or isinstance(kernel, type) or name.startswith("distributed_"):
         return kernel
 
     def called(*args: Any, **kwargs: Any) -> Any:
