@@ -212,3 +212,21 @@ def test_solutions_of_diffrax_have_gradients():
         end = tape_jax.call(solve, rate, start).ys[-1, 0]
     assert_allclose(end, 2 * np.exp(-0.7), rtol=1e-6)
     assert_allclose(tape.gradient(end, rate), -2 * np.exp(-0.7), rtol=1e-6)
+
+
+def test_jax_says_whether_it_is_tracing():
+    """Of all that the package uses of JAX, this alone is private: a release of JAX without it fails here first."""
+    from jax._src.core import trace_state_clean
+
+    seen = []
+
+    def f(x):
+        seen.append(trace_state_clean())
+        return x * 2.0
+
+    jax.jit(f)(1.0)
+    jax.grad(f)(1.0)
+    jax.vmap(f)(jnp.ones(2))
+    jax.linearize(f, 1.0)
+    assert seen == [False] * 4
+    assert trace_state_clean()

@@ -10,7 +10,10 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
+
+# JAX has no public function that says whether it is tracing: `jax.core` and `jax.extend.core` have the state of a trace
+# to be compared with another one, and not whether it is the outermost. This import is the only private one.
+from jax._src.core import trace_state_clean
 from tape_core.backends import DEFAULT_KERNELS, Backend, label_error
 from tape_core.support import dtypes, keep_layouts, layouts
 
@@ -38,6 +41,11 @@ ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
 """Arrays, and what stands for them while JAX traces a function, as `jax.jit` does."""
 
 _FLOAT32 = np.dtype("float32")
+
+
+def is_tracing() -> bool:
+    """Return whether JAX is tracing a function here, as `jax.jit`, `jax.grad` and `jax.vmap` do."""
+    return not trace_state_clean()
 
 
 class JaxBackend(Backend):
@@ -106,7 +114,7 @@ class JaxBackend(Backend):
 
         There the functions of JAX are traced also for arrays that have values.
         """
-        return not isinstance(array, jax.core.Tracer) and trace_state_clean()
+        return not isinstance(array, jax.core.Tracer) and not is_tracing()
 
     def asarray(self, obj: object, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import jax
 import jax.tree_util
-from jax._src.core import trace_state_clean  # JAX tells nobody else whether it is tracing
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import foreign_tracers
 from tape_core.support import BatchedArray, is_watched, wrap
+
+from tape_jax.backend import is_tracing
 
 
 def register(backend: Backend) -> None:
@@ -32,7 +33,7 @@ def register(backend: Backend) -> None:
         return wrap(child, own or backend)
 
     jax.tree_util.register_pytree_node(Tensor, lambda tensor: ((value_for_jax(tensor),), None), made)
-    foreign_tracers.append(lambda: not trace_state_clean())
+    foreign_tracers.append(is_tracing)
     Tensor.__jax_array__ = property(_jax_array)  # type: ignore[attr-defined]
 
 
