@@ -1,6 +1,8 @@
-"""`top_k` by XLA's partial sort: the order of ties, zeros and NaN is that of the other backends."""
+"""Sorting: the order of ties, zeros and NaN is that of the other backends, and so are gradients."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import numpy as np
@@ -57,3 +59,39 @@ def test_arguments_are_checked() -> None:
         tc.top_k(x, 3)
     with pytest.raises(TypeError, match="k must be an integer"):
         tc.top_k(x, 1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{}, {"axis": 0}, {"descending": True}, {"stable": False}], ids=str)
+@pytest.mark.parametrize("compile", [None, "python", "xla"])
+def test_the_gradient_of_a_sort_is_that_of_numpy(options: dict[str, Any], compile: Any) -> None:
+    x = np.random.default_rng(0).permutation(np.linspace(-1, 1, 12)).reshape(3, 4)
+    weights = np.arange(12.0).reshape(3, 4)
+
+    def gradient(backend: str) -> tc.Tensor:
+        w = tc.asarray(weights, backend=backend)
+        gradient = tc.grad(lambda x: tc.sum(tc.sort(x, **options) ** 2 * w))
+        compiled = compile is not None and backend == "jax"
+        return (tc.function(gradient, compile=compile) if compiled else gradient)(tc.asarray(x, backend=backend))
+
+    assert np.allclose(gradient("jax").numpy(), gradient("numpy").numpy(), rtol=1e-12)
+
+
+def test_equal_elements_and_nan_have_gradients_of_their_own() -> None:
+    x = np.asarray([2.0, np.nan, 2.0, -0.0, 0.0], "float32")
+
+    def gradient(backend: str) -> tc.Tensor:
+        w = tc.asarray([1.0, 2.0, 3.0, 4.0, 5.0], backend=backend)
+        return tc.grad(lambda x: tc.sum(tc.where(tc.isnan(tc.sort(x)), w, tc.sort(x) * w)))(
+            tc.asarray(x, backend=backend)
+        )
+
+    assert gradient("jax").tolist() == gradient("numpy").tolist()
+
+
+def test_a_gradient_does_not_sort_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tc.asarray([3.0, 1.0, 2.0], backend="jax")
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sort(x)
+    monkeypatch.setattr(x.backend.xp, "argsort", None)
+    assert tape.gradient(y, x, output_gradients=tc.asarray([1.0, 2.0, 3.0], backend="jax")).tolist() == [3.0, 1.0, 2.0]

@@ -25,7 +25,7 @@ from tape_jax.kernels import KERNELS
 from tape_jax.linalg import linalg_kernels
 from tape_jax.random import JaxRandom
 from tape_jax.sliding import sliding_kernels
-from tape_jax.sorting import sorting_kernels
+from tape_jax.sorting import RULES, sorting_kernels
 from tape_jax.special import special_kernels
 from tape_jax.thresholds import MIN_INDICES_BY_NUMPY
 
@@ -55,7 +55,7 @@ class JaxBackend(Backend):
     """
 
     def __init__(self) -> None:
-        super().__init__("jax", jnp, array_types=ARRAY_TYPES, version=jax.__version__)
+        super().__init__("jax", jnp, array_types=ARRAY_TYPES, rules=RULES, version=jax.__version__)
         jitted = {name: Jitted(partial(kernel, self.xp)) for name, kernel in DEFAULT_KERNELS.items()}
         for kernels in (special_kernels, linalg_kernels, convolution_kernels, sliding_kernels, sorting_kernels):
             self.kernels.update(kernels(jitted.__getitem__))

@@ -283,7 +283,7 @@ def _qr_vjp_tall(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent
     strict = xp.tril(product, k=-1)
     symmetric = strict + adjoint(xp, strict) + on_diagonal(xp, xp.real(product), product.shape)
     left = gq + xp.matmul(q, symmetric)
-    return adjoint(xp, xp.solve(r, adjoint(xp, left)))
+    return adjoint(xp, xp.solve_triangular(r, adjoint(xp, left)))
 
 
 @refuses("x")
