@@ -10,6 +10,7 @@ from tape_core.extend import fused
 from tape_core.typing import Namespace, Residuals
 from torch.nn import functional
 
+from tape_torch.divided import is_divided
 from tape_torch.fallback import declared_rule, default_kernel
 
 _attention: Any = functional.scaled_dot_product_attention
@@ -33,6 +34,8 @@ def _has_fused_kernel(arrays: Sequence[Any]) -> bool:
         and key.numel()
         # With a mask, a query may attend to no key; PyTorch's kernels differ in what such a query gets.
         and len(arrays) == 3
+        # PyTorch cannot divide the derivative of its kernel for the CPU among processes.
+        and not (query.device.type == "cpu" and any(map(is_divided, arrays)))
     )
 
 

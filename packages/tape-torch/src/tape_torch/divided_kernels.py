@@ -138,7 +138,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return _on_parts(kernel, mesh, arrays, args, kwargs)
     try:
         with replicating():
-            found = (partial(_matmul, kernel) if name == "matmul" else kernel)(*args, **kwargs)
+            found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
             return tree_map_only(DTensor, _settled, found)
         cause = "it is not computed by PyTorch alone"  # of what NumPy computed, say, only a part may have come
@@ -183,6 +183,22 @@ def _matmul(kernel: Callable[..., Any], x1: torch.Tensor, x2: torch.Tensor) -> A
     if x1.ndim > 1:
         return out
     return out[..., 0] if x2.ndim == 1 else out[..., 0, :]
+
+
+def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) -> Any:
+    """Reshape a DTensor of which a part need not lie in memory as the whole would, which PyTorch relies on."""
+    try:
+        return kernel(x, *args, **kwargs)
+    except RuntimeError as error:
+        if "view size is not compatible" not in str(error):
+            raise
+    part, strides = x.to_local().contiguous(), torch.empty(x.shape, device="meta").stride()
+    packed = DTensor.from_local(part, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=strides)
+    return kernel(packed, *args, **kwargs)
+
+
+_WAYS: dict[str, Callable[..., Any]] = {"matmul": _matmul, "reshape": _reshape}
+"""By the name of an op the function that is called with its kernel where PyTorch's own way with a DTensor fails."""
 
 
 def _lacking(error: Exception) -> str | None:

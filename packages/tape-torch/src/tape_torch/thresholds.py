@@ -50,3 +50,6 @@ GRAPH_WARMUP_RUNS = 2
 RANDOM_NUMPY_MAX_ELEMENTS = 1 << 15
 """Elements: up to here, NumPy makes uniform numbers of the bits, since its calls have less overhead than PyTorch's; for
 more, PyTorch's threads are worth it."""
+
+DRAWN_AT_ONCE = 1 << 20
+"""Elements: random numbers of an array that is made divided are drawn in blocks of so many."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
-from tape_torch.distributed import distribute, full, local, mesh
+from tape_torch.distributed import create, distribute, full, local, mesh
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -97,6 +97,24 @@ assert local(columns_of_x).shape == (8, 4 // n)
 gradient = tape.gradient(y, x)
 assert gradient.array.placements == x.array.placements
 assert np.allclose(full(gradient).numpy(), 3 * data**2 + 2 * data, rtol=1e-5)
+
+# Arrays that are made divided have the numbers of one process, and each process makes its part.
+for layout in (("data",), (None, "data"), ()):
+    for draw in ("uniform", "normal", "truncated_normal"):
+        made = create(getattr(tc.default_rng(3), draw), (8, 4, 3), layout, mesh=m)
+        np.testing.assert_allclose(
+            full(made).numpy(), getattr(tc.default_rng(3), draw)((8, 4, 3)).numpy(), rtol=1e-5, atol=1e-6
+        )
+    made = create(lambda shape: tc.default_rng(3).integers(0, 9, shape), (4, 4), layout, mesh=m)
+    assert full(made).tolist() == tc.default_rng(3).integers(0, 9, (4, 4)).tolist()
+made = create(tc.full, (8, 4), ("data",), 2.0, mesh=m)
+assert local(made).shape == (8 // n, 4)
+assert float(tc.sum(made)) == 64.0
+if n > 1:
+    with pytest.raises(ValueError, match=r"the random generator of rank \d has another state"):
+        create(tc.default_rng(m.rank).normal, (8, 4), ("data",), mesh=m)
+    with pytest.raises(ValueError, match="create: what zeros makes of shape"):
+        create(tc.zeros, (2 * n + 1,), ("data",), mesh=m)
 
 # A constant is a copy in each process, if it is the same.
 assert np.allclose(full(x * np.arange(4.0, dtype="float32")).numpy(), data * np.arange(4.0))

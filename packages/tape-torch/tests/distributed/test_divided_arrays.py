@@ -19,6 +19,10 @@ def test_two_processes_compute_and_train_as_one() -> None:
     assert json.loads(first) == pytest.approx(json.loads(alone), rel=1e-5)
 
 
+def test_a_transformer_trains_in_each_layout_as_in_one_process() -> None:
+    run_processes(PROGRAM.with_name("layouts_in_processes.py").read_text(encoding="utf-8"), 4)
+
+
 def test_a_mesh_of_several_processes_needs_torchrun() -> None:
     code = "from tape_torch.distributed import mesh\ntry: mesh({'data': 2})\nexcept RuntimeError as e: print(e)"
     assert "torchrun --nproc-per-node" in run_python("-c", code, timeout=120)

@@ -11,6 +11,7 @@ among them computes as any other Tensor does: PyTorch adds the communication.
 from tape_torch.distributed.averaging import average_gradients, averaged_gradient
 from tape_torch.distributed.checkpoints import Loaded, Saving, latest, load, save
 from tape_torch.distributed.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
+from tape_torch.distributed.creation import create
 from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
@@ -28,6 +29,7 @@ __all__ = [
     "average_gradients",
     "averaged_gradient",
     "broadcast",
+    "create",
     "distribute",
     "full",
     "latest",

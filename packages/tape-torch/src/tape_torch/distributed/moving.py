@@ -259,7 +259,7 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
     if divided is not None and divided.device_mesh == mesh.device_mesh and not local:
         name = label or "an array"
         to = placements(layout, mesh, value.shape, name)
-        _check_divides(value, to, mesh, name)
+        check_divides(value.shape, to, mesh, name, "distribute")
         origin = tuple(Replicate() if place.is_partial() else place for place in divided.placements)
         return distributed_relay(value, mesh.device_mesh, origin, to)
     if divided is not None:
@@ -271,19 +271,23 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
         _check_same(tensor, name)
         return distributed_joined(tensor, mesh.device_mesh, to)
     to = placements(layout, mesh, tensor.shape, name)
-    _check_divides(tensor, to, mesh, name)
+    check_divides(tensor.shape, to, mesh, name, "distribute")
     return distributed_divide(tensor, mesh.device_mesh, to)
 
 
-def _check_divides(tensor: Tensor, to: Sequence[Placement], mesh: Mesh, name: str) -> None:
-    """Refuse an array of which a process would have nothing; parts may be of different sizes."""
-    parts = dict.fromkeys(range(len(tensor.shape)), 1)
+def check_divides(shape: Sequence[int], to: Sequence[Placement], mesh: Mesh, name: str, caller: str) -> None:
+    """Refuse an array that cannot be divided into equal parts.
+
+    Raises:
+        ValueError: the mesh does not divide an axis of the shape.
+    """
+    parts = dict.fromkeys(range(len(shape)), 1)
     for axis, entry in zip(mesh.axes, to, strict=True):
         if isinstance(entry, Shard):
             parts[entry.dim] *= mesh.axes[axis]
-            if tensor.shape[entry.dim] % parts[entry.dim]:
+            if shape[entry.dim] % parts[entry.dim]:
                 raise ValueError(
-                    f"distribute: {name} of shape {tensor.shape} cannot be divided into {parts[entry.dim]} equal parts "
+                    f"{caller}: {name} of shape {tuple(shape)} cannot be divided into {parts[entry.dim]} equal parts "
                     f"along its axis {entry.dim}, as the mesh {mesh.axes} asks for by {tuple(to)}; pad it, choose "
                     f"another axis, or leave it undivided, () (rank {mesh.rank})"
                 )
