@@ -60,8 +60,7 @@ class Lowering:
     def __init__(self, program: Program, values: dict[int, Any], states: dict[int | Generator, Any], name: str) -> None:
         self.program = program
         self.specs: Mapping[int, Spec] = program.specs
-        # Kernels update arrays by `.at`, which NumPy's constants do not have.
-        self.values = {k: jnp.asarray(v) if isinstance(v, np.ndarray | np.generic) else v for k, v in values.items()}
+        self.values = {k: _constant(v) if isinstance(v, np.ndarray | np.generic) else v for k, v in values.items()}
         self.states = states
         self.name = name
         self.tokens: dict[int, Any] = {}  # by the id of a token, the state of the global generator that it keeps
@@ -172,6 +171,26 @@ class Lowering:
                 self._store(number, part)
             return
         self.values[out] = as_spec(found, self.specs[out])
+
+
+def is_uniform(value: object) -> bool:
+    """Return whether an array of NumPy has several elements with the same bits, as one of zeros or ones has."""
+    if not isinstance(value, np.ndarray) or value.size < 2 or value.dtype.kind not in "biuf":
+        return False
+    first = value.flat[0]
+    if not np.all(value == first):
+        return False
+    return value.dtype.kind != "f" or first != 0 or bool(np.all(np.signbit(value) == np.signbit(first)))
+
+
+def _constant(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | np.generic) -> Any:
+    """Return a constant as one of JAX: kernels update arrays by `.at`, which NumPy's do not have."""
+    if isinstance(value, np.ndarray) and is_uniform(
+        value
+    ):  # XLA simplifies what is computed of one number, and reads no memory for it
+        number: Any = value.flat[0]
+        return jnp.full(value.shape, number, value.dtype)
+    return jnp.asarray(value)
 
 
 def as_spec(value: Raw, spec: Spec) -> Raw:

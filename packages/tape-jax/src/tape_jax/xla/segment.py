@@ -15,6 +15,7 @@ from tape_core.typing import Raw
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of
 from tape_jax.xla.levels import blocks_drawn
+from tape_jax.xla.lowering import is_uniform
 from tape_jax.xla.transfer import into, jax_dtype, out_of
 
 _INLINE_MAX_ELEMENTS = 64
@@ -23,7 +24,7 @@ _INLINE_MAX_ELEMENTS = 64
 
 def _is_argument(constant: Any) -> bool:
     """Return whether a constant is given to each call: it is large, or divided among devices, as code cannot be."""
-    return getattr(constant, "size", 0) > _INLINE_MAX_ELEMENTS or (
+    return (getattr(constant, "size", 0) > _INLINE_MAX_ELEMENTS and not is_uniform(constant)) or (
         isinstance(constant, jax.Array) and len(constant.sharding.device_set) > 1
     )
 
