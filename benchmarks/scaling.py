@@ -1,7 +1,7 @@
 """How communication and memory grow with the number of processes: by formulas, by simulation, and counted.
 
     python benchmarks/scaling.py              the table, and the check against simulated processes
-    python benchmarks/scaling.py --docs       also the picture and the table of docs/distributed.md
+    python benchmarks/scaling.py --docs       also the picture of docs/distributed.md
 
 The formulas are those of the literature:
 
@@ -355,7 +355,8 @@ def draw(model: Transformer, simulated: dict[Layout, dict[int, float]], path: Pa
         axes.grid(color="#ececec")
         axes.set_axisbelow(True)
         axes.set_xlabel("processes")
-        axes.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1.0, 0.68))
     left.set_ylabel("GB that a process sends in a step")
     right.set_ylabel("GB that a process holds")
     figure.suptitle(
