@@ -245,6 +245,7 @@ def message(*args, **kwargs):
 print(message({"w": w}, step=rank))
 print(message({"w": w, **({"extra": w} if rank else {})}))
 print(message({"w": w if rank else w.double()}))
+print(message({}, {"state": "x" * 10_000 + str(rank) + "y" * 10_000}))
 print(message({"w": w, "b": b + rank}))
 drifted = DTensor.from_local(w + rank, mesh, [Replicate()], run_check=False)
 print(message({"d": tc.asarray(drifted, backend="torch")}))
@@ -259,6 +260,9 @@ def test_processes_that_do_not_agree_are_named(tmp_path: Path) -> None:
     assert "'step' is 1 on process 1 and 0 on process 0" in text
     assert "'extra' is float32 (7, 5) on process 1 and missing on process 0" in text
     assert "'w' is float32 (7, 5) on process 1 and float64 (7, 5) on process 0" in text
+    assert "xxx1yyy" in text
+    assert "xxx0yyy" in text
+    assert len(text) < 2_000
     assert "'b' should be the same on all processes that have a copy" in text
     assert "'d' should be the same on all processes that have a copy" in text
     assert not (tmp_path / "run").exists()

@@ -10,7 +10,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import tape_core as tc
 import torch
@@ -26,6 +26,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from tape_torch.distributed import storage
 from tape_torch.distributed.failures import time_limit
+
+SHOWN: Final = 80  # characters of a text in a message
 
 Path: TypeAlias = str | os.PathLike[str]
 Like: TypeAlias = Mapping[str, tc.Tensor] | Callable[[str, tuple[int, ...]], tc.Tensor | None]
@@ -319,12 +321,21 @@ def _agree(group: Any, what: str, value: Mapping[str, str]) -> None:
     problems = []
     for name in dict.fromkeys(name for one in given for name in one):
         of_first = given[0].get(name, "missing")
-        problems += [
-            f"{name!r} is {one.get(name, 'missing')} on process {rank} and {of_first} on process 0"
-            for rank, one in enumerate(given)
-            if one.get(name, "missing") != of_first
-        ]
+        for rank, one in enumerate(given):
+            if (here := one.get(name, "missing")) != of_first:
+                shown, first = _where_they_differ(here, of_first)
+                problems.append(f"{name!r} is {shown} on process {rank} and {first} on process 0")
     raise ValueError(f"save: the processes must give the same {what}, and do not:\n  " + "\n  ".join(problems[:8]))
+
+
+def _where_they_differ(one: str, other: str) -> tuple[str, str]:
+    """Return two texts, of long ones the part in which they first differ."""
+    if max(len(one), len(other)) <= SHOWN:
+        return one, other
+    same = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    begin = max(same - SHOWN // 2, 0)
+    shown = [f"{'...' if begin else ''}{text[begin : begin + SHOWN]}..." for text in (one, other)]
+    return shown[0], shown[1]
 
 
 def _agree_on_copies(group: Any, arrays: Mapping[str, torch.Tensor]) -> None:
