@@ -15,7 +15,7 @@ from tape_core.support import dtypes, forget_in_children, keep_layouts
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
-from tape_torch.divided import describe, is_divided, is_here, settled, whole_value
+from tape_torch.divided import describe, is_divided, is_here, whole_value
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
@@ -127,7 +127,7 @@ class TorchBackend(Backend):
 
     def expect_divided(self) -> None:
         """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
-        from tape_torch.divided_kernels import guard
+        from tape_torch.divided_kernels import guard, settled
 
         keep_layouts(settled)
         if self.guard is None:

@@ -50,33 +50,6 @@ def describe(array: Any) -> str:
     return f"placements={dict(zip(names, array.placements, strict=True))}"
 
 
-def settled(array: Any, former: Any) -> Any:
-    """Return a new value of a Variable in the layout of the former one, if that is divided.
-
-    Which layout PyTorch gives to a result depends on what the result is computed of: a mean is left as summands, say.
-    """
-    if not is_divided(former):
-        return _added_up(array) if is_divided(array) else array
-    if not is_divided(array):
-        if not isinstance(array, torch.Tensor):
-            return array
-        from tape_torch.divided_kernels import copy_on
-
-        array = copy_on(former.device_mesh, array, "the new value of a Variable")
-    if array.device_mesh == former.device_mesh and tuple(array.placements) == tuple(former.placements):
-        return array
-    return array.redistribute(former.device_mesh, former.placements)
-
-
-def _added_up(array: Any) -> Any:
-    """Return a DTensor without summands: a Variable has a value that each process can read."""
-    if not any(p.is_partial() for p in array.placements):
-        return array
-    from torch.distributed.tensor import Replicate
-
-    return array.redistribute(placements=[Replicate() if p.is_partial() else p for p in array.placements])
-
-
 def laid_out_like(x: Any, like: Any) -> Any:
     """Return an array in the layout of another one, where both are DTensors of one shape and mesh."""
     if not is_divided(like) or not is_divided(x) or x.shape != like.shape or x.device_mesh != like.device_mesh:

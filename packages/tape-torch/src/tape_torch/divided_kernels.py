@@ -32,7 +32,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import is_here
+from tape_torch.divided import is_divided, is_here
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -293,6 +293,29 @@ def _common(arrays: list[DTensor], shape: torch.Size, k: int) -> Placement:
             if x.shape[placement.dim] == shape[axis]:
                 return Shard(axis)
     return Replicate()
+
+
+def settled(array: Any, former: Any) -> Any:
+    """Return a new value of a Variable in the layout of the former one, if that is divided.
+
+    Which layout PyTorch gives to a result depends on what the result is computed of: a mean is left as summands, say.
+    """
+    if not is_divided(former):
+        return _added_up(array) if is_divided(array) else array
+    if not is_divided(array):
+        if not isinstance(array, torch.Tensor):
+            return array
+        array = copy_on(former.device_mesh, array, "the new value of a Variable")
+    if array.device_mesh == former.device_mesh and tuple(array.placements) == tuple(former.placements):
+        return array
+    return array.redistribute(former.device_mesh, former.placements)
+
+
+def _added_up(array: Any) -> Any:
+    """Return a DTensor without summands: a Variable has a value that each process can read."""
+    if not any(p.is_partial() for p in array.placements):
+        return array
+    return array.redistribute(placements=[Replicate() if p.is_partial() else p for p in array.placements])
 
 
 def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:
