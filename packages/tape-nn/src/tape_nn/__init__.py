@@ -16,7 +16,7 @@ True
 
 from typing import TYPE_CHECKING
 
-from tape_nn import fitting, initializers, losses, metrics, schedules, transforms
+from tape_nn import fitting, initializers, losses, metrics, parallel, schedules, transforms
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors
 from tape_nn.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
@@ -132,6 +132,7 @@ __all__ = [
     "losses",
     "metrics",
     "mixed_precision",
+    "parallel",
     "predict",
     "save_run",
     "save_tensors",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
@@ -142,6 +142,23 @@ class Batches:
     def description(self) -> dict[str, Any]:
         """Return nothing but that there are batches: their arrays are not known in advance."""
         return {"arrays": "batches", "batch_size": None}
+
+
+class Divided:
+    """The batches of another source, of which each process of a run in several keeps its rows."""
+
+    def __init__(self, source: Source, divide: Callable[[Batch], Batch]) -> None:
+        self.source = source
+        self.length = source.length
+        self._divide = divide
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
+        """Yield the batches of an epoch, from number `skip` on."""
+        return map(self._divide, self.source.batches(epoch, skip))
+
+    def description(self) -> dict[str, Any]:
+        """Return the description of the other source: a run may be resumed by another number of processes."""
+        return self.source.description()
 
 
 def unpack(batch: Batch) -> tuple[Any, Any, Any]:

@@ -13,13 +13,14 @@ from tape_core.support import contextmanager, integer, pytree, sequence
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
-from tape_nn.fitting.data import Batch, Data, Source, source_of, unpack, with_class_weights
+from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import Progress
 from tape_nn.fitting.resuming import RunFile, describe, random_states, set_random_states
 from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
 from tape_nn.optimizers import LBFGS, GradientAccumulation, LossScaler, Optimizer, TransformOptimizer
+from tape_nn.parallel import Strategy
 from tape_nn.types import OptimizerLike
 
 
@@ -46,6 +47,7 @@ def fit(
     compile: bool | str = False,
     accumulate: int = 1,
     average: ExponentialMovingAverage | None = None,
+    parallel: Strategy | None = None,
 ) -> History:
     """Train a model: go through the data `epochs` times, with an update for each batch.
 
@@ -103,6 +105,11 @@ def fit(
         average: a moving average of the weights, which follows each update. The validation, and callbacks at the end of
             an epoch, such as :class:`SaveBest`, find the averages in the model; training goes on from the weights. It
             is part of the checkpoint.
+        parallel: a strategy of :mod:`tape_nn.parallel`, by which the model and each batch are divided among several
+            processes. All of them call `fit` with the same arguments, and have all data; each computes with its rows. A
+            run is that of one process with the same batches, up to rounding. The checkpoint is a folder that all write,
+            and may be resumed by another number of processes. Only the first process shows the progress; callbacks are
+            called in all.
 
     Returns:
         The history: a dictionary of lists by the name of a result, with a number for each epoch.
@@ -114,7 +121,7 @@ def fit(
         TracingError: with `compile`, a step does what cannot be compiled.
     """
     # Last among the callbacks, so that it shows what the others have put into the results.
-    shown = [Progress()] if progress else []
+    shown = [Progress()] if progress and (parallel is None or parallel.mesh.rank == 0) else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
     if average is not None and not isinstance(average, ExponentialMovingAverage):
         raise TypeError(f"fit: average must be an nn.ExponentialMovingAverage of the model; got {average!r}")
@@ -124,6 +131,8 @@ def fit(
     if integer("fit", "accumulate", accumulate, 1) > 1:
         run.accumulate(accumulate)
     _check(run, train_step, seed, checkpoint is not None)
+    if parallel is not None and not isinstance(parallel, Strategy):
+        raise TypeError(f"fit: parallel must be a strategy of nn.parallel, such as Replicated(mesh); got {parallel!r}")
     if checkpoint_every is not None and (checkpoint is None or checkpoint_every < 1):
         raise ValueError(f"checkpoint_every={checkpoint_every!r} needs a checkpoint, and must be at least 1")
     if validation is not None:
@@ -136,13 +145,19 @@ def fit(
     with _restore_modes(model):
         # The order matters for exact resuming: first the Variables, which draw random numbers, then the seed.
         _build_model(model, source_of(data, model, batch_size))
-        file = None if checkpoint is None else RunFile(checkpoint, model)
+        if parallel is not None:
+            parallel.prepare(model)
+        file = None if checkpoint is None else RunFile(checkpoint, model, parallel)
         saved = file.read() if file is not None and resume else None
         if seed is None:
             # Drawn once and kept in the file: each epoch's order follows from the seed and its number.
             seed = int(global_rng().integers(0, 2**31)) if saved is None else saved.seed
+            seed = seed if parallel is None else parallel.agree(seed)
         source = source_of(data, model, batch_size, seed if shuffle else None)
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
+        if parallel is not None:
+            source = Divided(source, parallel.divide)
+            held_out = None if held_out is None else Divided(held_out, parallel.divide)
         run.length = source.length
         run.arguments = _arguments(run, source, seed, shuffle, class_weight)
         model.train()

@@ -45,7 +45,7 @@ def keeper_of(what: str, parallel: Any) -> Keeper | None:
     """
     if parallel is None:
         return None
-    candidates: tuple[Any, ...] = (parallel, getattr(parallel, "mesh", None))
+    candidates: tuple[Any, ...] = (parallel, getattr(parallel, "engine", None))
     for one in candidates:
         if all(callable(getattr(one, name, None)) for name in ("save", "load", "latest")):
             found: Keeper = one

@@ -15,7 +15,7 @@ from tape_torch.distributed.creation import create
 from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
-from tape_torch.distributed.moving import distribute, full, local
+from tape_torch.distributed.moving import agree, distribute, divide, full, local
 
 __all__ = [
     "Layout",
@@ -23,6 +23,7 @@ __all__ = [
     "Mesh",
     "PeerError",
     "Saving",
+    "agree",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -31,6 +32,7 @@ __all__ = [
     "broadcast",
     "create",
     "distribute",
+    "divide",
     "full",
     "latest",
     "load",

@@ -7,6 +7,8 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,6 +68,11 @@ class Mesh:
         found = self.device_mesh.get_coordinate()
         assert found is not None  # a mesh has all processes
         return dict(zip(self._axes, found, strict=True))
+
+    @property
+    def engine(self) -> ModuleType:
+        """The module `tape_torch.distributed`, for code that takes the meshes of several engines."""
+        return import_module("tape_torch.distributed")
 
     def group(self, axis: str | None = None) -> dist.ProcessGroup:
         """Return PyTorch's group of the processes that differ from this one along an axis; None: of all.

@@ -20,6 +20,7 @@ from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe
+from tape_torch.divided_kernels import check_same
 
 T = TypeVar("T", bound=PyTree)
 
@@ -151,9 +152,7 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
     named = list(placement.named_variables(tree))
     if not named and hasattr(tree, "named_variables"):
         raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
-    backend = backend_of_type(torch.Tensor)
-    assert isinstance(backend, TorchBackend)  # this package's own
-    backend.expect_divided()
+    backend = _backend()
     if named:
         _move(named, layout, mesh, backend, local)
     if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
@@ -168,6 +167,42 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         for k, leaf in enumerate(leaves)
     ]
     return cast("T", pytree.unflatten(structure, found))
+
+
+def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
+    """Return a value that all processes have whole, of which each keeps its part: nothing but a checksum is sent.
+
+    >>> import tape_core as tc
+    >>> from tape_torch.distributed import divide, mesh
+    >>> divide(tc.ones((4, 2)), ("data",), mesh=mesh({"data": -1})).shape
+    (4, 2)
+
+    Args:
+        value: a Tensor or array; no derivative flows through.
+        layout, mesh: as for :func:`distribute`.
+
+    Raises:
+        ValueError: the processes have different values, or the value cannot be divided so.
+    """
+    backend = _backend()
+    tensor = asarray(value, backend=backend, device=_device(mesh, backend))
+    if isinstance(tensor.array, DTensor):
+        return tensor
+    to = placements(layout, mesh, tensor.shape, "an array")
+    _check_divides(tensor, to, mesh, "an array")
+    check_same(tensor.array, mesh.device_mesh, "divide")
+    part = tensor.array
+    for axis, entry in zip(mesh.axes, to, strict=True):
+        if isinstance(entry, Shard):
+            part = part.chunk(mesh.axes[axis], entry.dim)[mesh.coordinates[axis]]
+    return asarray(DTensor.from_local(part, mesh.device_mesh, to, run_check=False))
+
+
+def agree(number: int, *, mesh: Mesh) -> int:
+    """Return the first process's number in all processes, which all call this."""
+    found = torch.tensor([number], device=mesh.device_mesh.device_type)
+    dist.broadcast(found, 0)
+    return int(found)
 
 
 def full(tree: T) -> T:
@@ -221,6 +256,18 @@ def _part(leaf: Any) -> Any:
     return distributed_local(leaf, array.device_mesh, tuple(array.placements))
 
 
+def _backend() -> TorchBackend:
+    backend = backend_of_type(torch.Tensor)
+    assert isinstance(backend, TorchBackend)  # this package's own
+    backend.expect_divided()
+    return backend
+
+
+def _device(mesh: Mesh, backend: Backend) -> str:
+    kind: str = mesh.device_mesh.device_type
+    return kind if kind == "cpu" else backend.default_device
+
+
 def _full(leaf: Any) -> Any:
     array = _divided_array(leaf)
     return leaf if array is None else distributed_full(leaf, array.device_mesh, tuple(array.placements))
@@ -254,7 +301,6 @@ def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, bac
 
 
 def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bool, label: str) -> Tensor:
-    kind = mesh.device_mesh.device_type
     divided = _divided_array(value)
     if divided is not None and divided.device_mesh == mesh.device_mesh and not local:
         name = label or "an array"
@@ -264,7 +310,7 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
         return distributed_relay(value, mesh.device_mesh, origin, to)
     if divided is not None:
         value = full(value)
-    tensor = asarray(value, backend=backend, device=kind if kind == "cpu" else backend.default_device)
+    tensor = asarray(value, backend=backend, device=_device(mesh, backend))
     name = label or "an array"
     if local:
         to = placements(layout, mesh, tensor.shape, name)

@@ -1,0 +1,260 @@
+"""Training in several processes: strategies, which say how a model and its batches are divided among those of a mesh.
+
+A strategy is an argument of :func:`tape_nn.fit`, or of the two lines that a loop of one's own needs:
+`strategy.prepare(model)` once the model has Variables, and `batch = strategy.divide(batch)`. A run in several processes
+is then that of one process with the same batches, up to rounding: the loss, metrics and norms of gradients are those of
+the whole batch, and so is dropout.
+
+The meshes are those of an engine, `tape_torch.distributed`; nothing here is of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+from tape_core import Variable
+from tape_core.support import pytree
+from tape_core.typing import PyTree
+
+from tape_nn.module import Module
+
+M = TypeVar("M", bound=Module)
+
+Layout = tuple[str | None, ...]
+"""For each axis of an array the axis of the mesh that divides it, or None; what is left out at the end is None."""
+
+
+class Mesh(Protocol):
+    """The processes of a program in a grid, whose axes have names, as engines have them."""
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """The number of processes along each axis."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+
+    @property
+    def engine(self) -> ModuleType:
+        """The module with the functions `distribute`, `divide` and `agree`, and those of checkpoints."""
+
+
+class Strategy:
+    """How a model and its batches are divided; the base of those below, and of your own.
+
+    A class of your own defines `layout`.
+
+    Args:
+        mesh: the processes.
+        data: the axis of the mesh along which batches are divided; None where there is none.
+
+    Raises:
+        ValueError: the mesh has no such axis.
+    """
+
+    def __init__(self, mesh: Mesh, *, data: str | None = "data") -> None:
+        self.mesh = mesh
+        self.data = None if data is None else self._axis(data, "data")
+
+    def layout(self, name: str, variable: Variable) -> Layout:
+        """Return the layout of a Variable; `name` is its path in the model, such as `layers.0.kernel`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method `layout`")
+
+    def prepare(self, model: M) -> M:
+        """Divide the Variables of a model in place, and what optimizers keep for them; return the model.
+
+        Each process calls this, with a model of the same shapes. The values are those of the first process.
+
+        Raises:
+            ValueError: there are no Variables yet, or one cannot be divided so.
+        """
+        self.mesh.engine.distribute(model, self.layout, mesh=self.mesh)
+        return model
+
+    def divide(self, batch: PyTree) -> Any:
+        """Return a batch, which all processes have whole, of which each keeps its rows.
+
+        Arrays whose first axis cannot be divided by the number of processes are computed whole in each of them.
+
+        Raises:
+            ValueError: the processes have different batches.
+        """
+        leaves, structure = pytree.flatten(batch)
+        found = [leaf if leaf is None else self._divided(leaf) for leaf in leaves]
+        return pytree.unflatten(structure, found)
+
+    def _divided(self, leaf: Any) -> Any:
+        rows: Layout = () if self.data is None or not leaf.shape else (self.data,)
+        if rows and leaf.shape[0] % self.mesh.axes[rows[0] or ""]:
+            rows = ()
+        return self.mesh.engine.divide(leaf, rows, mesh=self.mesh)
+
+    def agree(self, number: int) -> int:
+        """Return the first process's number in all processes."""
+        found: int = self.mesh.engine.agree(number, mesh=self.mesh)
+        return found
+
+    @property
+    def engine(self) -> ModuleType:
+        """The module of the mesh."""
+        return self.mesh.engine
+
+    def _axis(self, name: str, what: str) -> str:
+        if name not in self.mesh.axes:
+            raise ValueError(
+                f"{type(self).__name__}: {what}={name!r} is no axis of the mesh, whose axes are "
+                f"{', '.join(map(repr, self.mesh.axes))}"
+            )
+        return name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.mesh!r})"
+
+
+class Replicated(Strategy):
+    """Data-parallel training: each process has a copy of the model, and its rows of each batch.
+
+    >>> import tape_nn as nn
+    >>> from tape_torch.distributed import mesh
+    >>> strategy = nn.parallel.Replicated(mesh({"data": -1}))
+    >>> strategy.layout("kernel", None)
+    ()
+    """
+
+    def layout(self, name: str, variable: Variable) -> Layout:
+        """Return the layout of a copy in each process."""
+        return ()
+
+
+class Sharded(Strategy):
+    """Fully sharded training: each process has a part of each Variable, of its gradient and of the optimizer's state.
+
+    The layout is that of PyTorch's FSDP2 and of ZeRO-3: a Variable is divided along the axis of the mesh along which
+    batches are. It is divided along its longest axis that can be; one that has none is a copy in each process.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> from tape_torch.distributed import mesh
+    >>> strategy = nn.parallel.Sharded(mesh({"data": -1}))
+    >>> strategy.layout("kernel", tc.Variable(tc.zeros((2, 6))))
+    (None, 'data')
+    """
+
+    def __init__(self, mesh: Mesh, *, data: str = "data") -> None:
+        super().__init__(mesh, data=data)
+
+    def layout(self, name: str, variable: Variable) -> Layout:
+        """Return the layout that divides the longest axis that can be divided."""
+        assert self.data is not None
+        return _longest(variable.shape, self.data, self.mesh.axes[self.data])
+
+
+class TensorParallel(Strategy):
+    """Tensor-parallel training: layers are divided among processes, and batches along another axis of the mesh.
+
+    The default plan divides the kernels of attention by heads, those of pairs of Dense layers in a Sequential by
+    columns in the first and by rows in the second, and embeddings by their vocabulary, as in Megatron-LM
+    (Shoeybi et al. 2019, arXiv:1909.08053). What it does not know is a copy in each process.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> from tape_torch.distributed import mesh
+    >>> plan = {"*.kernel": (None, "model"), "*.bias": ("model",)}
+    >>> strategy = nn.parallel.TensorParallel(mesh({"data": 1, "model": -1}), plan)
+    >>> strategy.layout("layers.0.kernel", tc.Variable(tc.zeros((2, 6))))
+    (None, 'model')
+
+    Args:
+        mesh: the processes.
+        plan: layouts by patterns of names, as `fnmatch` has them, of which the first that fits counts; or a function of
+            the name and the Variable; by default the one above.
+        model: the axis of the mesh that the default plan divides layers along.
+        data: the axis of the mesh along which batches are divided; it may be absent.
+        sharded: whether what the plan leaves undivided is divided along `data`, as by :class:`Sharded`.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        plan: Mapping[str, Layout] | Callable[[str, Variable], Layout] | None = None,
+        *,
+        model: str = "model",
+        data: str | None = "data",
+        sharded: bool = False,
+    ) -> None:
+        super().__init__(mesh, data=data if data is not None and data in mesh.axes else None)
+        self.model = self._axis(model, "model") if plan is None else model
+        self.plan = plan
+        self.sharded = sharded
+        self._layouts: dict[int, Layout] = {}
+
+    def prepare(self, model: M) -> M:
+        """Divide the Variables of a model in place; see :meth:`Strategy.prepare`."""
+        if self.plan is None:
+            self._layouts = default_plan(model, self.model, self.mesh.axes[self.model])
+        return super().prepare(model)
+
+    def layout(self, name: str, variable: Variable) -> Layout:
+        """Return the layout of the plan."""
+        found: Layout = ()
+        if self.plan is None:
+            found = self._layouts.get(id(variable), ())
+        elif callable(self.plan):
+            found = self.plan(name, variable)
+        else:
+            found = next((layout for pattern, layout in self.plan.items() if fnmatchcase(name, pattern)), ())
+        if not any(found) and self.sharded and self.data is not None:
+            return _longest(variable.shape, self.data, self.mesh.axes[self.data])
+        return found
+
+
+def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:
+    """Return the layouts of the Variables of a model, by their ids, of :class:`TensorParallel`'s default plan.
+
+    Raises:
+        ValueError: the heads of an attention cannot be divided.
+    """
+    from tape_nn.layers import Dense, Embedding, MultiHeadAttention, Sequential
+
+    found: dict[int, Layout] = {}
+
+    def put(variable: Any, layout: Layout) -> None:
+        if isinstance(variable, Variable) and all(
+            n % size == 0 for n, part in zip(variable.shape, layout, strict=False) if part is not None
+        ):
+            found.setdefault(id(variable), layout)
+
+    for name, layer in model.named_modules():
+        if isinstance(layer, MultiHeadAttention):
+            if layer.num_heads % size:
+                raise ValueError(
+                    f"TensorParallel: the {layer.num_heads} heads of {name or 'the attention'} cannot be divided among "
+                    f"{size} processes; take as many heads as a multiple of it, or give a plan"
+                )
+            for part in ("query", "key", "value"):
+                put(getattr(layer, f"{part}_kernel"), (None, axis))
+                put(getattr(layer, f"{part}_bias"), (axis,))
+            put(layer.output_kernel, (axis,))
+        elif isinstance(layer, Embedding):
+            for variable in layer.variables:
+                put(variable, (axis,))
+        elif isinstance(layer, Sequential):
+            pending = False
+            for inner in layer.layers:
+                if isinstance(inner, Dense):
+                    put(inner.kernel, (axis,) if pending else (None, axis))
+                    put(inner.bias, () if pending else (axis,))
+                    pending = not pending
+    return found
+
+
+def _longest(shape: tuple[int, ...], axis: str, size: int) -> Layout:
+    able = [(n, -k) for k, n in enumerate(shape) if n and n % size == 0]
+    if not able:
+        return ()
+    k = -max(able)[1]
+    return (*[None] * k, axis)

@@ -1,0 +1,127 @@
+"""What test_training.py runs in each of several processes: runs of `fit` against the same run in one process."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import tape_core as tc
+import tape_nn as nn
+from tape_torch.distributed import full, mesh
+
+tc.set_backend("torch:cpu")
+folder = sys.argv[1]
+m = mesh({"data": -1}, device="cpu")
+n = m.size
+rng = np.random.default_rng(0)
+X = rng.normal(size=(22, 8)).astype("float32")  # of the last batch, of 6, each of four processes has all
+Y = (X[:, :1] > 0).astype("float32")
+
+
+def network():
+    return nn.Sequential(
+        [
+            nn.Dense(16, activation="relu"),
+            nn.BatchNorm(),
+            nn.Dropout(0.2),
+            nn.Dense(8, activation="tanh"),
+            nn.LayerNorm(),
+            nn.Dense(1),
+        ]
+    )
+
+
+def fit(strategy, **options):
+    tc.set_seed(0)
+    model = network()
+    average = nn.ExponentialMovingAverage(model, 0.9) if options.pop("averaged", False) else None
+    history = nn.fit(
+        model,
+        (X, Y),
+        loss=nn.losses.BinaryCrossentropy(from_logits=True),
+        optimizer=nn.Adam(0.01, global_clipnorm=1.0),
+        batch_size=8,
+        metrics=[nn.metrics.BinaryAccuracy(threshold=0.0)],
+        validation=(X, Y),
+        progress=False,
+        parallel=strategy,
+        average=average,
+        **{"seed": 1, "epochs": 2, **options},
+    )
+    return history, [full(v).numpy() for v in model.variables], model
+
+
+def same(found, expected):
+    (history, weights, _), (alone, others, _) = found, expected
+    assert list(history) == list(alone)
+    for name in alone:
+        np.testing.assert_allclose(history[name], alone[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    for one, other in zip(weights, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
+alone = fit(None)
+same(fit(nn.parallel.Replicated(m)), alone)
+sharded = nn.parallel.Sharded(m)
+same(fit(sharded, compile=True), alone)
+_, _, model = fit(sharded)
+kernel = model.layers[0].kernel
+assert kernel.array.to_local().numel() == kernel.size // n  # this process has no more of it
+same(fit(sharded, accumulate=2, averaged=True), fit(None, accumulate=2, averaged=True))
+
+# Interrupted after an epoch, and resumed.
+fit(sharded, checkpoint=f"{folder}/run", epochs=1)
+same(fit(sharded, checkpoint=f"{folder}/run"), alone)
+
+# By columns and rows, and by heads; batches along the other axis.
+grid = mesh({"data": n // 2, "model": 2}, device="cpu")
+same(fit(nn.parallel.TensorParallel(grid)), alone)
+same(fit(nn.parallel.TensorParallel(grid, {"layers.0.kernel": (None, "model")}, sharded=True)), alone)
+
+
+class Attending(nn.Module):
+    def __init__(self, heads):
+        self.embedding = nn.Embedding(10, 8)
+        self.attention = nn.MultiHeadAttention(heads, 4, dropout=0.1)
+        self.out = nn.Dense(10)
+
+    def __call__(self, tokens):
+        x = self.embedding(tokens)
+        return self.out(x + self.attention(x, x, use_causal_mask=True))
+
+
+tokens = rng.integers(0, 10, size=(8, 5))
+
+
+def attend(strategy, heads=2):
+    tc.set_seed(0)
+    model = Attending(heads)
+    history = nn.fit(
+        model,
+        (tokens, tokens),
+        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=nn.AdamW(0.01),
+        epochs=2,
+        batch_size=4,
+        seed=1,
+        progress=False,
+        parallel=strategy,
+    )
+    return history, [full(v).numpy() for v in model.variables], model
+
+
+same(attend(nn.parallel.TensorParallel(grid)), attend(None))
+
+# Mistakes.
+with pytest.raises(ValueError, match="the 3 heads of attention cannot be divided among 2 processes"):
+    attend(nn.parallel.TensorParallel(grid), heads=3)
+with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the mesh, whose axes are 'data'"):
+    nn.parallel.Replicated(m, data="batch")
+with pytest.raises(TypeError, match=r"parallel must be a strategy of nn\.parallel, such as Replicated"):
+    fit(m)
+with pytest.raises(ValueError, match="there are no Variables yet"):
+    sharded.prepare(network())
+X = X + m.rank  # every process has read other data
+with pytest.raises(ValueError, match=r"divide: .*the processes have different ones"):
+    fit(sharded)
