@@ -28,7 +28,7 @@ from tape_core.extend import registry
 from tape_core.support import warn_user
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -249,9 +249,10 @@ def _settled(x: Any) -> Any:
     """Return a result without means, products or extremes that are still to be taken; of one number, nor a sum.
 
     What PyTorch computes further of a mean that is still to be taken is in the layout of the mean: large for a large
-    array beside it.
+    array beside it. Rows of a table that is divided by rows are sums of another class, which only their own shape can
+    be taken of.
     """
-    left = [p.is_partial() and not (p.is_partial("sum") and x.ndim) for p in x.placements]
+    left = [p.is_partial() and not (type(p) is Partial and p.is_partial("sum") and x.ndim) for p in x.placements]
     return _summed(x) if any(left) else x
 
 

@@ -189,7 +189,7 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     if isinstance(tensor.array, DTensor):
         return tensor
     to = placements(layout, mesh, tensor.shape, "an array")
-    _check_divides(tensor, to, mesh, "an array")
+    check_divides(tensor.shape, to, mesh, "an array", "divide")
     check_same(tensor.array, mesh.device_mesh, "divide")
     part = tensor.array
     for axis, entry in zip(mesh.axes, to, strict=True):
