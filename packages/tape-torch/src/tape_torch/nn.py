@@ -15,6 +15,7 @@ from tape_core.typing import Axis, Namespace, Residuals
 from torch.nn import functional
 
 from tape_torch import attention, convolution, normalization, pooling
+from tape_torch.divided import is_divided
 from tape_torch.fallback import aten, complex_kernel, declared_rule, default_kernel
 from tape_torch.thresholds import CROSS_ENTROPY_KEEP_MAX_ELEMENTS
 
@@ -181,7 +182,7 @@ def _cross_entropy_with_residuals(
     check_labels(logits, labels, axis, not (labels.is_floating_point() or labels.is_complex() or _is_bool(labels)))
     if logits.is_complex():
         return complex_kernel("cross_entropy", logits, labels, axis=axis), ()
-    if not logits.is_floating_point():
+    if not logits.is_floating_point() or is_divided(logits):  # PyTorch's gather and scatter of DTensors may be wrong
         return default_kernel("cross_entropy", logits, labels, axis=axis), ()
     log_probabilities = torch.log_softmax(logits, axis)
     n = logits.shape[axis]
@@ -229,7 +230,7 @@ def _cross_entropy_rule(
 
 
 def _cross_entropy_vjp(cotangent: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor, *, axis: int = -1) -> Any:
-    if not (logits.is_floating_point() and cotangent.dtype == logits.dtype):
+    if not (logits.is_floating_point() and cotangent.dtype == logits.dtype) or is_divided(logits):
         of_any = complex_kernel if logits.is_complex() or cotangent.is_complex() else default_kernel
         return of_any("cross_entropy_vjp", cotangent, logits, labels, axis=axis)
     return _minus_one_hot(torch.softmax(logits, axis), cotangent, labels, axis)
