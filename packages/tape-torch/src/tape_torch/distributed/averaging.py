@@ -24,22 +24,22 @@ def average_gradients(
 ) -> Any:
     """Return the means of gradients over all processes, which call this with gradients of the same shapes.
 
-    They are sent in flat buckets of one dtype. A gradient that is None in some processes counts as zeros there, and
-    one that is None in all stays None. Slices become dense. A derivative flows through.
+    They are sent in flat buckets of one dtype. Slices become dense. A derivative flows through. Gradients that may be
+    None are for :func:`averaged_gradient`, which knows the shapes of the sources.
 
     >>> import tape_core as tc
     >>> from tape_torch.distributed import average_gradients, mesh
-    >>> average_gradients([tc.asarray([1.0, 2.0], backend="torch"), None], mesh({"data": -1}))[0].tolist()
+    >>> average_gradients([tc.asarray([1.0, 2.0], backend="torch")], mesh({"data": -1}))[0].tolist()
     [1.0, 2.0]
 
     Args:
-        gradients: Tensors, slices and None, nested in lists, tuples, dicts and the like.
+        gradients: Tensors and slices, nested in lists, tuples, dicts and the like.
         mesh: the processes.
         axis: only those along this axis of the mesh, beside this one; by default all.
         bucket_bytes: the size of a bucket.
 
     Raises:
-        ValueError: the mesh has no such axis, or a gradient is None in this process and its shape is not known.
+        ValueError: the mesh has no such axis, or a gradient is None.
     """
     leaves, structure = pytree.flatten(gradients)
     if current() is not None or ACTIVE.get():
@@ -63,7 +63,8 @@ def averaged_gradient(
     """Return the mean over all processes of the gradient of each process's target; all processes call this.
 
     It is `average_gradients(tape.gradient(target, sources), mesh)`, but a bucket is sent as soon as its gradients are
-    there, while the backward pass computes others. The buckets are those of the sources from the last to the first.
+    there, while the backward pass computes others. The buckets are those of the sources from the last to the first. A
+    source that a process has not used counts as zeros there; the gradient of one that none has used is None.
 
     >>> import tape_core as tc
     >>> from tape_torch.distributed import averaged_gradient, mesh
