@@ -127,10 +127,12 @@ class TorchBackend(Backend):
 
     def expect_divided(self) -> None:
         """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
-        from tape_torch.divided_kernels import guard, settled
+        from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
 
         keep_layouts(settled)
         if self.guard is None:
+            for name in UNDIVIDED_RULES:
+                self.rules.pop(name, None)
             self.guarded(guard)
 
     def sweeping(self) -> AbstractContextManager[Any]:

@@ -8,13 +8,14 @@ Once there is such an array, each kernel is called through here. PyTorch compute
   costs their memory and communication. So a warning says it once for each op, and `gathered` lists them;
 - a result without dimensions is added up at once: `float` of a summand would be a number of one process alone.
 
-`WHOLE` names the ops for which PyTorch has a way that is wrong. The conformance suite is run on such arrays, see
+`DIVIDED` names the ops whose ways to be divided are known to be right. The conformance suite is run on such arrays, see
 `tape_torch.distributed.conformance`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,19 +54,30 @@ _LINEAR: Final = frozenset(
 """Kernels that get `Partial` arrays, terms of a sum that is still to be taken: theirs are right in PyTorch. All others
 get the sum: special functions of PyTorch, such as `bessel_j0`, are applied to each term and would be wrong."""
 
-_APART = "PyTorch divides stacks of matrices and of right sides apart, so that processes wait for each other"
+DIVIDED: Final = frozenset(
+    {
+        "all", "any", "arange_beside", "argmax", "argmin", "astype", "attend", "broadcast_to", "concat",
+        "cross_entropy", "cumulative_sum", "einsum", "expand_dims", "flip", "gather", "getitem",
+        "laid_out_like", "log_softmax", "logsumexp", "matmul", "matrix_transpose", "max", "mean", "min", "normalize",
+        "one_hot", "permute_dims", "prod", "reshape", "rms_norm", "softmax", "squeeze", "stack", "std", "sum", "take",
+        "to_device", "unstack", "var", "vecdot", "vector_norm", "zeros_beside",
+    }
+)  # fmt: skip
+"""Ops, besides elementwise ones, that PyTorch computes on parts where it can: the conformance suite finds them right.
 
-WHOLE: Final[dict[str, str]] = {
-    "repeat": "PyTorch repeats each process's part as if it were the whole",
-    "solve": _APART,
-    "solve_triangular": _APART,
-}
-"""Ops that are computed on whole arrays whatever PyTorch says, and why."""
+All others are computed on the whole arrays. For many PyTorch has no strategy; for some it has one that is wrong or has
+processes wait for each other: it divides stacks of matrices and stacks of right sides apart in `solve`, repeats each
+part as if it were the whole in `repeat`, and takes a part of an array for an array of its own, so that what kernels of
+indexing write into it is lost."""
 
-_WHOLE_IF_COMPLEX: Final[dict[str, str]] = {
-    "pinv": "its result of parts of complex matrices is wrong",
-    "prod": "processes cannot multiply complex numbers",
-}
+_WHOLE_IF_COMPLEX: Final[dict[str, str]] = {"prod": "processes cannot multiply complex numbers"}
+
+_BY_EXAMPLE: Final = {"conv": (1,), "conv_transpose": (1,), "conv_weight_vjp": ()}
+"""Convolutions, and which of their arrays have no axis of examples. PyTorch exchanges borders of images, wrongly or
+waiting for ever where these are small; so each process computes with its examples, or on the whole arrays."""
+
+UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool")
+"""Ops whose rules call kernels of PyTorch's that it cannot divide; once there are divided arrays, ops' own run."""
 
 _DISPATCHER: Any = DTensor._op_dispatcher
 
@@ -131,6 +143,8 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     arrays = [leaf for leaf in leaves if isinstance(leaf, DTensor)]
     if (why := _why_whole(name, arrays)) is not None:
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
+    if name in _BY_EXAMPLE:
+        return _by_examples(name, kernel, mesh, args, kwargs)
     op = registry.get(name)
     elementwise = op is not None and op.elementwise
     if elementwise and name not in KERNELS:
@@ -159,7 +173,10 @@ def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
     if not all([x.numel() for x in arrays]):
         # PyTorch's strategy for reshape searches without end, others divide by zero. There is nothing to gain here.
         return "an array without elements"
-    return WHOLE.get(name)
+    op = registry.get(name)
+    if op is None or op.elementwise or name in DIVIDED or name in _BY_EXAMPLE:
+        return None
+    return "its way to do so is not known to be right"
 
 
 @contextmanager
@@ -283,6 +300,27 @@ def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor
         return DTensor.from_local(x, mesh, placements, run_check=False, shape=shape, stride=stride)
 
     return tree_map_only(torch.Tensor, joined, kernel(*args, **kwargs))
+
+
+def _by_examples(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
+    """Call the kernel of a convolution on this process's examples; on the whole arrays if it has not a part of them."""
+    given = [x for x in args if isinstance(x, DTensor)]
+    parts = [x for k, x in enumerate(given) if k not in _BY_EXAMPLE[name]]
+    others = [x for k, x in enumerate(given) if k in _BY_EXAMPLE[name]]
+    placements = parts[0].placements
+    count = math.prod([mesh.size(k) for k, p in enumerate(placements) if p.is_shard()])
+    if (
+        count == 1
+        or any([p.is_shard() and not p.is_shard(0) for p in placements])
+        or any([x.placements != placements or x.shape[0] % count for x in parts])
+        or not all(map(is_here, others))
+    ):
+        cause = "of a convolution each process computes whole examples, of which all have the same number"
+        return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
+    args, kwargs = tree_map_only(DTensor, lambda x: x.to_local(), (args, kwargs))
+    if not others:  # a sum over all examples
+        placements = tuple([Partial() if p.is_shard() else p for p in placements])
+    return DTensor.from_local(kernel(*args, **kwargs), mesh, placements, run_check=False)
 
 
 def _common(arrays: list[DTensor], shape: torch.Size, k: int) -> Placement:
