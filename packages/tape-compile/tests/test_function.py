@@ -502,3 +502,22 @@ def test_a_derivative_of_a_compiled_function_is_compiled_as_what_it_is() -> None
 
 def _tensors(value: Any) -> list[Any]:
     return [leaf for part in value for leaf in _tensors(part)] if isinstance(value, tuple) else [value]
+
+
+def test_with_fallback_it_says_so_once_inside_tapes_too() -> None:
+    @function(fallback=True)
+    def f(x: Any) -> Any:
+        return x * 2 if tc.sum(x) > 0 else -x
+
+    def slope(f: Any) -> Any:
+        x = tc.ones(2)
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        return tape.gradient(y, x).tolist()
+
+    with pytest.warns(UserWarning, match="not compiled for these arguments inside tapes' blocks") as told:
+        assert [slope(f) for _ in range(4)] == [[2.0, 2.0]] * 4
+    assert len(told) == len(f.fallbacks) == 1
+    for without in (function(f.python), function(f.python, fallback="silent")):
+        assert [slope(without) for _ in range(4)] == [[2.0, 2.0]] * 4

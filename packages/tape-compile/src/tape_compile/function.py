@@ -449,8 +449,12 @@ class Function(Generic[P, R_co]):
 
     @property
     def fallbacks(self) -> list[str]:
-        """The reasons why the function runs as plain Python, one for each cache key for which it does."""
-        return list(self._eager.values())
+        """The reasons why the function runs as plain Python, one for each cache key for which it does.
+
+        Those of calls inside tapes' blocks come last.
+        """
+        under_tape = self._under_tape_traces
+        return [*self._eager.values(), *(() if under_tape is None else under_tape.refusals.values())]
 
     def show(self) -> None:
         """Print the generated source of each trace; the newest comes last."""

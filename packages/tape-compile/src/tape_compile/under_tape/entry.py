@@ -18,6 +18,8 @@ from weakref import ref
 
 from tape_core import Tensor, random
 from tape_core.backends import BackendMismatchError
+from tape_core.staging import TracingError
+from tape_core.support import warn_user
 
 from tape_compile import thresholds
 from tape_compile.cache import Traces, notify_on_end, remember
@@ -57,6 +59,7 @@ class UnderTape:
         self.compiler = load_compiler(how)
         self.known: Traces[Joint] = Traces(function._compiled.most)
         self._patterns: dict[Any, set[Pattern]] = {}  # by kind of call, the patterns of cotangents that sweeps had
+        self.refusals: dict[Any, str] = {}  # by cache key, why calls of the kind are not compiled
         self._eager: dict[Any, bool] = {}  # by kind, from its first call on: whether it always runs as plain Python
 
     @property
@@ -104,7 +107,7 @@ class UnderTape:
 
     def _trace(
         self,
-        kind: Hashable,
+        kind: tuple[Hashable, ...],
         tape: GradientTape,
         signature: Signature,
         static: Static,
@@ -141,22 +144,41 @@ class UnderTape:
             self.function._check_retraces(len({key for key, *_ in list(self.known)} - {signature.key}))
             # Tracing runs the function besides the call itself: the numbers that it draws are given back.
             bits = random.get_state()
+            why = ""  # not the error, which holds this frame
             try:
                 joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
             except Exception as error:  # noqa: BLE001 - the plain run raises the user's own errors
                 moved = isinstance(error, BackendMismatchError) and self.function._move_host_data(signature, error)
                 if not moved:  # else the next call has another key
                     remember(self._eager, kind, True, thresholds.MAX_CALL_KINDS)
-                return None
+                    if isinstance(error, TracingError):
+                        why = str(error)
+                joint = None
             finally:
                 random.set_state(bits)
+            if joint is None:
+                # After the trace: a warning may be an error of the user's.
+                if why:
+                    self._say(signature.key, why)
+                return None
             joint.gone = notify_on_end(
                 [leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind)
             )
             self.known.add(kind, joint)
             return joint
 
-    def _forget(self, kind: Hashable) -> Callable[[], None]:
+    def _say(self, key: Hashable, why: str) -> None:
+        """Note why calls with a cache key run as plain Python, and warn once, if the function is allowed to do so."""
+        function = self.function
+        if function._fallback and key not in function._eager and key not in self.refusals:
+            remember(self.refusals, key, why, thresholds.MAX_CALL_KINDS)
+            if function._fallback != "silent":
+                warn_user(
+                    f"{why}\n{self.name} is not compiled for these arguments inside tapes' blocks, and runs as plain "
+                    f"Python there."
+                )
+
+    def _forget(self, kind: tuple[Hashable, ...]) -> Callable[[], None]:
         """Return a callback that drops the traces of a kind whose arguments are gone, so that it cannot occur again."""
         owner = ref(self)
 
@@ -164,6 +186,7 @@ class UnderTape:
             if (found := owner()) is not None:
                 for known in (found.known, found._patterns, found._eager):
                     known.pop(kind, None)
+                found.refusals.pop(kind[0], None)
 
         return forget
 
