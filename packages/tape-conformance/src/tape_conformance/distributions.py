@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from tape_core.backends import BackendError, installed
+from tape_core.backends import BackendError, installed, select
 
 DEFAULT_PROCESSES = 2
 
@@ -81,6 +81,9 @@ def distribution_of(spec: object) -> Distribution | None:
     kind, _, number = rest.partition(":")
     found = installed().get(name)
     if not kind or found is None:
+        return None
+    # Not looked for where it is a device: the module brings ops of its own, which only several processes can call.
+    if kind in {device.partition(":")[0] for device in select(name).backend.devices()}:
         return None
     module = f"{found.entry_points[0].module}.distributed.conformance"
     try:
