@@ -67,8 +67,11 @@ def _found_in_source(module: str) -> Iterator[str]:
         if f"{source}.{original}" in house.modules():
             yield from _found_in_source(f"{source}.{original}")
             continue
-        is_class = any(isinstance(node, ast.ClassDef) and node.name == original for node in _source(source).body)
-        yield f".. autoclass:: {module}.{name}\n   :members:" if is_class else f".. autofunction:: {module}.{name}"
+        kinds = {
+            node.name: type(node) for node in _source(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        }
+        directive = {ast.ClassDef: "autoclass", ast.FunctionDef: "autofunction"}.get(kinds.get(original), "autodata")
+        yield f".. {directive}:: {module}.{name}" + "\n   :members:" * (directive == "autoclass")
 
 
 def _source(module: str) -> ast.Module:
@@ -247,7 +250,10 @@ PARTS = {
             "Fitting and checkpoints",
             "The training loop with its callbacks, and files of Tensors.",
             sources=("tape_nn.fitting", "tape_nn.checkpoints"),
-            more=".. autoclass:: tape_nn.summary.Summary",
+            more=""".. autoclass:: tape_nn.summary.Summary
+
+.. automodule:: tape_nn.parallel
+   :members:""",
         ),
         Chapter(
             "TensorFlow names",
@@ -275,6 +281,13 @@ PARTS = {
             guide="[](../torch.md) is the guide.",
             sources=(),
             more=of_a_large_library("tape_torch"),
+        ),
+        Chapter(
+            "PyTorch in several processes",
+            "Meshes, divided arrays, collectives, checkpoints of several processes, and what happens when one dies.",
+            guide="[](../distributed.md) is the guide.",
+            sources=(),
+            more=of_a_large_library("tape_torch.distributed"),
         ),
         Chapter(
             "JAX",

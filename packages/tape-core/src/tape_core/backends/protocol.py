@@ -46,9 +46,6 @@ class Backend:
         narrow: dtypes that are stored only: the kernels of the backend compute with them in float32, and round. A
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
-        checks: what the library's functions see to by themselves, of `"axes"` (negative ones are counted from the end,
-            others that are not there are errors) and `"indices"` (those out of bounds are errors). Of what is not
-            among them Tape takes care before it calls kernels.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
         compilers: names of compilers that are offered a compiled function for which the user names none.
         tells_complex: whether kernels of ops that treat complex arguments in another way, or refuse them, are asked in
@@ -114,7 +111,10 @@ class Backend:
 
     @property
     def checks(self) -> frozenset[str]:
-        """What the library's functions see to by themselves, see the class; set it to a set of words.
+        """What the library's functions see to by themselves; set it to a set of words.
+
+        They are `"axes"` (negative ones are counted from the end, others that are not there are errors) and `"indices"`
+        (those out of bounds are errors). Of what is not among them Tape takes care before it calls kernels.
 
         Raises:
             TypeError: a single text is set.
