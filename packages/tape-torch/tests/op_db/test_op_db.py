@@ -519,6 +519,7 @@ WITHOUT = (
         "erfcinv": "PyTorch has no such function",
         "gamma": "PyTorch has no such function",
         "interp": "PyTorch has no such function",
+        "laid_out_like": "moves an array among processes",
         "linear_recurrence": "a part of the rules of logcumsumexp",
         "places": "a part of the rules of scatter_multiply",
         "scatter": "a part of the rules of getitem",
