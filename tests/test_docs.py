@@ -114,7 +114,7 @@ def run(text: str, page: str) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    imported = re.findall(r"^(?:>>> )?import (\w+)", text, re.MULTILINE)
+    imported = re.findall(r"^(?:>>> )?(?:import|from) (\w+)", text, re.MULTILINE)
     choose(*[package for package, library in LARGE.items() if library in imported], *imported)
     command = [sys.executable, "-W", "error", "-X", "utf8", __file__, page]
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
@@ -140,7 +140,8 @@ def choose(*packages: str) -> None:
 def test_docstrings(name: str) -> None:
     choose(name.partition(".")[0])
     module = importlib.import_module(name)
-    choose(*re.findall(r"^ *>>> import (\w+)", Path(str(module.__file__)).read_text(encoding="utf-8"), re.MULTILINE))
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    choose(*re.findall(r"^ *>>> (?:import|from) (\w+)", source, re.MULTILINE))
     finder, run = doctest.DocTestFinder(), runner().run
     tests = finder.find(module)
     # doctest takes ops for imported, since their call paths are made elsewhere.

@@ -87,6 +87,19 @@ class Strategy:
         found = [leaf if leaf is None else self._divided(leaf) for leaf in leaves]
         return pytree.unflatten(structure, found)
 
+    def check_batch_size(self, size: int | None) -> None:
+        """Refuse a number of examples in a batch, if it is known, that the processes do not divide.
+
+        Raises:
+            ValueError: each process would compute every batch whole.
+        """
+        n = 1 if self.data is None else self.mesh.axes[self.data]
+        if size is not None and size % n:
+            raise ValueError(
+                f"batch_size={size} cannot be divided among the {n} processes along the axis {self.data!r}: "
+                f"take a multiple of {n}"
+            )
+
     def _divided(self, leaf: Any) -> Any:
         rows: Layout = () if self.data is None or not leaf.shape else (self.data,)
         if rows and leaf.shape[0] % self.mesh.axes[rows[0] or ""]:

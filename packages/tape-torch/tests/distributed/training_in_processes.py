@@ -120,6 +120,8 @@ with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the
     nn.parallel.Replicated(m, data="batch")
 with pytest.raises(TypeError, match=r"parallel must be a strategy of nn\.parallel, such as Replicated"):
     fit(m)
+with pytest.raises(ValueError, match=f"batch_size=7 cannot be divided among the {n} processes along the axis 'data'"):
+    nn.fit(model, (X, Y), loss=nn.losses.MeanSquaredError(), optimizer=nn.Adam(), batch_size=7, parallel=sharded)
 with pytest.raises(ValueError, match="there are no Variables yet"):
     sharded.prepare(network())
 X = X + m.rank  # every process has read other data

@@ -121,7 +121,7 @@ def fit(
         TracingError: with `compile`, a step does what cannot be compiled.
     """
     # Last among the callbacks, so that it shows what the others have put into the results.
-    shown = [Progress()] if progress and (parallel is None or parallel.mesh.rank == 0) else []
+    shown = [Progress(parallel is None)] if progress and (parallel is None or parallel.mesh.rank == 0) else []
     given = sequence("fit", "callbacks", "callbacks", callbacks)
     if average is not None and not isinstance(average, ExponentialMovingAverage):
         raise TypeError(f"fit: average must be an nn.ExponentialMovingAverage of the model; got {average!r}")
@@ -156,6 +156,7 @@ def fit(
         source = source_of(data, model, batch_size, seed if shuffle else None)
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
         if parallel is not None:
+            parallel.check_batch_size(getattr(source, "batch_size", None))
             source = Divided(source, parallel.divide)
             held_out = None if held_out is None else Divided(held_out, parallel.divide)
         run.length = source.length

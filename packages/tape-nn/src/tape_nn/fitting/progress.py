@@ -14,7 +14,9 @@ from tape_nn.thresholds import REFRESH_INTERVAL
 class Progress(Callback):
     """A callback that shows a bar for each epoch in a terminal, if tqdm is installed, and then a line of results."""
 
-    def __init__(self) -> None:
+    def __init__(self, running: bool = True) -> None:
+        # Results so far are computed now and then; by one process of several they could not be.
+        self._running = running
         self._bar: Any = None
         self._shown = 0.0
 
@@ -35,7 +37,7 @@ class Progress(Callback):
         if self._bar is None:
             return
         self._bar.update()
-        if time.perf_counter() - self._shown > REFRESH_INTERVAL:
+        if self._running and time.perf_counter() - self._shown > REFRESH_INTERVAL:
             # Not in each batch: `logs` computes the result of every metric.
             self._bar.set_postfix_str(_numbers(run), refresh=False)
             self._shown = time.perf_counter()
