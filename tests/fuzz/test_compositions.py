@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tape_fuzz.compositions import BACKWARD, BATCHES, FLOWS, FORWARD, KINDS, LONG, TWICE, WRAPPERS, check, programs
+from tape_fuzz.compositions import (
+    BACKWARD,
+    BATCHES,
+    FLOWS,
+    FORWARD,
+    KINDS,
+    LONG,
+    TWICE,
+    WRAPPERS,
+    XLA,
+    check,
+    programs,
+)
 from tape_fuzz.search import search
 
 # By the outermost combinators, how deep and how many.
@@ -31,3 +43,10 @@ def test_compositions_on_jax_have_the_same_derivatives(record_property: Any) -> 
     pytest.importorskip("tape_jax")
     # A program takes seconds, of which JAX compiles most.
     search(check, programs(2, KINDS, ["jax"], ["None", "'xla'"]), 12, record_property, "compositions on JAX")
+
+
+def test_functions_compiled_by_xla_have_the_same_derivatives_wherever_they_are_called(record_property: Any) -> None:
+    pytest.importorskip("tape_jax")
+    inner = [*XLA * 6, *FLOWS, *BATCHES, *BACKWARD, *FORWARD]
+    nested = programs(2, [*XLA, *BATCHES, *FORWARD, *BACKWARD], ["numpy", "jax"], ["None", "'xla'"], inner)
+    search(check, nested, 6, record_property, "compositions with XLA")
