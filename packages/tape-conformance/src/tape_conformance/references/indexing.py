@@ -84,5 +84,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "places": _places,
     "top_k": _top_k,
     "isin": _isin,
+    "laid_out_like": lambda x, like: x,
     "to_device": lambda x, *_: x,
 }
