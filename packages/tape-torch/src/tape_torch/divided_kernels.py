@@ -76,7 +76,7 @@ _BY_EXAMPLE: Final = {"conv": (1,), "conv_transpose": (1,), "conv_weight_vjp": (
 """Convolutions, and which of their arrays have no axis of examples. PyTorch exchanges borders of images, wrongly or
 waiting for ever where these are small; so each process computes with its examples, or on the whole arrays."""
 
-UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool")
+UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool", "relu6")
 """Ops whose rules call kernels of PyTorch's that it cannot divide; once there are divided arrays, ops' own run."""
 
 _DISPATCHER: Any = DTensor._op_dispatcher
@@ -154,7 +154,9 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         with replicating():
             found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
-            return tree_map_only(DTensor, _settled, found)
+            # Rules look at what ops were given, and PyTorch's functions would be applied to each term of a sum. In a
+            # sweep sums are left: where one ends, it is taken in the layout of the source.
+            return tree_map_only(DTensor, _settled if made_here else _summed, found)
         cause = "it is not computed by PyTorch alone"  # of what NumPy computed, say, only a part may have come
     except Exception as error:
         reason = _lacking(error)

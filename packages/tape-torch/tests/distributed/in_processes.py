@@ -71,8 +71,7 @@ if n > 1:
         w.assign(np.full((4, 3), float(m.rank), "float32"))
     with pytest.raises(ValueError, match="divided among processes"):
         np.from_dlpack(x)
-    with pytest.raises(ValueError, match="has not been added up yet, and the summand"):
-        local(tc.sum(x, axis=0))
+    np.testing.assert_allclose(local(tc.sum(x, axis=0)).numpy(), data.sum(axis=0), rtol=1e-5)  # no summand
     with pytest.raises(ValueError, match=r"an array of shape \(8, 4\).*rank.*no axis 'modle'; its axes are 'data'"):
         distribute(data, ("modle",), mesh=m)
 
@@ -162,4 +161,15 @@ for compiled in (False, True):
         losses, found = train(layout, compiled)
         np.testing.assert_allclose(losses, alone, rtol=1e-5)
         np.testing.assert_allclose(found, kernel, rtol=1e-4, atol=1e-5)
+# Functions of products that are sums over processes, whose derivatives PyTorch would take of each term.
+rows, columns = np.random.default_rng(1).normal(size=(4, 6)), np.random.default_rng(2).normal(size=(6, 3))
+for function in (tc.special.erfcx, tc.hard_silu, tc.relu6, tc.tanh):
+
+    def total_of(a, b, function=function):
+        return tc.sum(function(a @ b) ** 2)
+
+    by_rows = tc.grad(total_of)(tc.asarray(rows), tc.asarray(columns))
+    parts = distribute(rows, (None, "data"), mesh=m), distribute(columns, ("data",), mesh=m)
+    np.testing.assert_allclose(full(tc.grad(total_of)(*parts)).numpy(), by_rows.numpy(), rtol=1e-10, atol=1e-12)
+
 print(json.dumps(alone))  # noqa: T201
