@@ -62,6 +62,7 @@ class JaxBackend(Backend):
         self.kernels = {**jitted, **self.kernels, **KERNELS}
         self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
         self.random = JaxRandom(self)
+        self.distributed = "tape_jax.distributed"
 
     # -- dtypes
 

@@ -92,6 +92,14 @@ def moved(array: jax.Array, device: str, copy: bool | None = None) -> Any:
     return jax.device_put(array, place)
 
 
+def name_of_mesh(mesh: Mesh) -> str:
+    """Return the name of the devices of a mesh; what is made on them from now on has this mesh."""
+    sharding: Any = NamedSharding(mesh, PartitionSpec())  # type: ignore[no-untyped-call]
+    name = _name_of_sharding(sharding)
+    _meshes[name] = mesh
+    return name
+
+
 _meshes: dict[str, Mesh] = {}
 """By the name of several devices the mesh of theirs that was met last.
 

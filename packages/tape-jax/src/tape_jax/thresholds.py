@@ -16,3 +16,6 @@ MIN_INDICES_BY_NUMPY: Final = 64
 
 MAX_SLICES_OF_WINDOWS: Final = 32
 """Slices that make the windows along an axis: of more XLA would be long compiling."""
+
+DRAWN_AT_ONCE: Final = 1 << 18
+"""Numbers of a draw that a part is filled from at once: 2 MB, beside which the time of a call is small."""

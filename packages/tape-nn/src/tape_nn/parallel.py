@@ -1,21 +1,25 @@
-"""Training in several processes: strategies, which say how a model and its batches are divided among those of a mesh.
+"""Training on several devices: strategies, which say how a model and its batches are divided among those of a mesh.
 
 A strategy is an argument of :func:`tape_nn.fit`, or of the two lines that a loop of one's own needs:
-`strategy.prepare(model)` once the model has Variables, and `batch = strategy.divide(batch)`. A run in several processes
-is then that of one process with the same batches, up to rounding: the loss, metrics and norms of gradients are those of
-the whole batch, and so is dropout.
+`strategy.prepare(model)` once the model has Variables, and `batch = strategy.divide(batch)`. A run on several devices
+is then that of one with the same batches, up to rounding: the loss, metrics and norms of gradients are those of the
+whole batch, and so is dropout.
 
-The meshes are those of an engine, `tape_torch.distributed`; nothing here is of one.
+The meshes are those of two engines: `tape_torch.distributed`, where each device has a process, which `torchrun` starts,
+and `tape_jax.distributed`, where one process may have all devices. :func:`mesh` takes that of the backend that is
+selected; nothing else here is of one. What is said of processes below holds on JAX for the devices of the mesh.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from tape_core import Variable
+from tape_core.backends import select
 from tape_core.support import pytree
 from tape_core.typing import PyTree
 
@@ -28,11 +32,15 @@ Layout = tuple[str | None, ...]
 
 
 class Mesh(Protocol):
-    """The processes of a program in a grid, whose axes have names, as engines have them."""
+    """The processes, or devices, of a program in a grid, whose axes have names, as engines have them."""
 
     @property
     def axes(self) -> Mapping[str, int]:
-        """The number of processes along each axis."""
+        """The number of processes along each axis; on JAX of devices."""
+
+    @property
+    def size(self) -> int:
+        """The number of all."""
 
     @property
     def rank(self) -> int:
@@ -40,7 +48,40 @@ class Mesh(Protocol):
 
     @property
     def engine(self) -> ModuleType:
-        """The module with the functions `distribute`, `divide` and `agree`, and those of checkpoints."""
+        """The module with the functions `distribute`, `divide`, `full` and others, and those of checkpoints."""
+
+
+def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) -> Mesh:
+    """Return the mesh of all processes, or devices, of the program, on the backend that is selected.
+
+    It is `tape_torch.distributed.mesh` on PyTorch and `tape_jax.distributed.mesh` on JAX, so a program that begins with
+    it runs on both. `mesh.engine` is the module of the one that was taken, with `distribute`, `full` and so on.
+
+    >>> import tape_core as tc
+    >>> import tape_nn as nn
+    >>> with tc.use_backend("torch:cpu"):
+    ...     m = nn.parallel.mesh({"data": -1})
+    >>> m.axes, m.engine.__name__
+    ({'data': 1}, 'tape_torch.distributed')
+
+    Args:
+        axes: the number along each axis, by name; one may be -1, for what remains. By default all are along one axis,
+            `"data"`.
+        device: the kind of the devices, such as `"cpu"`; by default that of the device that is selected.
+
+    Raises:
+        ValueError: the axes are not what there is can be divided into, or the backend has no meshes.
+        RuntimeError: on PyTorch, there are no processes: the program was not started by `torchrun`.
+    """
+    selected = select()
+    if selected.backend.distributed is None:
+        raise ValueError(
+            f"nn.parallel.mesh: the backend {selected.backend.name!r} ({selected.reason}) computes on one device; "
+            f"select one with meshes, by tape_core.set_backend or TAPE_BACKEND: 'torch' or 'jax'"
+        )
+    kind = device or (selected.device.partition(":")[0] if selected.device else None)
+    found: Mesh = import_module(selected.backend.distributed).mesh(axes, device=kind)
+    return found
 
 
 class Strategy:
@@ -49,7 +90,7 @@ class Strategy:
     A class of your own defines `layout`.
 
     Args:
-        mesh: the processes.
+        mesh: the processes, or devices, of an engine: see :func:`mesh`.
         data: the axis of the mesh along which batches are divided; None where there is none.
 
     Raises:
@@ -78,7 +119,7 @@ class Strategy:
     def divide(self, batch: PyTree) -> Any:
         """Return a batch, which all processes have whole, of which each keeps its rows.
 
-        Arrays whose first axis cannot be divided by the number of processes are computed whole in each of them.
+        Arrays whose first axis cannot be divided by the number of processes, or devices, are computed whole in each.
 
         Raises:
             ValueError: the processes have different batches.
@@ -96,8 +137,8 @@ class Strategy:
         n = 1 if self.data is None else self.mesh.axes[self.data]
         if size is not None and size % n:
             raise ValueError(
-                f"batch_size={size} cannot be divided among the {n} processes along the axis {self.data!r}: "
-                f"take a multiple of {n}"
+                f"batch_size={size} cannot be divided into {n} equal parts, as the axis {self.data!r} of the mesh asks "
+                f"for: take a multiple of {n}"
             )
 
     def _divided(self, leaf: Any) -> Any:
@@ -129,7 +170,7 @@ class Strategy:
 
 
 class Replicated(Strategy):
-    """Data-parallel training: each process has a copy of the model, and its rows of each batch.
+    """Data-parallel training: each process, or device of JAX, has a copy of the model, and its rows of each batch.
 
     >>> import tape_nn as nn
     >>> from tape_torch.distributed import mesh
@@ -147,7 +188,8 @@ class Sharded(Strategy):
     """Fully sharded training: each process has a part of each Variable, of its gradient and of the optimizer's state.
 
     The layout is that of PyTorch's FSDP2 and of ZeRO-3: a Variable is divided along the axis of the mesh along which
-    batches are. It is divided along its longest axis that can be; one that has none is a copy in each process.
+    batches are. It is divided along its longest axis that can be; one that has none is a copy in each process. On JAX
+    it is each device that has a part.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -171,7 +213,7 @@ class TensorParallel(Strategy):
 
     The default plan divides the kernels of attention by heads, those of pairs of Dense layers in a Sequential by
     columns in the first and by rows in the second, and embeddings by their vocabulary, as in Megatron-LM
-    (Shoeybi et al. 2019, arXiv:1909.08053). What it does not know is a copy in each process.
+    (Shoeybi et al. 2019, arXiv:1909.08053). What it does not know is a copy in each process; on JAX, on each device.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -182,7 +224,7 @@ class TensorParallel(Strategy):
     (None, 'model')
 
     Args:
-        mesh: the processes.
+        mesh: the processes, or devices, of an engine: see :func:`mesh`.
         plan: layouts by patterns of names, as `fnmatch` has them, of which the first that fits counts; or a function of
             the name and the Variable; by default the one above.
         model: the axis of the mesh that the default plan divides layers along.
@@ -245,8 +287,8 @@ def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:
         if isinstance(layer, MultiHeadAttention):
             if layer.num_heads % size:
                 raise ValueError(
-                    f"TensorParallel: the {layer.num_heads} heads of {name or 'the attention'} cannot be divided among "
-                    f"{size} processes; take as many heads as a multiple of it, or give a plan"
+                    f"TensorParallel: the {layer.num_heads} heads of {name or 'the attention'} cannot be divided into "
+                    f"{size} equal parts; take as many heads as a multiple of it, or give a plan"
                 )
             for part in ("query", "key", "value"):
                 put(getattr(layer, f"{part}_kernel"), (None, axis))

@@ -75,6 +75,7 @@ class TorchBackend(Backend):
         self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
         self.checks = frozenset({"axes", "indices"})
         self.settings = _autocast
+        self.distributed = "tape_torch.distributed"
         self.tells_complex = False  # its own kernels do
         self.compilers = ("cudagraph",) if torch.cuda.is_available() else ()
         # Asked for only once: the query takes longer than making an array.

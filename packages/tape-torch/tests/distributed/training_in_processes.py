@@ -114,13 +114,13 @@ def attend(strategy, heads=2):
 same(attend(nn.parallel.TensorParallel(grid)), attend(None))
 
 # Mistakes.
-with pytest.raises(ValueError, match="the 3 heads of attention cannot be divided among 2 processes"):
+with pytest.raises(ValueError, match="the 3 heads of attention cannot be divided into 2 equal parts"):
     attend(nn.parallel.TensorParallel(grid), heads=3)
 with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the mesh, whose axes are 'data'"):
     nn.parallel.Replicated(m, data="batch")
 with pytest.raises(TypeError, match=r"parallel must be a strategy of nn\.parallel, such as Replicated"):
     fit(m)
-with pytest.raises(ValueError, match=f"batch_size=7 cannot be divided among the {n} processes along the axis 'data'"):
+with pytest.raises(ValueError, match=f"batch_size=7 cannot be divided into {n} equal parts, as the axis 'data'"):
     nn.fit(model, (X, Y), loss=nn.losses.MeanSquaredError(), optimizer=nn.Adam(), batch_size=7, parallel=sharded)
 with pytest.raises(ValueError, match="there are no Variables yet"):
     sharded.prepare(network())

@@ -54,6 +54,8 @@ class Backend:
         host_data: whether the library's arrays are host data, as `BackendInfo` says; set when the plugin is loaded.
         settings: None, or a function that returns the settings of the library, such as PyTorch's autocast, by which
             results have other dtypes: a compiled function is traced again where they differ.
+        distributed: None, or the name of the module with the library's meshes of processes or devices, such as
+            `tape_torch.distributed`, which is imported where a program asks for a mesh (`tape_nn.parallel.mesh`).
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
         random: random numbers, made on the device where they are wanted; a library that can do better than integer
             arithmetic sets a subclass of :class:`~tape_core.backends.random_kernels.RandomKernels`.
@@ -82,6 +84,7 @@ class Backend:
         self.compilers: tuple[str, ...] = ()
         self.host_data = False
         self.settings: Callable[[], Any] | None = None
+        self.distributed: str | None = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
         self.root: Backend = self
         # Of a backend that wraps another one: that one, the array library's, and how many it wraps.

@@ -1,0 +1,326 @@
+"""Values on a mesh: divided among its devices, made whole again, and the part that a process has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+from tape_compile.extend import TracedArray
+from tape_core import Tensor, Variable, asarray, stop_gradient
+from tape_core.backends import Backend
+from tape_core.extend import linear, transpose
+from tape_core.staging import current
+from tape_core.support import BatchedArray, is_watched, placement, pytree, wrap
+from tape_core.typing import ArrayLike, PyTree
+
+from tape_jax import devices
+from tape_jax.backend import is_tracing
+from tape_jax.conversion import private_copy
+from tape_jax.distributed.layouts import Layout, check_divides, of_spec, sharding
+from tape_jax.distributed.meshes import Mesh
+from tape_jax.tasks import jax_backend
+
+T = TypeVar("T", bound=PyTree)
+
+Chosen = Layout | Callable[[str, Variable], Layout]
+
+LABEL_BYTES = 256
+"""The length to which processes fill what they tell each other of a part: they exchange arrays of one shape."""
+
+
+# -- the op. Its shardings are JAX's, and are compared by value where calls are.
+
+
+def _placed(xp: Any, x: Any, to: Any, origin: Any) -> Any:
+    # While JAX traces, `device_put` leaves an array where it is, and a constraint is what divides it.
+    if is_tracing():
+        constrain: Any = jax.lax.with_sharding_constraint
+        return constrain(x, to) if isinstance(to, NamedSharding) else x
+    return jax.device_put(x, to)
+
+
+def _each_placed(call: Any, x: Any) -> Any:
+    params = call.params
+    return call(x.value, to=_with_examples(params["to"]), origin=_with_examples(params["origin"]))
+
+
+def _with_examples(place: Any) -> Any:
+    """Return the sharding of examples along a first axis, which is not divided, of that of one."""
+    if not isinstance(place, NamedSharding):
+        return place
+    make, spec = cast("Any", NamedSharding), cast("Any", PartitionSpec)
+    return make(place.mesh, spec(None, *place.spec))
+
+
+@linear(
+    x=transpose(lambda xp, g, to, origin: xp.distributed_placed(g, origin, to)),
+    kernel=_placed,
+    batch=_each_placed,
+    keeps_integers=True,
+    axes_of=None,
+)
+def distributed_placed(x: ArrayLike, /, to: Any, origin: Any) -> Tensor:
+    """Divide an array among the devices of a mesh; the cotangent is laid out as the array was."""
+    raise NotImplementedError
+
+
+# -- what users call
+
+
+def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T:
+    """Divide values among the devices of a mesh; return the tree. Where there are several processes, all call this.
+
+    Variables, those of Modules included, are moved in place, from any backend, and what optimizers and averages have
+    made for them moves along; if one cannot be moved, none is. A Variable keeps its layout: each new value is put into
+    it. Arrays and Tensors give new Tensors, and a derivative goes through. Host arrays go to each device in parts: none
+    has the whole, unless the layout says so.
+
+    >>> import tape_core as tc
+    >>> from tape_jax.distributed import distribute, mesh
+    >>> m = mesh({"data": -1})
+    >>> x = distribute(tc.ones((8, 2)), ("data",), mesh=m)
+    >>> w = distribute(tc.Variable([[1.0], [2.0]]), (), mesh=m)
+    >>> float(tc.sum(x @ w))
+    24.0
+
+    Args:
+        tree: Variables, Modules, Tensors and arrays, nested in lists, tuples, dicts and the like.
+        layout: see :data:`tape_jax.distributed.Layout`; or a function of the name and the Variable that returns one.
+            The name is the path in a Module, such as `layers.0.kernel`.
+        mesh: the devices.
+        local: each process gives its own part, and the whole is all of them; the parts have one shape. One process
+            alone gives the whole. With several no derivative goes through.
+
+    Raises:
+        TypeError: something is no value, or the layout is none.
+        ValueError: a value cannot be divided so, parts have different shapes, processes different values, or there are
+            no Variables in a Module.
+        RuntimeError: a Variable is moved inside a compiled function.
+    """
+    named = list(placement.named_variables(tree))
+    if not named and hasattr(tree, "named_variables"):
+        raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
+    backend = jax_backend()
+    if named:
+        _move(named, layout, mesh, backend, local)
+    if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
+        return tree
+    if callable(layout) and not named:
+        raise TypeError("distribute: a function of names and Variables is for Variables; give arrays a layout")
+    leaves, structure = pytree.flatten_whole(tree)  # whose Modules stay the objects that they are
+    found = [
+        leaf
+        if isinstance(leaf, Variable) or hasattr(leaf, "named_variables")
+        else _divided(leaf, cast("Layout", layout), mesh, local, pytree.path(structure, k) or "an array", "distribute")
+        for k, leaf in enumerate(leaves)
+    ]
+    return cast("T", pytree.unflatten(structure, found))
+
+
+def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
+    """Return a value that all processes have whole, divided among the devices; what is divided already stays so.
+
+    >>> import tape_core as tc
+    >>> from tape_jax.distributed import divide, mesh
+    >>> divide(tc.ones((8, 2)), ("data",), mesh=mesh({"data": -1})).shape
+    (8, 2)
+
+    Args:
+        value: a Tensor or array; no derivative flows through.
+        layout, mesh: as for :func:`distribute`.
+
+    Raises:
+        ValueError: the processes have different values, or the value cannot be divided so.
+    """
+    array = known_array(value)
+    if isinstance(value, Tensor) and array is not None and not array.is_fully_replicated:
+        return value
+    return _divided(value, layout, mesh, False, "an array", "divide")
+
+
+def agree(number: int, *, mesh: Mesh) -> int:
+    """Return the first process's number in all processes, which all call this."""
+    if mesh.is_here:
+        return int(number)
+    return int(multihost_utils.broadcast_one_to_all(np.asarray(number, np.int64)))
+
+
+def full(tree: T) -> T:
+    """Return values whole on each device, as a copy; where there are several processes, all call this.
+
+    What is not divided stays as it is. A derivative goes through.
+
+    >>> import tape_core as tc
+    >>> from tape_jax.distributed import distribute, full, mesh
+    >>> x = distribute(tc.arange(8.0), ("data",), mesh=mesh({"data": -1}))
+    >>> full(x).array.is_fully_replicated
+    True
+
+    Args:
+        tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
+    """
+    leaves, structure = pytree.flatten(tree)
+    return cast("T", pytree.unflatten(structure, [_full(leaf) for leaf in leaves]))
+
+
+def local(tree: T) -> T:
+    """Return the parts of divided values that this process has.
+
+    One process has all of them, on its devices: its values stay as they are, as does what is not divided. With several
+    processes the part is an array on one device, and no derivative goes through.
+
+    >>> import tape_core as tc
+    >>> from tape_jax.distributed import distribute, local, mesh
+    >>> local(distribute(tc.arange(8.0), ("data",), mesh=mesh({"data": -1}))).shape
+    (8,)
+
+    Args:
+        tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
+
+    Raises:
+        ValueError: a derivative would go through, with several processes.
+    """
+    leaves, structure = pytree.flatten(tree)
+    return cast("T", pytree.unflatten(structure, [_part(leaf) for leaf in leaves]))
+
+
+def known_array(leaf: object) -> Any:
+    """Return the array of JAX of a Tensor, also where that is traced or an example of a vmap; None if it has none."""
+    return _known(leaf)[0]
+
+
+def _known(leaf: object) -> tuple[Any, int]:
+    """Return also how many hidden axes of examples the array has."""
+    if not isinstance(leaf, Tensor):
+        return None, 0
+    array, hidden = leaf._array, 0
+    while type(array) is BatchedArray:
+        hidden += array.axis is not None
+        array = array.value._array
+    found = array.value if type(array) is TracedArray else array
+    is_known = isinstance(found, jax.Array) and not isinstance(found, jax.core.Tracer)
+    return (found if is_known else None), hidden
+
+
+def _origin(value: Tensor, mesh: Mesh) -> Any:
+    """Return where the cotangent of a value is to be: where the value is, or on each device of the mesh."""
+    array, hidden = _known(value)
+    if array is None or not array.committed:
+        return of_spec(mesh)
+    place = array.sharding
+    if isinstance(place, NamedSharding):
+        make, spec = cast("Any", NamedSharding), cast("Any", PartitionSpec)
+        return make(place.mesh, spec(*tuple(place.spec)[hidden:]))
+    return place if isinstance(place, SingleDeviceSharding) else of_spec(mesh)
+
+
+def _full(leaf: Any) -> Any:
+    array = known_array(leaf)
+    if array is None or array.is_fully_replicated:
+        return leaf
+    if not isinstance(array.sharding, NamedSharding):
+        raise ValueError(
+            f"full: a value of shape {leaf.shape} has the sharding {array.sharding!r}, which names no mesh; put it on "
+            f"one by distribute(x, layout, mesh=mesh)"
+        )
+    mesh = Mesh(cast("jax.sharding.Mesh", array.sharding.mesh))
+    return distributed_placed(leaf, of_spec(mesh), _origin(leaf, mesh))
+
+
+def _part(leaf: Any) -> Any:
+    array = known_array(leaf)
+    if array is None or devices.is_here(array):
+        return leaf
+    if is_watched([leaf], outside=True) or current() is not None:
+        raise ValueError(
+            f"local: on JAX no derivative goes through the parts of several processes, and compiled functions have "
+            f"none (a value of shape {leaf.shape}); compute with the divided value, or take stop_gradient(x) first"
+        )
+    shards = array.addressable_shards
+    begins = [[part.start or 0 for part in shard.index] for shard in shards]
+    first = [min(column) for column in zip(*begins, strict=True)]
+    shape = [
+        max(column)
+        for column in zip(
+            *[
+                [begin - least + n for begin, least, n in zip(own, first, shard.data.shape, strict=True)]
+                for own, shard in zip(begins, shards, strict=True)
+            ],
+            strict=True,
+        )
+    ]
+    found: Any = np.empty(shape, array.dtype)
+    for own, shard in zip(begins, shards, strict=True):
+        place = [
+            slice(begin - least, begin - least + n)
+            for begin, least, n in zip(own, first, shard.data.shape, strict=True)
+        ]
+        found[tuple(place)] = np.asarray(shard.data)
+    return asarray(found, backend=jax_backend())
+
+
+def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, backend: Backend, local: bool) -> None:
+    labels = {id(variable): name or variable.name or "a Variable" for name, variable in named}
+    chosen = {id(variable): layout(name, variable) if callable(layout) else layout for name, variable in named}
+
+    def moved(variable: Variable, leader: Variable | None) -> Tensor:
+        first = variable if leader is None else leader
+        wanted: Layout = chosen[id(variable) if id(variable) in chosen else id(first)]
+        if variable.shape != first.shape:  # a moment of an optimizer that has only the rows, say
+            wanted = ()
+        label = labels.get(id(variable)) or variable.name or "a Variable"
+        return _divided(wrap(variable._raw, variable._home), wanted, mesh, local, label, "distribute")
+
+    placement.relocate("distribute", [variable for _, variable in named], backend, moved)
+
+
+def _divided(value: Any, layout: Layout, mesh: Mesh, local: bool, label: str, caller: str) -> Tensor:
+    backend = jax_backend()
+    if not isinstance(value, Tensor) and type(value) is not np.ndarray:
+        value = asarray(value, backend=backend)
+    shape = tuple(value.shape)
+    to = sharding(layout, mesh, shape, label)
+    if local and not mesh.is_here:
+        return _joined(asarray(value, backend=backend), to, label)
+    check_divides(shape, to, mesh, label, caller)
+    # Memory of the host goes to each device in parts, and not by way of one.
+    on_host = value._array if isinstance(value, Tensor) else value
+    is_recorded = isinstance(value, Tensor) and is_watched([value])
+    alone = private_copy(on_host) if type(on_host) is np.ndarray and not is_recorded and current() is None else None
+    try:
+        if alone is not None:
+            return asarray(jax.device_put(alone, to), backend=backend)
+        tensor = asarray(value, backend=backend)
+        if caller == "divide":
+            tensor = stop_gradient(tensor)
+        return distributed_placed(tensor, to, _origin(tensor, mesh))
+    except AssertionError as error:  # JAX compares what several processes give
+        raise ValueError(
+            f"{caller}: {label} of shape {shape} is to be the same in all processes, and the processes have different "
+            f"ones: load the same data in each, draw random numbers after tape_core.set_seed(number), or make one "
+            f"array of a part from each by distribute(part, layout, mesh=mesh, local=True)"
+        ) from error
+
+
+def _joined(tensor: Tensor, to: NamedSharding, label: str) -> Tensor:
+    """Return one array of a part from each of several processes."""
+    array = known_array(tensor)
+    if array is None or current() is not None or is_watched([tensor], outside=True):
+        raise ValueError(
+            f"distribute: on JAX no derivative goes through the parts of several processes, and compiled functions "
+            f"have none (the part of {label} has shape {tensor.shape}); join parts before the tape records"
+        )
+    mine = f"shape {tensor.shape} and {tensor.dtype}"
+    told = np.frombuffer(mine.encode().ljust(LABEL_BYTES), np.uint8)
+    parts = [bytes(row).decode().rstrip() for row in np.asarray(multihost_utils.process_allgather(told))]
+    for rank, part in enumerate(parts):
+        if part != parts[0]:
+            raise ValueError(
+                f"distribute: the parts of {label} differ: rank 0 gives {parts[0]}, rank {rank} gives {part}"
+            )
+    join: Any = jax.make_array_from_process_local_data
+    return asarray(join(to, np.asarray(array)))

@@ -1,0 +1,189 @@
+"""Runs of `fit` on a mesh of eight devices against one device; test_distributed.py has the eight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tape_core as tc
+import tape_nn as nn
+from tape_jax.distributed import full
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(16, 8)).astype("float32")
+Y = (X[:, :1] > 0).astype("float32")
+TOKENS = RNG.integers(0, 10, size=(8, 5))
+
+
+@pytest.fixture(autouse=True)
+def jax_selected() -> Iterable[None]:
+    assert jax.device_count() == 8
+    with tc.use_backend("jax"):
+        yield
+
+
+def grid() -> nn.parallel.Mesh:
+    return nn.parallel.mesh({"data": 4, "model": 2})
+
+
+def network() -> nn.Module:
+    return nn.Sequential(
+        [
+            nn.Dense(16, activation="relu"),
+            nn.BatchNorm(),
+            nn.Dropout(0.2),
+            nn.Dense(1),
+        ]
+    )
+
+
+def fit(strategy: Any, **options: Any) -> Any:
+    tc.set_seed(0)
+    model = network()
+    average = nn.ExponentialMovingAverage(model, 0.9) if options.pop("averaged", False) else None
+    history = nn.fit(
+        model,
+        (X, Y),
+        loss=nn.losses.BinaryCrossentropy(from_logits=True),
+        optimizer=nn.Adam(0.01, global_clipnorm=1.0),
+        metrics=[nn.metrics.BinaryAccuracy(threshold=0.0)],
+        validation=(X[:8], Y[:8]),
+        progress=False,
+        parallel=strategy,
+        average=average,
+        **{"batch_size": 8, "seed": 1, "epochs": 2, **options},
+    )
+    return history, [full(v).numpy() for v in model.variables], model
+
+
+@cache
+def alone(**options: Any) -> Any:
+    return fit(None, compile="xla", **options)
+
+
+def same(found: Any, expected: Any) -> None:
+    (history, weights, _), (other, others, _) = found, expected
+    assert list(history) == list(other)
+    for name in other:
+        np.testing.assert_allclose(history[name], other[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    for one, two in zip(weights, others, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)  # Adam makes steps of rounding, too
+
+
+def parts(v: tc.Tensor) -> set[int]:
+    return {shard.data.size for shard in v.array.addressable_shards}
+
+
+def test_replicated() -> None:
+    found = fit(nn.parallel.Replicated(grid()), compile="xla")
+    same(found, alone())
+    assert parts(found[2].layers[0].kernel) == {8 * 16}
+
+
+@pytest.mark.parametrize("compiler", [False, "xla"])
+def test_sharded(compiler: Any) -> None:
+    found = fit(nn.parallel.Sharded(grid()), compile=compiler)
+    same(found, alone())
+    assert parts(found[2].layers[0].kernel) == {8 * 16 // 4}
+
+
+def test_the_last_batch_may_be_one_that_cannot_be_divided() -> None:
+    x, (y, none) = nn.parallel.Sharded(grid()).divide((X[:6], (Y[:8], None)))
+    assert none is None
+    assert (parts(x), parts(y)) == ({6 * 8}, {2})
+
+
+def test_sharded_with_accumulated_gradients_and_averages() -> None:
+    options = {"accumulate": 2, "averaged": True}
+    same(fit(nn.parallel.Sharded(grid()), compile="xla", **options), alone(**options))
+
+
+@pytest.mark.parametrize("plan", [None, {"layers.0.kernel": (None, "model")}])
+def test_divided_by_layers(plan: Any) -> None:
+    found = fit(nn.parallel.TensorParallel(grid(), plan, sharded=plan is not None), compile="xla")
+    same(found, alone())
+    assert parts(found[2].layers[0].kernel) == {8 * 16 // 2}
+
+
+class Attending(nn.Module):
+    def __init__(self, heads: int) -> None:
+        self.embedding = nn.Embedding(10, 8)
+        self.attention = nn.MultiHeadAttention(heads, 4)
+        self.out = nn.Dense(10)
+
+    def __call__(self, tokens: Any) -> Any:
+        x = self.embedding(tokens)
+        return self.out(x + self.attention(x, x, use_causal_mask=True))
+
+
+def attend(strategy: Any, heads: int = 2, **options: Any) -> Any:
+    tc.set_seed(0)
+    model = Attending(heads)
+    history = nn.fit(
+        model,
+        (TOKENS, TOKENS),
+        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=nn.SGD(0.1),
+        epochs=2,
+        batch_size=8,
+        seed=1,
+        progress=False,
+        parallel=strategy,
+        **options,
+    )
+    return history, [full(v).numpy() for v in model.variables], model
+
+
+def test_attention_divided_by_heads_and_a_vocabulary() -> None:
+    found = attend(nn.parallel.TensorParallel(grid()), compile="xla")
+    same(found, attend(None, compile="xla"))
+    assert parts(found[2].embedding.variables[0]) == {80 // 2}
+
+
+def test_a_loop_of_ones_own() -> None:
+    m = grid()
+    for strategy in (nn.parallel.Replicated(m), nn.parallel.Sharded(m)):
+        losses = []
+        for where in (None, strategy):
+            tc.set_seed(0)
+            model, optimizer = nn.Sequential([nn.Dense(8, activation="tanh"), nn.Dense(1)]), nn.Adam(0.05)
+            model.build((None, 8))
+
+            @tc.function(compile="xla")
+            def step(x: Any, y: Any, model: Any = model, optimizer: Any = optimizer) -> Any:
+                with tc.GradientTape() as tape:
+                    loss = tc.mean((model(x) - y) ** 2)
+                gradients = tape.gradient(loss, model.variables)
+                optimizer.apply_gradients(zip(gradients, model.variables, strict=True))
+                return loss
+
+            batch: Any = (X[:16], Y[:16])
+            if where is not None:
+                where.prepare(model)
+                batch = where.divide(batch)
+                assert {shard.data.shape for shard in batch[0].array.addressable_shards} == {(4, 8)}
+            losses.append([float(step(*batch)) for _ in range(4)])
+        np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+def test_mistakes() -> None:
+    m = grid()
+    with pytest.raises(ValueError, match="the 3 heads of attention cannot be divided into 2 equal parts"):
+        attend(nn.parallel.TensorParallel(m), heads=3)
+    with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the mesh, whose axes are 'data', 'm"):
+        nn.parallel.Replicated(m, data="batch")
+    with pytest.raises(TypeError, match=r"parallel must be a strategy of nn\.parallel, such as Replicated"):
+        fit(m)
+    with pytest.raises(ValueError, match="batch_size=7 cannot be divided into 4 equal parts, as the axis 'data'"):
+        fit(nn.parallel.Sharded(m), batch_size=7)
+    with pytest.raises(ValueError, match="there are no Variables yet"):
+        nn.parallel.Sharded(m).prepare(network())
+    with (
+        tc.use_backend("numpy"),
+        pytest.raises(ValueError, match=r"'numpy' \(use_backend\('numpy'\)\) computes on one"),
+    ):
+        nn.parallel.mesh()
