@@ -420,3 +420,98 @@ def test_gradients_of_single_examples_are_those_of_torch_func() -> None:
     expected = torch.func.vmap(torch.func.grad(reference), in_dims=(None, 0))(state, torch.tensor(X.numpy()))
     for result in (found, compiled):
         assert all(np.allclose(g.numpy(), expected[name].numpy()) for name, g in result.named_variables())
+
+
+class Settings(nn.Module):
+    def __init__(self) -> None:
+        self.sizes = [1, 2]
+        self.inner = nn.Dense(2)
+        self.layers = [nn.Dense(2)]
+        self.shift = tc.Variable(0.5, trainable=False)
+        self.weight = tc.Variable(2.0)
+        for layer in (self.inner, *self.layers):
+            layer.build((None, 2))
+
+    def __call__(self, x: Any) -> Any:
+        return self.weight * x * float(sum(self.sizes)) + self.shift
+
+
+def changes_of_a_copy() -> dict[str, Callable[[Any], object]]:
+    def replace(copied: Any) -> None:
+        copied.inner = nn.Dense(2)
+        copied.inner.build((None, 2))
+
+    return {
+        "a list of settings": lambda copied: copied.sizes.append(3),
+        "an element of one": lambda copied: copied.sizes.__setitem__(0, 7),
+        "another list": lambda copied: setattr(copied, "sizes", [1, 2, 3]),
+        "a Variable in a list": lambda copied: copied.sizes.append(tc.Variable(1.0)),
+        "a new attribute": lambda copied: setattr(copied, "more", tc.Variable(1.0)),
+        "an attribute less": lambda copied: delattr(copied, "inner"),
+        "a layer more": lambda copied: copied.layers.append(copied.inner),
+        "another layer": replace,
+        "a setting of a layer": lambda copied: setattr(copied.layers[0], "activation", tc.tanh),
+        "training of a Variable": lambda copied: setattr(copied.shift, "trainable", True),
+        "the mode": lambda copied: copied.eval(),
+    }
+
+
+@pytest.mark.parametrize("change", changes_of_a_copy())
+def test_changes_of_a_copy_are_seen(change: str) -> None:
+    model = Settings()
+    copied = tc.tree_map(lambda leaf: leaf + 1.0, model)
+    before = tc.tree_flatten(copied)  # it was taken apart once
+    untouched = tc.tree_flatten(copied)
+    assert untouched[1] == before[1]
+    assert [a is b for a, b in zip(untouched[0], before[0], strict=True)] == [True] * 5
+    changes_of_a_copy()[change](copied)
+    leaves, structure = tc.tree_flatten(copied)
+    # What a walk through a copy finds that was never taken apart.
+    expected, walked = tc.tree_flatten(copy.deepcopy(copied))
+    assert len(leaves) == len(expected)
+    assert [np.array_equal(a.numpy(), b.numpy()) for a, b in zip(leaves, expected, strict=True)] == [True] * len(leaves)
+    again = tc.tree_unflatten(structure, leaves)
+    assert {name: value.numpy().tolist() for name, value in again.named_variables()} == {
+        name: value.numpy().tolist() for name, value in copied.named_variables()
+    }
+    assert str(structure) == str(walked)
+
+
+def test_leaves_of_a_copy_that_are_replaced_are_its_leaves() -> None:
+    copied = tc.tree_map(lambda leaf: leaf + 1.0, Settings())
+    tc.tree_leaves(copied)
+    copied.weight = tc.asarray(7.0)
+    copied.layers[0].bias = None
+    leaves = tc.tree_leaves(copied)
+    assert leaves[-1].item() == 7.0
+    assert leaves[3] is None
+
+
+def test_a_compiled_function_sees_settings_of_a_copy() -> None:
+    f = tc.function(lambda copied, x: copied(x), retrace="allow")
+    copied = tc.tree_map(lambda leaf: leaf + 0.0, Settings())
+    x = tc.asarray(1.0)
+    assert [f(copied, x).item() for _ in range(3)] == [6.5] * 3
+    assert f.traces == 1
+    copied.sizes = [1, 2, 3]
+    assert f(copied, x).item() == 12.5
+    copied.weight = tc.asarray(1.0)
+    assert f(copied, x).item() == 6.5
+    assert f.traces == 2
+
+
+def test_copies_are_freed_at_once_and_keep_nothing_of_the_original() -> None:
+    model = network()
+    copied = tc.tree_map(lambda leaf: leaf + 1.0, model)
+    tc.tree_leaves(copied)
+    gc.collect()
+    gc.disable()
+    try:
+        variable, layer, whole = map(weakref.ref, (model.trainable_variables[0], model.layers[0], copied))
+        del model
+        assert variable() is None
+        assert layer() is None
+        del copied
+        assert whole() is None
+    finally:
+        gc.enable()

@@ -58,9 +58,7 @@ class Signature:
         if not kwargs and all([_is_leaf(kind) for kind in {*map(type, args)}]):
             self.leaves, self.structure = list(args), tuple
         else:
-            tree = args if not kwargs else (args, kwargs)
-            self.leaves, self.structure = pytree.flatten_whole(tree)
-            orders = pytree.orders(tree, self.structure)
+            self.leaves, self.structure, orders = pytree.flatten_call(args, kwargs)
         self.kinds: list[int] = []
         # The count of keyword arguments tells f(1, a=x) from f((1,), {'a': x}), whose trees are equal.
         parts: list[Any] = [self.structure, len(kwargs), *orders, *static, *environment()]

@@ -12,7 +12,7 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.generators import checked_state, current_state, named_generators
 from tape_nn.hints import missing
-from tape_nn.module_tree import LEAVES, flatten_module, named_state
+from tape_nn.module_tree import flatten_module, holds_leaves, named_state
 
 if TYPE_CHECKING:
     from tape_nn.module import Module
@@ -103,7 +103,7 @@ def functional_call(module: Module, params: Parameters, *args: Any, **kwargs: An
         params: see :meth:`Module.using`.
         args, kwargs: those of the call.
     """
-    if not any([LEAVES in vars(part) for _, part in module.named_modules()]):
+    if not holds_leaves(module):
         with using(module, params, "functional_call"):
             return module(*args, **kwargs)  # type: ignore[operator]
     # A functional copy has no Variables to bind, so another copy is made, with the values in it.

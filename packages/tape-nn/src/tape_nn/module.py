@@ -15,7 +15,8 @@ from tape_core.typing import ArrayLike
 from tape_nn.functional import using
 from tape_nn.generators import named_generators, state_tensor, states_in
 from tape_nn.hints import hint_at_names, present
-from tape_nn.module_tree import LEAVES, Places, flatten_module, leaves_in, named_state
+from tape_nn.module_tree import Places, flatten_module, holds_leaves, leaves_in, named_state
+from tape_nn.recipes import LEAVES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -99,7 +100,7 @@ class Module:
 
     def __tape_node__(self, always: bool) -> Any:
         """Return the leaves, the structure and the names of the leaves; see `tape_core.engine.pytree`."""
-        if not always and not any([LEAVES in vars(module) for _, module in self.named_modules()]):
+        if not always and not holds_leaves(self):
             return None
         leaves, skeleton = flatten_module(self)
         return leaves, skeleton, skeleton.names

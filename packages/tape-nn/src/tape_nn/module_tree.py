@@ -8,17 +8,17 @@ hold Tensors that are no parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import tape_core as tc
-from tape_core import Variable
+from tape_core import Tensor, Variable
 from tape_core.support import pytree
+
+from tape_nn.recipes import LEAVES, ROOT, Constant, Leaf, Recipe
 
 if TYPE_CHECKING:
     from tape_nn.module import Module
-
-LEAVES = "_leaf_places"
-"""The attribute of a functional copy that has its leaves: `Places`."""
 
 Place: TypeAlias = tuple[object, ...]
 """The keys that lead from a Module to a value, through lists, tuples and dicts but through no other Module."""
@@ -27,10 +27,27 @@ Places: TypeAlias = dict[Place, object]
 """Each place of a leaf, with a token that tied places, which had one Variable, have in common."""
 
 _SKIPPED = frozenset({LEAVES, "_compiled_methods"})  # attributes that copies do not take over
+_ATOMS = frozenset(
+    {Tensor, Variable, type(None), bool, int, float, complex, str, bytes, FunctionType, BuiltinFunctionType}
+)
+"""Classes in whose instances there are no Modules: most attributes are of these."""
 
 
-class _Leaf(NamedTuple):
-    number: int
+class RootPlaces(Places):
+    """The `Places` of the copy itself, with what it was made of, so that it is taken apart again without a walk.
+
+    A pickle and a deep copy have the places alone: the nodes are others there.
+    """
+
+    __slots__ = ("nodes", "skeleton")
+
+    def __init__(self, skeleton: Skeleton) -> None:
+        self.skeleton = skeleton
+        # The nodes by number but for the copy itself, which is then freed when nobody refers to it any more.
+        self.nodes: dict[int, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 class _Shared(NamedTuple):
@@ -39,20 +56,18 @@ class _Shared(NamedTuple):
     number: int
 
 
-class _Constant(NamedTuple):
-    value: Any
-
-
-class _Node(NamedTuple):
+class Node(NamedTuple):
     """A Module, or a list, tuple or dict in which there is a Variable, a leaf or a Module.
 
     Attributes:
-        template: the object; copies are made of it.
+        kind: the class of the object. The object itself would keep the Variables alive.
+        empty: for a list or dict of a class of its own an empty one, of which copies are made; else None.
         number: the count of nodes before it.
         keys, parts: its attributes, elements or entries.
     """
 
-    template: Any
+    kind: type
+    empty: Any
     number: int
     keys: tuple[object, ...]
     parts: tuple[Any, ...]
@@ -65,17 +80,25 @@ class Skeleton:
     objects: Variables that are not trained, generators and functions are compared by identity.
     """
 
-    __slots__ = ("_hash", "names", "root", "tokens")
+    __slots__ = ("_hash", "_recipe", "names", "root", "tokens")
 
-    def __init__(self, root: _Node, names: list[str], tokens: list[object]) -> None:
+    def __init__(self, root: Node, names: list[str], tokens: list[object]) -> None:
         self.root = root
         self.names = names
         self.tokens = tokens
-        self._hash = hash((type(root.template), *names))
+        self._recipe: Recipe | None = None
+        self._hash = hash((root.kind, *names))
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Return a functional copy with these leaves."""
-        return _Build(leaves, self.tokens).make(self.root)
+        return _Build(leaves, self).copy()
+
+    @property
+    def recipe(self) -> Recipe:
+        """How a copy is taken apart without a walk."""
+        if self._recipe is None:
+            self._recipe = Recipe(self.root, len(self.names))
+        return self._recipe
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -86,7 +109,40 @@ class Skeleton:
         return self._hash
 
     def __repr__(self) -> str:
-        return type(self.root.template).__name__
+        return self.root.kind.__name__
+
+
+def taken_apart(module: Module) -> tuple[list[Any], Skeleton] | None:
+    """Return the leaves of a functional copy and its skeleton, if nothing but leaves has changed since it was made."""
+    places = vars(module).get(LEAVES)
+    if type(places) is not RootPlaces or places.skeleton.root.kind is not type(module):
+        return None
+    leaves = places.skeleton.recipe.leaves_of(module, places.nodes)
+    return None if leaves is None else (leaves, places.skeleton)
+
+
+def holds_leaves(module: Module) -> bool:
+    """Return whether a Module, or one in it, is a functional copy."""
+    nodes: list[Any] = [module]
+    seen = {id(module)}
+    # The list grows while it is gone through.
+    for node in nodes:
+        parts: Any = node
+        if hasattr(type(node), "__tape_node__"):
+            attributes = vars(node)
+            if LEAVES in attributes:
+                return True
+            parts = attributes.values()
+        elif isinstance(node, dict):
+            parts = node.values()
+        for part in parts:
+            kind = type(part)
+            if kind in _ATOMS or id(part) in seen:
+                continue
+            if issubclass(kind, list | tuple | dict) or hasattr(kind, "__tape_node__"):
+                seen.add(id(part))
+                nodes.append(part)
+    return False
 
 
 def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
@@ -95,9 +151,11 @@ def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
     Raises:
         ValueError: a layer has not made its Variables yet.
     """
+    if (known := taken_apart(module)) is not None:
+        return known
     flattening = _Flatten()
     root = flattening.look(module, (), "", None, ())
-    assert isinstance(root, _Node)
+    assert isinstance(root, Node)
     return flattening.leaves, Skeleton(root, flattening.names, flattening.tokens)
 
 
@@ -150,10 +208,10 @@ class _Flatten:
         if place in places:
             return self._tied(value, places[place], path)
         if isinstance(value, Variable):
-            return self._parameter(value, path) if value.trainable else _Constant(value)
+            return self._parameter(value, path) if value.trainable else Constant(value)
         items = _items_of(value)
         if items is None:
-            return _Constant(value)
+            return Constant(value)
         if id(value) in self._nodes:
             return _Shared(self._nodes[id(value)])
         number = self._nodes[id(value)] = len(self._held)
@@ -173,25 +231,27 @@ class _Flatten:
                 continue
             keys.append(key)
             parts.append(self.look(part, (*place, key), f"{path}.{key}" if path else str(key), around, places))
-        if not is_module and all([type(part) is _Constant and not isinstance(part.value, Variable) for part in parts]):
+        if not is_module and all([type(part) is Constant and not isinstance(part.value, Variable) for part in parts]):
             del self._nodes[id(value)]
-            return _Constant(value)  # it stays the same object, as a setting that several layers share
-        return _Node(value, number, tuple(keys), tuple(parts))
+            return Constant(value)  # it stays the same object, as a setting that several layers share
+        kind = type(value)
+        empty = _empty_like(value) if issubclass(kind, list | dict) and kind is not list and kind is not dict else None
+        return Node(kind, empty, number, tuple(keys), tuple(parts))
 
-    def _parameter(self, variable: Variable, path: str) -> _Leaf:
+    def _parameter(self, variable: Variable, path: str) -> Leaf:
         number = self._variables.get(id(variable))
         if number is None:
             number = self._variables[id(variable)] = self._add(variable, object(), path)
-        return _Leaf(number)
+        return Leaf(number)
 
-    def _tied(self, value: Any, token: object, path: str) -> _Leaf:
+    def _tied(self, value: Any, token: object, path: str) -> Leaf:
         number = self._by_token.get(id(token))
         # A place that the user has given another value since is tied no more.
         if number is None or self.leaves[number] is not value:
             fresh = token if number is None else object()
             number = self._add(value, fresh, path)
             self._by_token.setdefault(id(token), number)
-        return _Leaf(number)
+        return Leaf(number)
 
     def _add(self, leaf: Any, token: object, path: str) -> int:
         self.leaves.append(leaf)
@@ -203,46 +263,56 @@ class _Flatten:
 class _Build:
     """One copy of a Module."""
 
-    def __init__(self, leaves: Sequence[Any], tokens: Sequence[object]) -> None:
-        self.leaves, self.tokens = leaves, tokens
+    def __init__(self, leaves: Sequence[Any], skeleton: Skeleton) -> None:
+        self.leaves, self.skeleton = leaves, skeleton
         self._made: dict[int, Any] = {}
 
-    def make(self, node: Any, place: Place = (), places: Places | None = None) -> Any:
+    def copy(self) -> Any:
+        """Return the copy."""
+        places = RootPlaces(self.skeleton)
+        made = self._module(self.skeleton.root, places)
+        del self._made[ROOT]
+        places.nodes = self._made
+        return made
+
+    def _module(self, node: Node, own: Places) -> Any:
+        made: Any = object.__new__(node.kind)
+        self._made[node.number] = made
+        # Past `__setattr__`, which a class may have defined to check or convert what users assign.
+        attributes = vars(made)
+        attributes[LEAVES] = own
+        for key, part in zip(node.keys, node.parts, strict=True):
+            attributes[key] = part.value if type(part) is Constant else self.make(part, (key,), own)
+        return made
+
+    def make(self, node: Any, place: Place, places: Places) -> Any:
         """Return the value that stands at a node; notes the leaves in `places`, those of the Module around it."""
-        if type(node) is _Constant:
+        if type(node) is Constant:
             return node.value
         if type(node) is _Shared:
             if node.number not in self._made:
                 raise ValueError("a tuple in a Module holds, through another Module, itself: use a list")
             return self._made[node.number]
-        if type(node) is _Leaf:
-            assert places is not None
-            places[place] = self.tokens[node.number]
+        if type(node) is Leaf:
+            places[place] = self.skeleton.tokens[node.number]
             return self.leaves[node.number]
-        like = node.template
-        kind = type(like)
-        if isinstance(like, list | dict):
-            made = self._made[node.number] = _empty_like(like)
+        kind = node.kind
+        if issubclass(kind, list | dict):
+            made: Any = kind() if node.empty is None else _empty_like(node.empty)
+            self._made[node.number] = made
             for key, part in zip(node.keys, node.parts, strict=True):
                 value = self.make(part, (*place, key), places)
-                if isinstance(like, list):
+                if isinstance(made, list):
                     made.append(value)
                 else:
                     made[key] = value
             return made
-        if isinstance(like, tuple):
+        if issubclass(kind, tuple):
             values = [self.make(part, (*place, key), places) for key, part in zip(node.keys, node.parts, strict=True)]
             made = kind._make(values) if hasattr(kind, "_make") else kind(values)
             self._made[node.number] = made
             return made
-        made = self._made[node.number] = object.__new__(kind)
-        own: Places = {}
-        # Past `__setattr__`, which a class may have defined to check or convert what users assign.
-        attributes = vars(made)
-        attributes[LEAVES] = own
-        for key, part in zip(node.keys, node.parts, strict=True):
-            attributes[key] = self.make(part, (key,), own)
-        return made
+        return self._module(node, {})
 
 
 def _items_of(value: Any) -> Any:
@@ -269,11 +339,11 @@ def _same(a: Any, b: Any) -> bool:
     """Return whether two nodes, or what stands in their places, are the same."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, _Node):
-        if type(a.template) is not type(b.template) or a.keys != b.keys or a.number != b.number:
+    if isinstance(a, Node):
+        if a.kind is not b.kind or a.keys != b.keys or a.number != b.number:
             return False
         return all(map(_same, a.parts, b.parts))
-    return bool(a.number == b.number) if isinstance(a, _Leaf | _Shared) else pytree.same_constant(a.value, b.value)
+    return bool(a.number == b.number) if isinstance(a, Leaf | _Shared) else pytree.same_constant(a.value, b.value)
 
 
 def stack_modules(modules: Sequence[Module]) -> Any:

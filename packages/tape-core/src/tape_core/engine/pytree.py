@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from enum import Enum
 from numbers import Number
@@ -48,6 +48,24 @@ def _flatten_general(tree: PyTree, modules: bool = True) -> tuple[list[Any], Any
         ) from None
 
 
+def flatten_call(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], Structure, list[tuple[Any, ...]]]:
+    """Return the leaves and the structure of the arguments of a call, as `flatten_whole` does, and their `orders`."""
+    tree = args if not kwargs else (args, kwargs)
+    if _nodes_by_method and not _nodes_by_method.isdisjoint(map(type, [*args, *kwargs.values()])):
+        # A Module is gone through once: that takes longer than all else.
+        found: list[tuple[Any, ...]] = []
+        try:
+            leaves, structure = _noted(tree, found)
+        except RecursionError:
+            return *flatten_whole(tree), []  # which says what is wrong
+        if not _registered_any([leaf for leaf in leaves if type(leaf) is not _Whole], True):
+            return [leaf.node if type(leaf) is _Whole else leaf for leaf in leaves], structure, found
+    leaves, structure = flatten_whole(tree)
+    return leaves, structure, orders(tree, structure)
+
+
 def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
     """Return the keys of each dict in a tree, in their order, in which structures do not differ."""
     if structure is None or structure is list or structure is tuple:
@@ -57,9 +75,14 @@ def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
     if type(tree) in _NODES and _walked(tree, found) == structure.num_nodes:
         return found
     # There are nodes of other kinds, which only optree can look into.
-    import optree
-
     found = []
+    _noted(tree, found)
+    return found
+
+
+def _noted(tree: PyTree, found: list[tuple[Any, ...]]) -> tuple[list[Any], Any]:
+    """Flatten a tree, with Modules that hold Variables as leaves; add the keys of each dict to `found`."""
+    import optree
 
     def note(node: object) -> bool:
         if isinstance(node, dict):
@@ -68,10 +91,9 @@ def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
 
     token = KEEP_MODULES.set(True)  # only keys of compiled calls ask
     try:
-        optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
+        return optree.tree_flatten(tree, note, none_is_leaf=True, namespace="tape")
     finally:
         KEEP_MODULES.reset(token)
-    return found
 
 
 def _walked(tree: PyTree, found: list[tuple[Any, ...]]) -> int:
