@@ -12,7 +12,7 @@ from weakref import ref
 from tape_core import GradientTape, IndexedSlices, Tensor, asarray, random
 from tape_core.backends import BackendMismatchError, compilers
 from tape_core.staging import TracingError, current, foreign_tracers
-from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, warn_user, wrap
+from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, undone_on_error, warn_user, wrap
 from tape_core.tracing import BINDINGS, is_replaying
 from tape_core.typing import Fallback, PyTree, Retrace
 
@@ -184,7 +184,7 @@ class Function(Generic[P, R_co]):
                 if isinstance(tape, GradientTape) and tape._journal is None and not is_replaying():
                     return self._under_tape(tape, args, kwargs)  # type: ignore[no-any-return]
             # Recorders, vmaps and traces around the call must see each op.
-            return self.python(*args, **kwargs)
+            return self._run_eagerly(args, kwargs)  # type: ignore[no-any-return]
         return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)  # type: ignore[no-any-return]
 
     def _call_compiled(
@@ -195,12 +195,12 @@ class Function(Generic[P, R_co]):
             if compiled.fits():
                 compiled.recent = True
                 if compiled.backend.is_strict:
-                    return self.python(*args, **kwargs)
+                    return self._run_eagerly(args, kwargs)
                 if signature.host and not compiled.takes_host_data:
                     signature.upload()
                 return compiled(signature.leaves)
         if signature.key in self._eager:
-            return self.python(*args, **kwargs)
+            return self._run_eagerly(args, kwargs)
         signature.upload()
         with tracing_turn(self._lock) as may_trace:
             if may_trace:
@@ -209,17 +209,28 @@ class Function(Generic[P, R_co]):
                 if found is None and signature.key not in self._eager:
                     bits = None if signature.uploaded is None else random.get_state()
                     try:
-                        return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
+                        return self._first_call(signature, static, with_kwargs, lambda: self._run_eagerly(args, kwargs))
                     except BackendMismatchError as error:
                         if bits is None or not self._move_host_data(signature, error):
                             raise
                         random.set_state(bits)
                         signature, static, with_kwargs = self._split_call(args, kwargs)
                         signature.upload()
-                        return self._first_call(signature, static, with_kwargs, lambda: self.python(*args, **kwargs))
+                        return self._first_call(signature, static, with_kwargs, lambda: self._run_eagerly(args, kwargs))
             else:
                 found = None
-        return self.python(*args, **kwargs) if found is None else found(signature.leaves)
+        return self._run_eagerly(args, kwargs) if found is None else found(signature.leaves)
+
+    def _run_eagerly(self, args: Args, kwargs: Kwargs) -> Any:
+        """Run the Python function as it is. What it has assigned is undone if it does not end, as in compiled calls."""
+        if current() is not None:  # what it assigns is the trace's
+            return self.python(*args, **kwargs)
+        tensors = [*args, *kwargs.values()]
+        if not all([type(given) is Tensor for given in tensors]):
+            tensors = [leaf for leaf in pytree.flatten_whole(tensors)[0] if type(leaf) is Tensor]
+        names = ["_array", "_slots", "backend"]  # what `x += y` sets
+        with undone_on_error([t for t in tensors for _ in names], names * len(tensors)):
+            return self.python(*args, **kwargs)
 
     def _split_call(self, args: Args, kwargs: Kwargs) -> tuple[Signature, Static, bool]:
         """Return the signature of a call, its static arguments, and whether any others are passed by keyword."""

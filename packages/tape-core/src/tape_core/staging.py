@@ -16,7 +16,7 @@ here, which cost one look at a context variable where nothing is traced:
 | :func:`outside` | must see real values | a context in which nothing is traced |
 
 Random draws, branches and loops are methods of the :class:`Stage`, for :mod:`tape_core.random` and
-:mod:`tape_core.transforms.loops`. This module imports no other of Tape but the contexts of `base`, so everything may
+:mod:`tape_core.transforms.loops`. This module imports no other of Tape but `base`, so everything may
 import it; nothing but a compiler implements :class:`Stage`.
 """
 
@@ -27,8 +27,9 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tape_core.base.ambient import STAGE
+from tape_core.base.ambient import FORMER, STAGE
 from tape_core.base.contexts import contextmanager
+from tape_core.base.undoing import keep_former
 
 __all__ = [
     "STAGE",
@@ -401,6 +402,8 @@ class HostNumber:
     def _array(self, value: Any) -> None:
         stage = current()
         if stage is None:
+            if FORMER.get():
+                keep_former([self], ["_raw"])
             self.kept = value
         else:
             stage.write(self, value)

@@ -9,7 +9,7 @@ What is here may change with a minor version of Tape; the packages of one versio
 """
 
 from tape_core.base import dtypes
-from tape_core.base.ambient import ACTIVE, OPEN_AXES, READY
+from tape_core.base.ambient import ACTIVE, FORMER, OPEN_AXES, READY
 from tape_core.base.contexts import Leaving, contextmanager, setting
 from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
@@ -17,6 +17,7 @@ from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.mistakes import flag, integer, meant, real, sequence
 from tape_core.base.row_updates import rows_added
+from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, layouts, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
@@ -36,6 +37,7 @@ from tape_core.transforms.calls import forbid_captures
 __all__ = [
     "ACTIVE",
     "DTYPES",
+    "FORMER",
     "OPEN_AXES",
     "READY",
     "SCALARS",
@@ -68,6 +70,7 @@ __all__ = [
     "is_draft_of",
     "is_number",
     "is_watched",
+    "keep_former",
     "keep_layouts",
     "layouts",
     "meant",
@@ -88,6 +91,7 @@ __all__ = [
     "setting",
     "special_dtype",
     "sync",
+    "undone_on_error",
     "user_frame",
     "warn_user",
     "way_of",

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import tape_core as tc
 from tape_compile.turns import TRACING
-from tape_core.base.ambient import ACTIVE, OBSERVERS, OPEN_AXES, SELECTIONS, STAGE
+from tape_core.base.ambient import ACTIVE, FORMER, OBSERVERS, OPEN_AXES, SELECTIONS, STAGE
 from tape_core.debugging import journal
 from tape_core.debugging.journal import NotedKernel
 from tape_core.engine import recording
@@ -32,7 +32,7 @@ CLASS = dict(vars(tc.Variable))
 
 def residue() -> list[str]:
     """What is left of blocks."""
-    found = [str(variable) for variable in (ACTIVE, OBSERVERS, OPEN_AXES) if variable.get() != ()]
+    found = [str(variable) for variable in (ACTIVE, FORMER, OBSERVERS, OPEN_AXES) if variable.get() != ()]
     left = (STAGE, TRACING)
     found += [str(variable) for variable in left if variable.get() not in (None, False)]
     if SELECTIONS.get() != ():

@@ -17,7 +17,7 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, asarray
 from tape_core.backends import is_host_array
 from tape_core.staging import current
-from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, is_watched, pytree
+from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, is_watched, keep_former, pytree
 from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
@@ -113,6 +113,7 @@ def call(fn: Function, /, *args: Any, **kwargs: Any) -> Any:
     for variable, new in zip(buffers, found[len(found) - len(buffers) :], strict=True):
         if new is not None:
             check_assignable(variable)
+            keep_former([variable, variable], ["_raw", "_raw_slots"])
             variable._array, variable._slots = new._array, {}
     return task.result(found)
 

@@ -11,7 +11,7 @@ from weakref import proxy, ref
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.staging import TracingError
-from tape_core.support import binding, layouts, pytree, wrap
+from tape_core.support import FORMER, binding, keep_former, layouts, pytree, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
@@ -279,6 +279,10 @@ class Compiled:
         objects, names = self.objects, self.attributes
         if binding.in_use:
             objects = [getattr(holder, "_place", holder) for holder in objects]
+        if FORMER.get():
+            # The objects themselves: there are weak proxies among them.
+            keep_former([getattr(holder, "_place", holder) for holder in objects], names)
+            keep_former([*changed, *changed], [*["_array"] * len(changed), *["_slots"] * len(changed)])
         at = len(found) - len(self.assigned)
         if layouts.in_use:
             former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]

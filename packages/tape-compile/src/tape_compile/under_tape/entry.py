@@ -94,11 +94,11 @@ class UnderTape:
                 joint.read(tape)
                 return self.function._call_compiled(signature, static, with_kwargs, args, kwargs)
             if joint.backend.is_strict:
-                return self.function.python(*args, **kwargs)
+                return self.function._run_eagerly(args, kwargs)
             found = recorded_call(joint, tape, signature.leaves)
             if found is not NotImplemented:
                 return found
-        return self.function.python(*args, **kwargs)
+        return self.function._run_eagerly(args, kwargs)
 
     @property
     def compiled(self) -> list[Joint]:

@@ -13,6 +13,8 @@ name                  is set by                                       is read by
                       recorded, functions with own derivatives
 `OBSERVERS`           `transforms.closures`, `transforms.loops`,      assignments and random draws, wherever they happen
                       around functions that will run once more
+`FORMER`              `base.undoing`, around plain Python functions    assignments to Variables, host numbers and
+                      that take the place of compiled ones            optimizers: what they were before is kept
 `BINDINGS`            `engine.binding`, around functions that read    reads of Variables and assignments to them, while
                       Variables with other values                     there is a binding in the process
 `STAGE`               a compiler, while it traces a function          everything that must do something else in a trace,
@@ -64,6 +66,9 @@ ACTIVE: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.active", defaul
 OBSERVERS: ContextVar[tuple[Recorder, ...]] = ContextVar("tape_core.observers", default=())
 """They are apart from `ACTIVE`, since a trace, or a function with a derivative of its own, hides what is active from
 ops, while its effects happen all the same."""
+
+FORMER: ContextVar[tuple[dict[tuple[int, str], tuple[Any, str, Any]], ...]] = ContextVar("tape_core.former", default=())
+"""By the ids of objects and the names of their attributes: the objects, the names, the values from before."""
 
 BINDINGS: ContextVar[dict[int, Bound] | None] = ContextVar("tape_core.bindings", default=None)
 """By the ids of the Variables."""

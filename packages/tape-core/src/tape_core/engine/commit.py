@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import FORMER
 from tape_core.base.contexts import contextmanager
+from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound
 from tape_core.engine.recording import report_assigned
@@ -83,8 +85,10 @@ def set_all(
     if layouts.in_use:
         arrays = layouts.settled(arrays, before)
     values = [*arrays, *values, *[{} for _ in variables]]  # new values are new leaves
-    slots = ["_raw_slots"] * len(variables)
-    any(map(setattr, [*holders, *objects, *variables], [*places, *names, *slots], values))  # `setattr` gives None
+    targets, attributes = [*holders, *objects, *variables], [*places, *names, *["_raw_slots"] * len(variables)]
+    if FORMER.get():
+        keep_former(targets, attributes)
+    any(map(setattr, targets, attributes, values))  # `setattr` gives None
     del before
 
 
@@ -102,6 +106,8 @@ def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Ite
     variables = [variable._place for variable in variables]
     holders, places = _places(variables)
     objects, names = [*holders, *variables], [*places, *["_raw_slots"] * len(variables)]
+    if FORMER.get():
+        keep_former(objects, names)
     # An iterator, whose end is no harm: an exception at any moment, a KeyboardInterrupt, leads to one of the two.
     back = map(setattr, objects, names, list(map(getattr, objects, names)))
     values = [*arrays, *slots]

@@ -10,6 +10,7 @@ from weakref import ref
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.selection import select
 from tape_core.base.lookup import ops
+from tape_core.base.undoing import keep_former
 from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
@@ -167,5 +168,6 @@ def relocate(
         for v, raw in found
         for part in (raw, target, {} if raw is not v._raw else v._raw_slots, special_dtype(target, v.dtype))
     ]
+    keep_former(objects, names)
     any(map(setattr, objects, names, values))
     moves = next(_numbers)

@@ -7,10 +7,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from weakref import ref
 
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, FORMER
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import flag
 from tape_core.base.row_updates import rows_added
+from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, cuts, layouts
 from tape_core.engine.binding import Bound, bound_to
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -240,6 +241,9 @@ class Variable(Tensor):
             array = layouts.settled([array], [self._array])[0]
         # A new value is a new leaf: what was read before keeps its own slots.
         slots: dict[int, int] = {}
+        if FORMER.get():
+            place = self._place
+            keep_former([place._holder, place], [place._held_as, "_raw_slots"])
         self._array = array
         self._slots = slots
 
