@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat.torch as namespace
@@ -143,6 +143,22 @@ class TorchBackend(Backend):
         from tape_torch.divided_kernels import replicating
 
         return replicating()
+
+    def outside_sweep(self) -> AbstractContextManager[Any]:
+        """Return the context around a function that a sweep calls: its plain arrays may be its user's."""
+        if self.guard is None:
+            return nullcontext()
+        from tape_torch.divided_kernels import replicating
+
+        return replicating(False)
+
+    def between(self, function: Callable[..., Any], x1: Any, x2: Any) -> Callable[..., Any]:
+        """Return an operator that takes a plain tensor beside one that is divided among processes."""
+        if self.guard is None or is_divided(x1) == is_divided(x2):
+            return function
+        from tape_torch.divided_kernels import guarded_operator
+
+        return guarded_operator(function)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""

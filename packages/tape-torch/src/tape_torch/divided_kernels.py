@@ -19,7 +19,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import torch
@@ -79,6 +79,9 @@ waiting for ever where these are small; so each process computes with its exampl
 UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool", "relu6")
 """Ops whose rules call kernels of PyTorch's that it cannot divide; once there are divided arrays, ops' own run."""
 
+_WHERE: Final = {"laid_out_like": "a cotangent, tangent or gradient of a divided array"}
+"""Where a plain array stands beside a divided one, by kernels that users do not call by name."""
+
 _DISPATCHER: Any = DTensor._op_dispatcher
 
 gathered: Final[dict[str, str]] = {}
@@ -115,6 +118,13 @@ def guard(name: str, kernel: Any) -> Any:
     return called
 
 
+@cache
+def guarded_operator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what is called in place of an operator of Python's: for each the same, so that CSE finds equal calls."""
+    found: Callable[..., Any] = guard(function.__name__, function)
+    return found
+
+
 def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None:
     for value in args:
         kind = type(value)
@@ -138,7 +148,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         if type(leaf) is DTensor:
             leaves[k] = _summed(leaf) if summed else leaf
         elif isinstance(leaf, torch.Tensor):
-            leaves[k] = _copied(leaf, mesh) if made_here else copy_on(mesh, leaf, f"in {name}")
+            leaves[k] = _copied(leaf, mesh) if made_here else copy_on(mesh, leaf, _WHERE.get(name, f"in {name}"))
     args, kwargs = tree_unflatten(leaves, structure)
     arrays = [leaf for leaf in leaves if isinstance(leaf, DTensor)]
     if (why := _why_whole(name, arrays)) is not None:
@@ -182,13 +192,13 @@ def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
 
 
 @contextmanager
-def replicating() -> Iterator[None]:
-    """Context in which PyTorch takes a plain tensor beside a DTensor for a copy that every process has.
+def replicating(on: bool = True) -> Iterator[None]:
+    """Context in which PyTorch takes a plain tensor beside a DTensor for a copy that every process has, or does not.
 
     Rules and kernels make such tensors, of shapes and numbers alone. What users give is another matter.
     """
     before = _DISPATCHER._allow_implicit_replication
-    _DISPATCHER._allow_implicit_replication = True
+    _DISPATCHER._allow_implicit_replication = on
     try:
         yield
     finally:

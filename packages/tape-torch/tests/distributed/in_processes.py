@@ -128,6 +128,58 @@ own = distribute(np.full(2, float(m.rank)), ("data",), mesh=m, local=True)
 assert full(own).tolist() == [float(rank) for rank in range(n) for _ in range(2)]
 
 
+# In derivatives, too, what users give as plain arrays is a copy in each process, if it is the same, and else an error.
+@tc.custom_gradient
+def doubled(x, by):
+    return x * 2, lambda g: (g * by, None)
+
+
+@tc.custom_gradient
+def constant(x, by):
+    return x * 2, lambda g: (by, None)
+
+
+@tc.custom_jvp
+def pushed(x, by):
+    return x * 2
+
+
+@pushed.defjvp
+def push(primals, tangents):
+    return pushed(*primals), tangents[0] * primals[1]
+
+
+def gradient_of(f, x, output_gradients=None):
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    return tape.gradient(y, x, output_gradients)
+
+
+ways = {
+    "output_gradients": lambda x, by: gradient_of(tc.exp, x, by),
+    "output_gradients of a sum": lambda x, by: gradient_of(lambda x: tc.sum(x, axis=0), x, by[0]),
+    "vjp": lambda x, by: tc.vjp(tc.sin, x)[1](by)[0],
+    "vjp in vmap": lambda x, by: tc.vmap(lambda by: tc.vjp(tc.sin, x)[1](by)[0])(tc.stack([by, by]))[1],
+    "jvp": lambda x, by: tc.jvp(lambda x: tc.sum(x**2, axis=1), (x,), (by,))[1],
+    "custom_gradient": lambda x, by: gradient_of(lambda x: doubled(x, by) + x**2, x),
+    "custom_gradient of constants": lambda x, by: gradient_of(lambda x: constant(x, by) + x**2, x),
+    "custom_jvp": lambda x, by: gradient_of(lambda x: pushed(x, by) + x**2, x),
+    "full": lambda x, by: gradient_of(lambda x: full(x) * by, x),
+    "full beside divided": lambda x, by: gradient_of(lambda x: full(x) * x * by, x),
+}
+for name, f in ways.items():
+    by, other = (np.linspace(0.5, 2.0, 32, dtype="float32").reshape(8, 4) * k for k in (1, 1 + m.rank))
+    expected = f(tc.asarray(data), tc.asarray(by))
+    for way in (f, tc.function(f)):
+        np.testing.assert_allclose(full(way(x, tc.asarray(by))).numpy(), expected.numpy(), 2e-5, 1e-5, err_msg=name)
+        if n > 1:
+            with pytest.raises(ValueError, match=r"a plain array of shape .*the processes have different ones"):
+                way(x, tc.asarray(other))
+by_copy = gradient_of(lambda w: tc.sum(local(w)[:, 0] * x), distribute(tc.ones((4, 2)), (), mesh=m))
+np.testing.assert_allclose(full(by_copy).numpy(), np.stack([data.sum(0), 0 * data[0]], 1), rtol=1e-5, atol=1e-5)
+
+
 def train(layout, compiled):
     tc.set_seed(0)
     model = nn.Sequential([nn.Dense(8, activation="tanh"), nn.Dense(4)])

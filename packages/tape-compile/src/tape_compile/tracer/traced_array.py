@@ -133,7 +133,7 @@ class TracedArray(TracedValue):
         return self
 
     def _in_place(self, function: Callable[..., Any], name: str, other: Raw) -> Any:
-        result = self.trace.call(name, function, (self, other), {}, self.backend)
+        result = self.trace.call(name, _between(self, function, other), (self, other), {}, self.backend)
         if result.value.dtype != self.value.dtype:
             # `x += y` keeps the dtype of x.
             result = self.backend.xp.astype(result, self.value.dtype)
@@ -279,6 +279,13 @@ def is_array(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
+def _between(array: TracedArray, function: Callable[..., Any], other: Any) -> Callable[..., Any]:
+    """Return what to call for an operator of an array and another operand."""
+    if type(other) in SCALARS or type(other) is TracedNumber:
+        return function
+    return array.backend.between(function, array.value, value_of(other))
+
+
 def _define_operators() -> None:
     # Methods are made here rather than written out: each gets its function, its name and the fast path as closure.
     now = current_trace
@@ -294,15 +301,18 @@ def _define_operators() -> None:
                 # The common cases of `Trace.call` written out.
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
-                    out = function(self.value, other.value)
-                    return trace.record_result(name, function, (a, b), NO_KWARGS, (a.id, b.id), out, self.backend)
+                    called = function
+                    if type(self.value) is not type(other.value):
+                        called = self.backend.between(function, self.value, other.value)
+                    out = called(self.value, other.value)
+                    return trace.record_result(name, called, (a, b), NO_KWARGS, (a.id, b.id), out, self.backend)
                 if type(other) in SCALARS:
                     a = self.ref
                     out = function(self.value, other)
                     return trace.record_result(name, function, (a, other), NO_KWARGS, (a.id,), out, self.backend)
-            return (
-                self.trace.call(name, function, (self, other), {}, self.backend) if accepts(other) else NotImplemented
-            )
+            if not accepts(other):
+                return NotImplemented
+            return self.trace.call(name, _between(self, function, other), (self, other), {}, self.backend)
 
         return method
 
@@ -313,9 +323,9 @@ def _define_operators() -> None:
                 return trace.record_result(
                     name, function, (other, a), NO_KWARGS, (a.id,), function(other, self.value), self.backend
                 )
-            return (
-                self.trace.call(name, function, (other, self), {}, self.backend) if accepts(other) else NotImplemented
-            )
+            if not accepts(other):
+                return NotImplemented
+            return self.trace.call(name, _between(self, function, other), (other, self), {}, self.backend)
 
         return method
 

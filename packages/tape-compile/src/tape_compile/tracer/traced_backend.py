@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -154,6 +154,10 @@ class Traced(Backend):
         trace = current_trace()
         with self.quiet(), nullcontext() if trace is None else trace.attributed_to_caller():
             yield
+
+    def between(self, function: Callable[..., Any], x1: Raw, x2: Raw) -> Callable[..., Any]:
+        """Return what the library calls."""
+        return self.base.between(function, x1, x2)
 
     def nbytes(self, array: Raw) -> int:
         """Return the bytes of the value."""

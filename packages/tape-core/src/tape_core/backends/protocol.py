@@ -365,6 +365,14 @@ class Backend:
         """Return the context around a backward sweep: that of `quiet`."""
         return self.quiet()
 
+    def outside_sweep(self) -> AbstractContextManager[Any]:
+        """Return the context around a function that a sweep calls: what `sweeping` says of rules is not said of it."""
+        return nullcontext()
+
+    def between(self, function: Callable[..., Any], x1: Raw, x2: Raw) -> Callable[..., Any]:
+        """Return what a compiled function calls for an operator of raw arrays in a rule, such as `operator.mul`."""
+        return function
+
     def nbytes(self, array: Raw) -> int:
         """Return the bytes of an array's elements."""
         return int(math.prod(array.shape)) * self.dtype(array.dtype).itemsize

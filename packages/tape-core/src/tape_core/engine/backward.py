@@ -14,7 +14,7 @@ from tape_core.base.ambient import ACTIVE, READY
 from tape_core.base.contexts import setting
 from tape_core.base.lookup import ops
 from tape_core.base.thresholds import REUSE_ABOVE
-from tape_core.engine import binding, record
+from tape_core.engine import binding, layouts, record
 from tape_core.engine.cotangents import conj, widening
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import BatchedArray
@@ -65,6 +65,8 @@ def gradients(
     for k, target in enumerate(targets):
         given = None if cotangents is None else cotangents[k]
         g = ones_beside(target) if given is None else given
+        if layouts.in_use and given is not None:
+            g = ops.laid_out_like(g, target)
         slot = target._slots.get(key)
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:

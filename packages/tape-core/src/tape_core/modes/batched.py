@@ -124,6 +124,10 @@ class Batched(Backend):
         """Enter the context of the backend below."""
         return self.base.sweeping()
 
+    def outside_sweep(self) -> AbstractContextManager[Any]:
+        """Enter the context of the backend below."""
+        return self.base.outside_sweep()
+
     # -- ops
 
     def shared(self, value: Tensor) -> BatchedArray:

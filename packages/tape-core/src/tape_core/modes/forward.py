@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
 from tape_core.base.user_code import warn_user
-from tape_core.engine import pytree, record, recording
+from tape_core.engine import layouts, pytree, record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients, lifting
 from tape_core.engine.cotangents import widening
@@ -242,6 +242,8 @@ def _tangent(given: ArrayLike, primal: Tensor, path: str) -> Tensor:
                 f"make the primal complex, or give the real and the imaginary part one after the other"
             )
         tangent = ops.astype(tangent, primal.dtype)
+    if layouts.in_use:
+        tangent = ops.laid_out_like(tangent, primal)
     return tangent  # type: ignore[no-any-return]
 
 

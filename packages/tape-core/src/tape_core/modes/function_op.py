@@ -153,7 +153,7 @@ class FunctionCall:
         if isinstance(g, IndexedSlices):
             return self._of_slices(g, out, watched)
         gs, outs = _listed(g), _listed(out)
-        with derivative_below(self.inner):
+        with self.backend.outside_sweep(), derivative_below(self.inner):
             if any([isinstance(one, Tensor) for one in gs]):
                 return [dense(d) if w else None for d, w in zip(self.pull(gs, watched, outs), watched, strict=True)]
             # Raw arrays: nothing records the sweep. The functions are written on Tensors all the same.
@@ -172,7 +172,8 @@ class FunctionCall:
         if not recorded:
             outs = [wrap(one, self.backend) for one in outs]
             g = IndexedSlices(wrap(g.values, self.backend), wrap(g.indices, self.backend), g.dense_shape)
-        found = [d if w else None for d, w in zip(self.pull([g], watched, outs), watched, strict=True)]
+        with self.backend.outside_sweep():
+            found = [d if w else None for d, w in zip(self.pull([g], watched, outs), watched, strict=True)]
         return found if recorded else [_raw(d) for d in found]
 
 

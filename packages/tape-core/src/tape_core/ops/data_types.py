@@ -73,7 +73,8 @@ def _layout_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _batched_layout(call: batching.Call, x: BatchInput, like: BatchInput) -> Tensor:
-    return batching.spread(x, batching.size_of((x, like)))  # what is mapped over is not laid out
+    # What is mapped over has another shape than what is not, and is not laid out. A backend may still look at it.
+    return laid_out_like(batching.spread(x, batching.size_of((x, like))), like.value)
 
 
 @linear(

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.mistakes import check_callable
-from tape_core.engine import pytree
+from tape_core.engine import layouts, pytree
 from tape_core.engine.backward import gradients
 from tape_core.engine.cotangents import conj
 from tape_core.engine.cuts import Cuts, own_derivative
@@ -21,7 +21,7 @@ from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Axes, Pull, below, lower_cotangent, raise_derivative
 from tape_core.ops.creation import zeros_like
-from tape_core.ops.data_types import stop_gradient
+from tape_core.ops.data_types import laid_out_like, stop_gradient
 from tape_core.ops.manipulation import stack
 from tape_core.transforms.calls import Arguments, Results, forbid_captures, like_value, name_of, reading
 from tape_core.transforms.closures import Closure, share_slots
@@ -114,6 +114,7 @@ def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
                 kept = pull.takes_slices and isinstance(d, IndexedSlices) and d.shape == t.shape and d.dtype is t.dtype  # type: ignore[attr-defined]
                 if d is not None and not kept:
                     d = like_value(dense(d), t, f"custom_gradient: the grad of {name} for {label}", "the value")
+                    d = laid_out_like(d, t) if layouts.in_use else d
                 # Users give gradients, which are conjugated; the sweep computes with plain transposes.
                 found.append(None if d is None else conj(d))
             return found

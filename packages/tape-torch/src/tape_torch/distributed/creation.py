@@ -22,7 +22,7 @@ from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.distributed.moving import check_divides, distributed_joined, distributed_part_of
-from tape_torch.divided_kernels import check_same
+from tape_torch.divided_kernels import copy_on
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import DRAWN_AT_ONCE
 
@@ -105,7 +105,7 @@ def create(
     if isinstance(array, DTensor):
         return made if tuple(array.placements) == to else tc.asarray(array.redistribute(placements=to))
     if current() is None:
-        check_same(array, mesh.device_mesh, f"create: {label}")
+        copy_on(mesh.device_mesh, array, f"create: {label}")
     return distributed_part_of(made, mesh.device_mesh, to)
 
 

@@ -20,7 +20,7 @@ from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe
-from tape_torch.divided_kernels import check_same
+from tape_torch.divided_kernels import check_same, copy_on
 
 T = TypeVar("T", bound=PyTree)
 
@@ -37,9 +37,10 @@ def _divide(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Ten
 
 
 def _part_of(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
-    whole = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    # A cotangent: what is computed of the whole beside divided arrays is divided, and what is not is a copy in each.
+    whole = x if isinstance(x, DTensor) else copy_on(mesh, x, "what is made of full(x), or by create")
     # The cotangent of a summand is that of the sum.
-    return whole.redistribute(placements=_without_sums(to))
+    return cast("torch.Tensor", whole.redistribute(placements=_without_sums(to)))
 
 
 def _whole(xp: Any, x: Any, mesh: DeviceMesh, origin: Places) -> torch.Tensor:
@@ -54,6 +55,14 @@ def _local(xp: Any, x: Any, mesh: DeviceMesh, origin: Places) -> torch.Tensor:
 
 
 def _joined(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
+    if isinstance(x, DTensor):  # the cotangent of local(x) that was a copy in each process beside divided arrays
+        if any(p.is_shard() for p in to):
+            raise ValueError(
+                f"local: the part of rank {dist.get_rank()} was taken for the same value in each process, beside "
+                f"divided arrays; make one array of the parts, distribute(part, layout, mesh=mesh, local=True), or "
+                f"take full(x)"
+            )
+        return x.redistribute(placements=[Replicate()] * mesh.ndim)
     return DTensor.from_local(x, mesh, to, run_check=False)
 
 
