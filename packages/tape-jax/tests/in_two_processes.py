@@ -51,7 +51,7 @@ for layout, how in ((everywhere, None), (rows, "python"), (everywhere, "xla"), (
 if processes > 1:
     assert repr(x) == (
         "Tensor([values in several processes], shape=(8, 4), dtype=float32, backend=jax, "
-        "device=cpu:0,2048, sharding=P('data'))"
+        "device=cpu:0,1,2048,2049, sharding=P('data'))"
     ), repr(x)
     assert "several processes" in x._repr_html_()
     for read in (x.numpy, x.tolist, lambda: np.asarray(x), lambda: tc.to_backend(x, "numpy"), lambda: x[x > 0]):
