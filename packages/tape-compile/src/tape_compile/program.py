@@ -234,6 +234,7 @@ class Program:
         backend: the backend of all arrays; None if there are several.
         owned: the inputs that nothing needs after the run, with the number of references to each: donated arguments,
             and old values of Variables, which have `NEVER_OVERWRITTEN` in place of that number.
+        updates: by input that is the value of a Variable, the output that is its new value; only compilers are told.
     """
 
     def __init__(
@@ -252,6 +253,7 @@ class Program:
         self.specs = specs
         self.backend = backend
         self.owned: dict[int, int] = {}
+        self.updates: dict[int, int] = {}
         self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -114,9 +115,14 @@ def viewed_array(array: Any) -> jax.Array | None:
 
 
 def _aligned_copy(array: Any, dtype: Any) -> Any:
-    nbytes = array.size * dtype.itemsize
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    copy = memory[start : start + nbytes].view(dtype).reshape(array.shape)
+    copy = aligned_memory(array.shape, dtype)
     copy[...] = array
     return copy
+
+
+def aligned_memory(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array of NumPy with any elements, whose memory XLA on the CPU uses as it is."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(shape)

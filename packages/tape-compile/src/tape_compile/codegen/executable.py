@@ -122,6 +122,10 @@ class Compiled:
             RuntimeError: the compiler fails, or what it returns is no function.
         """
         program, run = self.program, self.source.run
+        inputs = program.inputs[len(program.inputs) - len(self.variables) :]
+        outputs = program.outputs[len(program.outputs) - len(self.assigned) :]
+        known = {id(variable): k for variable, k in zip(self.variables, inputs, strict=True)}
+        program.updates = {known[id(v)]: k for v, k in zip(self.assigned, outputs, strict=True)}
         examples = [trace.values[k] for k in program.inputs]
         numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:

@@ -8,14 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tape_compile.extend import Instruction, Program
+from tape_compile.extend import Flow, Instruction, Program
 from tape_core.staging import outside
 from tape_core.typing import Raw
 
+from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import generator_of, state_array
-from tape_jax.xla.flows import FlowLowering, constants_of, generators_of
+from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
 from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import is_uniform
+from tape_jax.xla.on_host import OnHost, is_for
 from tape_jax.xla.transfer import into, jax_dtype, out_of
 
 _INLINE_MAX_ELEMENTS = 64
@@ -27,6 +29,17 @@ def _is_argument(constant: Any) -> bool:
     return (getattr(constant, "size", 0) > _INLINE_MAX_ELEMENTS and not is_uniform(constant)) or (
         isinstance(constant, jax.Array) and len(constant.sharding.device_set) > 1
     )
+
+
+def _is_of_tape(instructions: Sequence[Instruction]) -> bool:
+    """Return whether all is computed by Tape's kernels: a function of the user's may need JAX's own devices."""
+    for instruction in instructions:
+        fn: Any = instruction.fn
+        if type(fn) is JaxCall:
+            return False
+        if type(fn) is Flow and not all([_is_of_tape(program_of(part).instructions) for part in fn.parts]):
+            return False
+    return True
 
 
 class Segment:
@@ -52,7 +65,6 @@ class Segment:
         large = {k: v for k, v in constants.items() if _is_argument(v)}
         self._small = {k: v for k, v in constants.items() if k not in large}
         self._large_numbers = list(large)
-        self._large = tuple([jnp.asarray(v) for v in large.values()])
         self._instructions = instructions
         self._keys = list(generators_of(program.replace(instructions)))
         self._blocks = blocks_drawn(instructions)
@@ -61,7 +73,17 @@ class Segment:
         outs = [out_of(specs[k]) for k in outputs]
         self._out_of = None if not any(outs) else outs
         self.native = self._out_of is None
-        self._jitted = jax.jit(self._traced)
+        self._on_host: OnHost | None = None
+        if all([is_for(specs[k]) for k in (*self.inputs, *outputs, *constants)]) and _is_of_tape(instructions):
+            places = {k: at for at, k in enumerate(self.inputs)}
+            kept = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
+            ins = [specs[k] for k in self.inputs]
+            self._on_host = OnHost(self._traced, ins, [specs[k] for k in outputs], kept)
+            self._large = tuple(map(self._on_host.put, large.values()))
+            self._jitted = self._on_host.jitted
+        else:
+            self._large = tuple([jnp.asarray(v) for v in large.values()])
+            self._jitted = jax.jit(self._traced)
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
         """Lower the instructions now, so that what cannot be lowered is refused at the first call."""
@@ -96,15 +118,20 @@ class Segment:
         return outs, ends
 
     def __call__(self, *given: Raw) -> Sequence[Any]:
-        if self._into is not None:
-            given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-        found, ends = self._jitted(self._states() if self._keys else [], self._large, *given)
-        for key, state in zip(self._keys, ends, strict=False):
-            key0, key1, counter = (int(word) for word in np.asarray(state))
-            generator_of(key)._state = key0, key1, counter
-        if self._out_of is None:
-            return found  # type: ignore[no-any-return]
-        return [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
+        states = self._states() if self._keys else []
+        if self._on_host is not None:
+            found, ends = self._on_host(states, self._large, given)
+        else:
+            if self._into is not None:
+                given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
+            found, ends = self._jitted(states, self._large, *given)
+            if self._out_of is not None:
+                found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
+        if ends:
+            for key, state in zip(self._keys, ends, strict=False):
+                key0, key1, counter = (int(word) for word in np.asarray(state))
+                generator_of(key)._state = key0, key1, counter
+        return found
 
     def serialized(self, derivatives: int) -> bytes:
         """Return the function of the inputs as StableHLO; it returns a tuple of the outputs."""
