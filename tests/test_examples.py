@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import tape_core as tc
+from support import run_processes
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
@@ -134,6 +135,32 @@ def test_the_pendulum_is_found(tmp_path: Path) -> None:
 def test_examples_find_the_same_on_pytorch(name: str, figures: str, tmp_path: Path) -> None:
     found = [re.findall(figures, drawn(name, tmp_path, "--quick", TAPE_BACKEND=b)) for b in ("numpy", "torch")]
     assert found[0] == found[1] != []
+
+
+def losses(output: str) -> list[float]:
+    found = [float(number) for number in re.findall(r"(?:loss|held out) ([\d.]+)", output)]
+    assert len(found) == 4, output
+    return found
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_one_program_for_one_device_and_for_several(engine: str, tmp_path: Path) -> None:
+    if find_spec(f"tape_{engine}") is None:
+        pytest.skip(f"tape-{engine} is not installed")
+    options = ["--quick", "--out", str(tmp_path / "several_devices.png"), "--layout"]
+    alone = losses(drawn("several_devices", tmp_path, *options, "alone", TAPE_BACKEND="numpy"))
+    if engine == "torch":
+        program = (EXAMPLES / "several_devices.py").read_text(encoding="utf-8")
+        first, second = run_processes(program, 2, *options, "sharded", environment={"TAPE_BACKEND": "torch:cpu"})
+        assert second == ""  # one of them prints
+    else:
+        flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+        selected = {"TAPE_BACKEND": "jax:cpu", "XLA_FLAGS": flags, "NPROC": "32"}
+        first = run("several_devices", tmp_path, *options, "sharded", "--compile", "xla", **selected).stdout
+    assert "sharded, 2 along data, " in first
+    assert (tmp_path / "several_devices.png").read_bytes().startswith(b"\x89PNG")
+    assert losses(first) == pytest.approx(alone, rel=1e-4)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
