@@ -36,6 +36,8 @@ LABEL_BYTES = 256
 
 
 def _placed(xp: Any, x: Any, to: Any, origin: Any) -> Any:
+    if to is None:
+        return x
     # While JAX traces, `device_put` leaves an array where it is, and a constraint is what divides it.
     if is_tracing():
         constrain: Any = jax.lax.with_sharding_constraint

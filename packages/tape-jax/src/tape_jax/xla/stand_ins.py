@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
 from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
 from tape_core.typing import Raw, RawDType
@@ -25,7 +26,11 @@ _shapes: dict[Any, Any] = {}  # what calls return, by the function and its argum
 
 
 class AbstractArray:
-    """The shape and dtype of a JAX array; what needs its values raises NeedsValues."""
+    """The shape and dtype of a JAX array; what needs its values raises NeedsValues.
+
+    Attributes:
+        device: as that of a JAX array: a device, or a sharding over several, of which the mesh alone is what counts.
+    """
 
     __slots__ = ("device", "dtype", "shape")
     stands_for_jax = True
@@ -108,14 +113,14 @@ class StandIns:
     """What stands for JAX's arrays in a trace; the contract is `tape_compile.compilers.StandIns`."""
 
     def takes(self, array: object) -> bool:
-        """Return whether an array can be stood in for: JAX's own, on one device."""
-        return isinstance(array, jax.Array) and isinstance(array.device, jax.Device)
+        """Return whether an array can be stood in for: JAX's own, on one device or on a mesh."""
+        return isinstance(array, jax.Array) and isinstance(array.device, jax.Device | NamedSharding)
 
     def of(self, array: Raw) -> AbstractArray:
         """Return what stands for an array.
 
         Raises:
-            NeedsValues: it is of another library, or on several devices.
+            NeedsValues: it is of another library, or on several devices without a mesh.
         """
         if type(array) is AbstractArray:
             return array
@@ -176,7 +181,20 @@ def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, o
             if len(_shapes) >= _MOST:
                 _shapes.clear()
             _shapes[key] = known
-    return _abstract(known, found[0].device)
+    return _abstract(known, _place(found, (*args, *kwargs.values())))
+
+
+def _place(found: Sequence[AbstractArray], arguments: Sequence[object]) -> Any:
+    """Return where the result of a call is: on the mesh that an argument names, or that an array is on.
+
+    Raises:
+        NeedsValues: arrays are on different devices, of which JAX makes an error, or on meshes of which it decides.
+    """
+    named = [argument for argument in arguments if isinstance(argument, NamedSharding)]
+    on_meshes = [array.device for array in found if not isinstance(array.device, jax.Device)]
+    if not named and len({place.mesh for place in on_meshes}) > 1:
+        raise NeedsValues("arrays on several meshes")
+    return [*named, *on_meshes, found[0].device][0]
 
 
 def _flow(flow: Flow, args: Sequence[object]) -> Any:
@@ -191,7 +209,7 @@ def _flow(flow: Flow, args: Sequence[object]) -> Any:
         lowering = FlowLowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
         return tuple(lower_flow(lowering, flow, _filled(tuple(args), iter(arrays))))
 
-    device = found[0].device if found else _default_device()
+    device = _place(found, ()) if found else _default_device()
     return _abstract(jax.eval_shape(call, *[_struct(array) for array in found]), device)
 
 
