@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -107,6 +108,45 @@ def test_divided_by_layers(plan: Any) -> None:
     found = fit(nn.parallel.TensorParallel(grid(), plan, sharded=plan is not None), compile="xla")
     same(found, alone())
     assert parts(found[2].layers[0].kernel) == {8 * 16 // 2}
+
+
+def test_a_run_is_saved_whole_and_resumed_in_any_layout(tmp_path: Path) -> None:
+    fit(nn.parallel.Sharded(grid()), compile="xla", checkpoint=tmp_path / "run", epochs=1)
+    same(fit(nn.parallel.TensorParallel(grid()), compile="xla", checkpoint=tmp_path / "run"), alone())
+    found = nn.load_tensors(tmp_path / "run")[0]
+    assert found["model/layers.0.kernel"].shape == (8, 16)
+
+
+def test_save_run_and_load_run_keep_values_and_layouts(tmp_path: Path) -> None:
+    m = grid()
+    strategy = nn.parallel.Sharded(m)
+    runs = []
+    for seed in (0, 1):
+        tc.set_seed(seed)
+        model, optimizer = nn.Dense(8), nn.SGD(0.1, momentum=0.9)
+        model.build((None, 8))
+        runs.append((strategy.prepare(model), optimizer))
+
+    def step(model: Any, optimizer: Any) -> float:
+        with tc.GradientTape() as tape:
+            loss = tc.mean(model(strategy.divide(X)) ** 2)
+        gradients = tape.gradient(loss, model.variables)
+        optimizer.apply_gradients(zip(gradients, model.variables, strict=True))
+        return float(loss)
+
+    first, second = runs
+    step(*first)
+    nn.save_run(tmp_path / "run", *first, step=3, parallel=strategy)
+    assert nn.load_run(tmp_path / "run", *second, parallel=m).step == 3
+    for _ in range(2):
+        assert step(*first) == pytest.approx(step(*second), rel=1e-5)
+    for model, optimizer in runs:  # also what the optimizer keeps is divided as it was
+        state = {**model.state_dict(), **optimizer.state_dict(model)}
+        assert [parts(v) for name, v in state.items() if v.ndim == 2] == [{8 * 8 // 4}] * 2
+    with pytest.raises(ValueError, match="keep and asynchronous are for runs in several processes of PyTorch"):
+        nn.save_run(tmp_path / "run", *first, keep=2, parallel=m)
+    with pytest.raises(TypeError, match=r"parallel must be a strategy or a mesh of nn\.parallel"):
+        nn.save_run(tmp_path / "run", *first, parallel="all")
 
 
 class Attending(nn.Module):

@@ -106,10 +106,11 @@ def fit(
             an epoch, such as :class:`SaveBest`, find the averages in the model; training goes on from the weights. It
             is part of the checkpoint.
         parallel: a strategy of :mod:`tape_nn.parallel`, by which the model and each batch are divided among several
-            processes. All of them call `fit` with the same arguments, and have all data; each computes with its rows. A
-            run is that of one process with the same batches, up to rounding. The checkpoint is a folder that all write,
-            and may be resumed by another number of processes. Only the first process shows the progress; callbacks are
-            called in all.
+            processes of PyTorch, or several devices of JAX. All processes call `fit` with the same arguments, and have
+            all data; each computes with its rows. A run is that of one process with the same batches, up to rounding.
+            The checkpoint of several processes is a folder that all write, and may be resumed by another number of
+            processes; on JAX it is a file, which other devices, or one, may go on from. Only the first process shows
+            the progress; callbacks are called in all.
 
     Returns:
         The history: a dictionary of lists by the name of a result, with a number for each epoch.

@@ -64,10 +64,11 @@ def save_run(
             `state_dict()` of a metric.
         parallel: the strategy or the mesh of a run in several processes, or `tape_torch.distributed`. All processes
             call this, each writes the parts that it has, and `path` is a folder: see `tape_torch.distributed.save`,
-            also for `keep` and `asynchronous`, which are for such runs alone.
+            also for `keep` and `asynchronous`, which are for such runs alone. With a mesh of JAX the arrays are brought
+            together, and `path` is a file, as of a run on one device: each can be read in the place of the other.
 
     Returns:
-        With `parallel`, the checkpoint: `wait()` waits until it is complete.
+        With `parallel`, in several processes, the checkpoint: `wait()` waits until it is complete.
 
     Raises:
         ValueError: a layer has not made its Variables yet, or processes have different states.
@@ -75,7 +76,10 @@ def save_run(
     """
     keeper = keeper_of("save_run", parallel)
     if keeper is None and (keep != 1 or asynchronous):
-        raise ValueError("save_run: keep and asynchronous are for runs in several processes: pass parallel=...")
+        raise ValueError(
+            "save_run: keep and asynchronous are for runs in several processes of PyTorch: pass parallel=..., a "
+            "strategy or mesh of theirs"
+        )
     state = {
         "step": int(step),
         "model": model.state_dict(),

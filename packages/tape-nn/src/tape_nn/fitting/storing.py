@@ -1,4 +1,7 @@
-"""Where the state of a run is kept: in one file, or, of a run in several processes, in a folder that they all write."""
+"""Where the state of a run is kept: in one file, or, of a run in several processes, in a folder that they all write.
+
+On JAX one process has all devices, and writes the whole arrays to one file.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,12 @@ class Keeper(Protocol):
 def keeper_of(what: str, parallel: Any) -> Keeper | None:
     """Return what keeps the checkpoints of a strategy, of a mesh, or of a module that has the functions itself.
 
+    Returns:
+        None if there is one process, which has all of each array: JAX's meshes keep no checkpoints of their own.
+
     Raises:
         TypeError: there is nothing of the kind.
+        ValueError: several processes share the devices of a mesh that keeps no checkpoints.
     """
     if parallel is None:
         return None
@@ -50,10 +57,19 @@ def keeper_of(what: str, parallel: Any) -> Keeper | None:
         if all(callable(getattr(one, name, None)) for name in ("save", "load", "latest")):
             found: Keeper = one
             return found
-    raise TypeError(
-        f"{what}: parallel must be a strategy or a mesh of several processes, or the module tape_torch.distributed; "
-        f"got {parallel!r}"
-    )
+    if not any([callable(getattr(one, "distribute", None)) for one in candidates]):
+        raise TypeError(
+            f"{what}: parallel must be a strategy or a mesh of nn.parallel, or a module with meshes such as "
+            f"tape_torch.distributed; got {parallel!r}"
+        )
+    for mesh in (parallel, getattr(parallel, "mesh", None)):
+        if not getattr(mesh, "is_here", True):
+            raise ValueError(
+                f"{what}: on JAX a run in several processes is not saved by this; bring its arrays together by "
+                f"tape_jax.distributed.full(model.state_dict()), which all processes call, and let the first one write "
+                f"them by nn.save_tensors"
+            )
+    return None
 
 
 def write_state(
@@ -102,7 +118,8 @@ def is_written(path: Path, keeper: Keeper | None) -> bool:
     if keeper is None:
         if os.path.isdir(path):
             raise IsADirectoryError(
-                f"{os.fspath(path)!r} is a folder, of a run in several processes; pass parallel=..."
+                f"{os.fspath(path)!r} is a folder, of a run in several processes of PyTorch; pass parallel=..., or "
+                f"name another path"
             )
         return os.path.exists(path)
     if os.path.isfile(path):

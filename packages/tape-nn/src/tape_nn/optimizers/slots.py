@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tape_core import Variable
-from tape_core.support import placement, wrap
+from tape_core.support import layouts, placement, wrap
 from tape_core.typing import Namespace, Raw
 
 
@@ -75,6 +75,9 @@ class SlotState:
     def __init__(self, variable: Variable, started: int, slots: dict[str, Raw]) -> None:
         self.variable = variable
         self.started = started
+        if layouts.in_use:  # what was loaded may be whole
+            lay_out, like = variable.backend.xp.laid_out_like, variable._array
+            slots = {name: lay_out(array, like) for name, array in slots.items()}
         self.slots = {
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
