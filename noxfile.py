@@ -80,6 +80,7 @@ ON_JAX = [
     "packages/tape-nn/tests",
     "packages/tape-tf/tests/test_programs.py",
     "tests/test_one_program.py",
+    "tests/test_examples.py::test_one_program_for_one_device_and_for_several[jax]",
     *(
         f"tests/test_docs.py::test_page[{page}]"
         for page in ("README.md", "docs/quickstart.md", "docs/jax.md", "docs/jax-functions.md")

@@ -296,6 +296,13 @@ PARTS = {
             sources=(),
             more=of_a_large_library("tape_jax"),
         ),
+        Chapter(
+            "JAX on several devices",
+            "Meshes of devices and divided arrays, under the names of those of PyTorch in several processes.",
+            guide="[](../jax.md) is the guide, for both [](../distributed.md).",
+            sources=(),
+            more=of_a_large_library("tape_jax.distributed"),
+        ),
     ),
     "Extending Tape": (
         Chapter(
