@@ -186,9 +186,23 @@ def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
         # PyTorch's strategy for reshape searches without end, others divide by zero. There is nothing to gain here.
         return "an array without elements"
     op = registry.get(name)
-    if op is None or op.elementwise or name in DIVIDED or name in _BY_EXAMPLE:
+    if op is None or op.elementwise:
         return None
-    return "its way to do so is not known to be right"
+    if name not in _LINEAR and any(map(_leaves_out, arrays)):
+        return "a process has no part of an array: of nothing there is no greatest element, say"
+    return None if name in DIVIDED or name in _BY_EXAMPLE else "its way to do so is not known to be right"
+
+
+def _leaves_out(x: DTensor) -> bool:
+    """Return whether some process has no element of an array, that is divided into parts which are rounded up."""
+    least = list(x.shape)
+    for k, placement in enumerate(x.placements):
+        if isinstance(placement, Shard):
+            parts, length = x.device_mesh.size(k), least[placement.dim]
+            least[placement.dim] = length - (parts - 1) * -(-length // parts)
+            if least[placement.dim] <= 0:
+                return True
+    return False
 
 
 @contextmanager
