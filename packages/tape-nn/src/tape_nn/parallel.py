@@ -12,6 +12,7 @@ selected; nothing else here is of one. What is said of processes below holds on 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -23,6 +24,7 @@ from tape_core.backends import select
 from tape_core.support import pytree
 from tape_core.typing import PyTree
 
+from tape_nn.checkpoints import Path, save_tensors
 from tape_nn.module import Module
 
 M = TypeVar("M", bound=Module)
@@ -151,6 +153,30 @@ class Strategy:
         """Return the first process's number in all processes."""
         found: int = self.mesh.engine.agree(number, mesh=self.mesh)
         return found
+
+    def save_weights(self, model: Module, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the whole weights of a divided model to one file, as :meth:`Module.save_weights` does.
+
+        All processes call this. The first one gets all values and writes; when it returns, the file is there. For
+        checkpoints of which each process writes its part, see :func:`tape_nn.save_run`.
+
+        Raises:
+            OSError: the file cannot be written; in the first process with the reason.
+        """
+        first = self.mesh.rank == 0
+        whole: dict[str, Any] = {}
+        for name, value in model.state_dict().items():
+            tensor = self.engine.full(value)
+            if first:
+                whole[name] = tensor
+        failed: Exception | None = None
+        if first:
+            try:
+                save_tensors(path, whole, metadata)
+            except Exception as error:
+                failed = error
+        if self.agree(int(failed is not None)):
+            raise failed or OSError(f"save_weights: process 0 could not write {os.fspath(path)!r}; it says why")
 
     @property
     def engine(self) -> ModuleType:

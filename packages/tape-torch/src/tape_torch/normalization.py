@@ -10,6 +10,7 @@ import torch
 from tape_core.extend import fused
 from tape_core.typing import Namespace, Raw, Residuals
 
+from tape_torch.divided import is_divided
 from tape_torch.fallback import aten, declared_rule, default_kernel
 
 _native_batch_norm_backward = aten("native_batch_norm_backward")
@@ -145,6 +146,8 @@ def _matching_norm(
     trailing = axes == tuple(range(last, ndim))
     if trailing and all(tuple(p.shape) == shape[last:] for p in parameters):
         return _Layer(shape[last:])
+    if is_divided(x):  # PyTorch's moments of the others are those of a process's part
+        return None
     if _moment_dtype(x.dtype) is not x.dtype:  # in half precision, PyTorch's moments may be of half precision, too
         return None
 

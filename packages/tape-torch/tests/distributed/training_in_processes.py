@@ -70,6 +70,30 @@ kernel = model.layers[0].kernel
 assert kernel.array.to_local().numel() == kernel.size // n  # this process has no more of it
 same(fit(sharded, accumulate=2, averaged=True), fit(None, accumulate=2, averaged=True))
 
+# Each process has seeds of its own: `fit` takes those of the first one. The best weights are in one whole file.
+best = f"{folder}/best.safetensors"
+tc.set_seed(m.rank)
+model = network()
+nn.fit(
+    model, (X, Y), loss=nn.losses.BinaryCrossentropy(from_logits=True), optimizer=nn.Adam(0.01), batch_size=8, epochs=2,
+    callbacks=[nn.SaveBest(best, "loss")], progress=False, parallel=sharded,
+)  # fmt: skip
+other = network()
+other.build((None, 8))
+other.load_weights(best)
+for one, read in zip(model.variables, other.variables, strict=True):
+    np.testing.assert_array_equal(full(one).numpy(), read.numpy(), err_msg=one.name)
+with pytest.raises(FileNotFoundError if m.rank == 0 else OSError, match=r"no folder|process 0 could not write"):
+    sharded.save_weights(model, f"{folder}/no/best.safetensors")
+
+# What is computed of a divided model with whole data is that of one process.
+loss, data = nn.losses.BinaryCrossentropy(from_logits=True), (X, Y)
+for found, expected in (
+    (nn.predict(model, X, batch_size=8, parallel=sharded), nn.predict(other, X, batch_size=8)),
+    (nn.evaluate(model, data, loss=loss, parallel=sharded)["loss"], nn.evaluate(other, data, loss=loss)["loss"]),
+):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-4, atol=1e-6)
+
 # Interrupted after an epoch, and resumed.
 fit(sharded, checkpoint=f"{folder}/run", epochs=1)
 same(fit(sharded, checkpoint=f"{folder}/run"), alone)

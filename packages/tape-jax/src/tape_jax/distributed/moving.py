@@ -145,10 +145,12 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
 
 
 def agree(number: int, *, mesh: Mesh) -> int:
-    """Return the first process's number in all processes, which all call this."""
+    """Return the first process's number, from 0 to 2**64 - 1, in all processes, which all call this."""
     if mesh.is_here:
         return int(number)
-    return int(multihost_utils.broadcast_one_to_all(np.asarray(number, np.int64)))
+    words = [number >> 16 * k & 0xFFFF for k in range(4)]  # JAX has no 64 bits unless its user wants them
+    found = multihost_utils.broadcast_one_to_all(np.asarray(words, np.int32))
+    return sum([int(word) << 16 * k for k, word in enumerate(found)])
 
 
 def full(tree: T) -> T:

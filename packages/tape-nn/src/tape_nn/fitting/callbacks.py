@@ -242,7 +242,11 @@ class SaveBest(_Monitor):
     def on_epoch_end(self, run: Run) -> None:
         """Compare with the best epoch, and write the file if this one is better."""
         if self.improved(run):
-            run.model.save_weights(self.path, {"epoch": str(run.epoch), self.monitor: repr(self.best)})
+            notes = {"epoch": str(run.epoch), self.monitor: repr(self.best)}
+            if run.parallel is None:
+                run.model.save_weights(self.path, notes)
+            else:
+                run.parallel.save_weights(run.model, self.path, notes)
 
 
 class LearningRate(Callback):

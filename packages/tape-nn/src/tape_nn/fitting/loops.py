@@ -15,7 +15,13 @@ from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
 from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import Progress
-from tape_nn.fitting.resuming import RunFile, describe, random_states, set_random_states
+from tape_nn.fitting.resuming import (
+    RunFile,
+    agree_on_random_states,
+    describe,
+    random_states,
+    set_random_states,
+)
 from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
@@ -128,7 +134,7 @@ def fit(
         raise TypeError(f"fit: average must be an nn.ExponentialMovingAverage of the model; got {average!r}")
     if average is not None and not any([each is average for each in given]):
         given = (average, *given)
-    run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs)
+    run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs, parallel)
     if integer("fit", "accumulate", accumulate, 1) > 1:
         run.accumulate(accumulate)
     _check(run, train_step, seed, checkpoint is not None)
@@ -148,6 +154,8 @@ def fit(
         _build_model(model, source_of(data, model, batch_size))
         if parallel is not None:
             parallel.prepare(model)
+            # Dropout draws the mask of the whole batch in each process, whether or not the program was given a seed.
+            agree_on_random_states(model, parallel.agree)
         file = None if checkpoint is None else RunFile(checkpoint, model, parallel)
         saved = file.read() if file is not None and resume else None
         if seed is None:
@@ -158,8 +166,8 @@ def fit(
         held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
         if parallel is not None:
             parallel.check_batch_size(getattr(source, "batch_size", None))
-            source = Divided(source, parallel.divide)
-            held_out = None if held_out is None else Divided(held_out, parallel.divide)
+        source = _divided(source, parallel)
+        held_out = None if held_out is None else _divided(held_out, parallel)
         run.length = source.length
         run.arguments = _arguments(run, source, seed, shuffle, class_weight)
         model.train()
@@ -200,10 +208,12 @@ def evaluate(
     metrics: Iterable[Metric] | Mapping[str, Metric] = (),
     batch_size: int | None = None,
     test_step: Step | None = None,
+    parallel: Strategy | None = None,
 ) -> dict[str, float]:
     """Return the loss and the metrics of a model on data, by name; see :func:`fit` for the arguments.
 
-    The model is in evaluation mode meanwhile.
+    The model is in evaluation mode meanwhile. With `parallel`, all processes call this with the same data, and each
+    computes with its rows of a batch; a model that :func:`fit` or `parallel.prepare` has divided stays so.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -216,11 +226,12 @@ def evaluate(
     """
     _check_module(model)
     _check_evaluation("evaluate", loss, metrics, test_step)
-    run = Run(model, None, loss, metrics)
-    return _evaluate(run, source_of(data, model, batch_size), 0, steps.test_step if test_step is None else test_step)
+    run = Run(model, None, loss, metrics, parallel=parallel)
+    source = _divided(source_of(data, model, batch_size), parallel)
+    return _evaluate(run, source, 0, steps.test_step if test_step is None else test_step)
 
 
-def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
+def predict(model: Module, data: Data, *, batch_size: int | None = None, parallel: Strategy | None = None) -> Any:
     """Return the outputs of a model for data, computed in batches and concatenated along the first axis.
 
     The model is in evaluation mode meanwhile.
@@ -233,9 +244,11 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
     Args:
         model, batch_size: as for :func:`fit`.
         data: as for :func:`fit`. Parts of a tuple after the first, x, are ignored.
+        parallel: as for :func:`evaluate`.
 
     Returns:
-        A tensor with a row for each example, or a structure of such tensors if the model returns one.
+        A tensor with a row for each example, or a structure of such tensors if the model returns one; in each process
+        the whole.
 
     Raises:
         TypeError, ValueError: as for :func:`fit`.
@@ -245,13 +258,17 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None) -> Any:
     structure = None
     with _restore_modes(model):
         model.eval()
-        for batch in source_of(data, model, batch_size).batches(0):
+        for batch in _divided(source_of(data, model, batch_size), parallel).batches(0):
             leaves, structure = pytree.flatten(model(unpack(batch)[0]))  # type: ignore[operator]
-            parts.append(leaves)
+            parts.append(leaves if parallel is None else parallel.engine.full(leaves))
     if not parts:
         raise ValueError("predict: data has no batches")
     whole = [tc.concat(leaves, axis=0) for leaves in zip(*parts, strict=True)]
     return pytree.unflatten(structure, whole)
+
+
+def _divided(source: Source, parallel: Strategy | None) -> Source:
+    return source if parallel is None else Divided(source, parallel.divide)
 
 
 def _evaluate(run: Run, source: Source, epoch: int, step: Step) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import tape_core as tc
@@ -276,6 +276,15 @@ def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
     """Set the generators to states that :func:`random_states` returned."""
     for path, generator in _generators(model):
         generator.set_state(states[path])
+
+
+def agree_on_random_states(model: Module, agree: Callable[[int], int]) -> None:
+    """Set the generators of all processes to the states of the first one's.
+
+    Args:
+        agree: a function that returns the first process's number in all of them.
+    """
+    set_random_states(model, {path: [agree(n) for n in state] for path, state in random_states(model).items()})
 
 
 def _generators(model: Module) -> list[tuple[str, tc.Generator]]:

@@ -17,6 +17,7 @@ from tape_nn.losses import Loss
 from tape_nn.metrics import Mean, Metric
 from tape_nn.module import Module
 from tape_nn.optimizers import GradientAccumulation
+from tape_nn.parallel import Strategy
 from tape_nn.thresholds import SMALLEST_WEIGHT
 from tape_nn.types import OptimizerLike
 
@@ -58,6 +59,7 @@ class Run:
     Attributes:
         model, optimizer, loss: the arguments of `fit`; a plain function as loss is wrapped in a `Loss`.
         metrics: the metrics by name.
+        parallel: the strategy of a run on several devices, or None.
         epochs: the total number of epochs.
         epoch: the number of the current epoch, counted from 0.
         batch: the number of batches of this epoch that are done.
@@ -80,6 +82,7 @@ class Run:
         metrics: Iterable[Metric] | Mapping[str, Metric] = (),
         callbacks: Sequence[object] = (),
         epochs: int = 1,
+        parallel: Strategy | None = None,
     ) -> None:
         for name, value in (("loss", loss), ("optimizer", optimizer)):
             if isinstance(value, type):
@@ -100,6 +103,7 @@ class Run:
                 )
             if not any([hasattr(callback, hook) for hook in HOOKS]):
                 raise TypeError(f"callbacks: {callback!r} has none of the methods {', '.join(HOOKS)}")
+        self.parallel = parallel
         self.epochs = epochs
         self.epoch = self.batch = self.step = 0
         self.length: int | None = None

@@ -208,10 +208,11 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
 
 
 def agree(number: int, *, mesh: Mesh) -> int:
-    """Return the first process's number in all processes, which all call this."""
-    found = torch.tensor([number], device=mesh.device_mesh.device_type)
-    dist.broadcast(found, 0)
-    return int(found)
+    """Return the first process's number, from 0 to 2**64 - 1, in all processes, which all call this."""
+    words = torch.tensor([number >> 32, number & 0xFFFFFFFF], device=mesh.device_mesh.device_type)
+    dist.broadcast(words, 0)
+    high, low = words.tolist()
+    return int(high << 32 | low)
 
 
 def full(tree: T) -> T:
