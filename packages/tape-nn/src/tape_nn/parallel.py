@@ -173,7 +173,7 @@ class Strategy:
         if first:
             try:
                 save_tensors(path, whole, metadata)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is raised again
                 failed = error
         if self.agree(int(failed is not None)):
             raise failed or OSError(f"save_weights: process 0 could not write {os.fspath(path)!r}; it says why")

@@ -43,6 +43,15 @@ def whole_value(array: Any) -> torch.Tensor:
     return array.full_tensor()  # type: ignore[no-any-return]
 
 
+def added_up(array: Any) -> Any:
+    """Return a DTensor without terms that are still to be added up, in a collective if there are such."""
+    if not any(p.is_partial() for p in array.placements):
+        return array
+    from torch.distributed.tensor import Replicate
+
+    return array.redistribute(placements=[Replicate() if p.is_partial() else p for p in array.placements])
+
+
 def describe(array: Any) -> str:
     """Return the placements of a DTensor by the axes of its mesh, such as `placements={'data': Shard(dim=0)}`."""
     mesh = array.device_mesh

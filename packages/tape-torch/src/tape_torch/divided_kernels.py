@@ -33,7 +33,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import is_divided, is_here
+from tape_torch.divided import added_up, is_divided, is_here
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -146,7 +146,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     made_here = bool(_DISPATCHER._allow_implicit_replication)
     for k, leaf in enumerate(leaves):
         if type(leaf) is DTensor:
-            leaves[k] = _summed(leaf) if summed else leaf
+            leaves[k] = added_up(leaf) if summed else leaf
         elif isinstance(leaf, torch.Tensor):
             leaves[k] = _copied(leaf, mesh) if made_here else copy_on(mesh, leaf, _WHERE.get(name, f"in {name}"))
     args, kwargs = tree_unflatten(leaves, structure)
@@ -166,7 +166,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
             # Rules look at what ops were given, and PyTorch's functions would be applied to each term of a sum. In a
             # sweep sums are left: where one ends, it is taken in the layout of the source.
-            return tree_map_only(DTensor, _settled if made_here else _summed, found)
+            return tree_map_only(DTensor, _settled if made_here else added_up, found)
         cause = "it is not computed by PyTorch alone"  # of what NumPy computed, say, only a part may have come
     except Exception as error:
         reason = _lacking(error)
@@ -296,14 +296,7 @@ def _settled(x: Any) -> Any:
     be taken of.
     """
     left = [p.is_partial() and not (type(p) is Partial and p.is_partial("sum") and x.ndim) for p in x.placements]
-    return _summed(x) if any(left) else x
-
-
-def _summed(x: Any) -> Any:
-    """Return an array without sums that are still to be taken."""
-    if not any([p.is_partial() for p in x.placements]):
-        return x
-    return x.redistribute(placements=[Replicate() if p.is_partial() else p for p in x.placements])
+    return added_up(x) if any(left) else x
 
 
 def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor], args: Any, kwargs: Any) -> Any:
@@ -366,7 +359,7 @@ def settled(array: Any, former: Any) -> Any:
     Which layout PyTorch gives to a result depends on what the result is computed of: a mean is left as summands, say.
     """
     if not is_divided(former):
-        return _added_up(array) if is_divided(array) else array
+        return added_up(array) if is_divided(array) else array
     if not is_divided(array):
         if not isinstance(array, torch.Tensor):
             return array
@@ -374,13 +367,6 @@ def settled(array: Any, former: Any) -> Any:
     if array.device_mesh == former.device_mesh and tuple(array.placements) == tuple(former.placements):
         return array
     return array.redistribute(former.device_mesh, former.placements)
-
-
-def _added_up(array: Any) -> Any:
-    """Return a DTensor without summands: a Variable has a value that each process can read."""
-    if not any(p.is_partial() for p in array.placements):
-        return array
-    return array.redistribute(placements=[Replicate() if p.is_partial() else p for p in array.placements])
 
 
 def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+import torch
 from tape_torch.distributed import create, distribute, full, local, mesh
+from torch.distributed.tensor import DTensor, Partial
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -178,6 +180,15 @@ for name, f in ways.items():
                 way(x, tc.asarray(other))
 by_copy = gradient_of(lambda w: tc.sum(local(w)[:, 0] * x), distribute(tc.ones((4, 2)), (), mesh=m))
 np.testing.assert_allclose(full(by_copy).numpy(), np.stack([data.sum(0), 0 * data[0]], 1), rtol=1e-5, atol=1e-5)
+
+# A DTensor of PyTorch's that is still a sum is added up where it comes in: rules compute with what ops were given.
+one = torch.tensor(data) / n
+summands = DTensor.from_local(one, m.device_mesh, [Partial()])
+for term in (tc.asarray(summands), distribute(one, [Partial()], mesh=m, local=True)):
+    assert not any(p.is_partial() for p in term.array.placements)
+    np.testing.assert_allclose(
+        gradient_of(tc.hard_silu, term).numpy(), gradient_of(tc.hard_silu, tc.asarray(data)).numpy(), 1e-5, 1e-6
+    )
 
 
 def train(layout, compiled):

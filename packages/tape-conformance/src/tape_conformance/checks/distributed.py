@@ -13,7 +13,7 @@ import tape_core as tc
 from numpy.typing import NDArray
 from tape_core.extend import registry
 from tape_core.staging import TracingError
-from tape_core.support import dense, wrap
+from tape_core.support import dense
 
 from tape_conformance.checking import Check, expect_close, expect_equal
 from tape_conformance.distributions import Arrays
@@ -140,7 +140,7 @@ def _is_raw(value: Any) -> bool:
 
 
 def _distributed(arrays: Arrays, value: tc.Tensor, layout: str, place: int) -> tc.Tensor:
-    return wrap(arrays.distribute(value.array, layout, place), value.backend)
+    return tc.asarray(arrays.distribute(value.array, layout, place), backend=value.backend)
 
 
 def _gradients(case: Case, seed: Callable[[int, NDArray[Any]], tc.Tensor]) -> dict[str, tc.Tensor]:
