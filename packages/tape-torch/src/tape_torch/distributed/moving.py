@@ -325,10 +325,7 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
     if local:
         to = placements(layout, mesh, tensor.shape, name)
         _check_same(tensor, name)
-        joined = distributed_joined(tensor, mesh.device_mesh, to)
-        if not any(entry.is_partial() for entry in to):
-            return joined
-        return distributed_relay(joined, mesh.device_mesh, _without_sums(to), _without_sums(to))  # adds the terms up
+        return distributed_joined(tensor, mesh.device_mesh, to)
     to = placements(layout, mesh, tensor.shape, name)
     check_divides(tensor.shape, to, mesh, name, "distribute")
     return distributed_divide(tensor, mesh.device_mesh, to)
