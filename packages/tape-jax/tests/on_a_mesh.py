@@ -202,6 +202,28 @@ def test_variables_are_moved_and_keep_their_layout(m: Mesh) -> None:
         distribute(nn.Dense(2), (), mesh=m)
 
 
+@pytest.mark.parametrize(
+    ("batch", "first", "second"),
+    [((), (), ("model",)), (("data",), (None, "model"), ()), (("data",), ("data",), (None, ("data", "model")))],
+)
+def test_xla_lays_out_gradients_as_their_sources(m: Mesh, batch: Any, first: Any, second: Any) -> None:
+    model = nn.Sequential([nn.Dense(8, activation="tanh"), nn.Dense(8)])
+    model.build((None, 4))
+
+    @tc.function(compile="xla")
+    def gradients(x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            loss = tc.mean(model(x) ** 2)
+        return tape.gradient(loss, model.variables)
+
+    x = distribute(DATA, batch, mesh=m)
+    for one, other in ((first, second), (second, first)):  # the function is traced once
+        layouts = {"layers.0.kernel": one, "layers.1.kernel": other}
+        distribute(model, lambda name, v, layouts=layouts: layouts.get(name, ()), mesh=m)
+        found = dict(zip([name for name, _ in model.named_variables()], gradients(x), strict=True))
+        assert {name: layout(g) for name, g in found.items()} == {name: layouts.get(name, ()) for name in found}
+
+
 def train(model: Any, optimizer: Any, x: Any) -> Any:
     with tc.GradientTape() as tape:
         loss = tc.mean((model(x) - x) ** 2)

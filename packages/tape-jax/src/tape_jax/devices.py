@@ -157,6 +157,14 @@ def is_here(array: Any) -> bool:
     return isinstance(array, jax.core.Tracer) or array.is_fully_addressable or array.is_fully_replicated
 
 
+def place_on_mesh(array: Any) -> NamedSharding | None:
+    """Return the sharding of an array that is divided among the devices of a mesh, or has a copy on each."""
+    if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
+        return None
+    place = array.sharding
+    return place if isinstance(place, NamedSharding) and array.committed and len(place.device_set) > 1 else None
+
+
 def with_automatic_axes(array: jax.Array) -> Any:
     """Return an array whose mesh has axes of JAX's type Auto, with the same memory.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from tape_compile.extend import (
     AsArray,
     Flow,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 STATE_CALLS = (NoteState, SetState, NoteStateOfStep, SetStateOfStep)
 """Functions that read or set the state of the global generator."""
+LAYOUT = "laid_out_like"
+"""The op that lays a value out as another one: gradients as their sources."""
 GLOBAL = 0
 """The key in `Lowering.states` of the global generator; any other generator is its own key."""
 
@@ -65,6 +68,7 @@ class Lowering:
         self.name = name
         self.tokens: dict[int, Any] = {}  # by the id of a token, the state of the global generator that it keeps
         self.before: dict[int, list[Any]] = {}
+        self.layouts: dict[int, NamedSharding] = {}  # of values that are divided among devices, where they are known
         self.xp = jax_backend().xp
 
     def run(self, instructions: Sequence[Instruction]) -> None:
@@ -106,7 +110,19 @@ class Lowering:
                 name: self.argument(arg) for name, arg in instruction.kwargs.items() if name not in ("device", "out")
             }
             out = self.flow(fn, args) if kind is Flow else self.function(instruction)(*args, **kwargs)
+            if instruction.name == LAYOUT:
+                out = self._laid_out(out, instruction.args[1])
         self._store(instruction.out, out)
+
+    def _laid_out(self, value: Any, like: object) -> Any:
+        """Have XLA lay a value out as another one, if that is divided among devices."""
+        if not isinstance(like, Ref):
+            return value
+        place = self.layouts.get(like.id)
+        if place is None or self.specs[like.id].shape != value.shape:
+            return value
+        constrain: Any = jax.lax.with_sharding_constraint
+        return constrain(value, place)
 
     def _on_state(self, fn: Any, instruction: Instruction) -> None:
         """Keep the state of the global generator for later, or go back to one that was kept."""

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tape_compile.extend import Flow, Instruction, Program
+from jax.sharding import NamedSharding
+from tape_compile.extend import Flow, Instruction, Program, Ref
 from tape_core.staging import outside
+from tape_core.support import layouts as kept_layouts
 from tape_core.typing import Raw
 
+from tape_jax import devices
 from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
 from tape_jax.xla.levels import blocks_drawn
-from tape_jax.xla.lowering import is_uniform
+from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
 from tape_jax.xla.transfer import into, jax_dtype, out_of
+
+_NOWHERE: Mapping[int, NamedSharding] = MappingProxyType({})
 
 _INLINE_MAX_ELEMENTS = 64
 """Constants up to this size are part of the code; of larger ones XLA would take long to fold what they lead to."""
@@ -84,6 +91,10 @@ class Segment:
         else:
             self._large = tuple([jnp.asarray(v) for v in large.values()])
             self._jitted = jax.jit(self._traced)
+        # Arguments as which values are laid out, such as Variables, of which these are gradients: their places.
+        likes = {one.args[1].id for one in instructions if one.name == LAYOUT and type(one.args[1]) is Ref}
+        self._likes = [at for at, k in enumerate(self.inputs) if k in likes]
+        self._by_layout: dict[tuple[Any, ...], Any] = {}
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
         """Lower the instructions now, so that what cannot be lowered is refused at the first call."""
@@ -92,7 +103,20 @@ class Segment:
         elif self._into is not None:
             examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
         # The very structure of a call: of another one, JAX would lower the program once more.
-        self._jitted.trace([state_array(generator_of(key)) for key in self._keys], self._large, *examples)
+        self._function(examples).trace([state_array(generator_of(key)) for key in self._keys], self._large, *examples)
+
+    def _function(self, given: Sequence[Raw]) -> Any:
+        """Return the function for arguments that are divided as these are."""
+        if not self._likes or not kept_layouts.in_use:
+            return self._jitted
+        places = tuple([devices.place_on_mesh(given[at]) for at in self._likes])
+        if not any(places):
+            return self._jitted
+        found = self._by_layout.get(places)
+        if found is None:
+            known = {self.inputs[at]: place for at, place in zip(self._likes, places, strict=True) if place is not None}
+            found = self._by_layout[places] = jax.jit(partial(self._traced, layouts=known))
+        return found
 
     def _example(self, k: int) -> Any:
         spec = self._program.specs[k]
@@ -101,12 +125,15 @@ class Segment:
         like: Any = jax.ShapeDtypeStruct  # its constructor has no types
         return like(spec.shape, jax_dtype(spec.kind, spec.dtype))
 
-    def _traced(self, states: Sequence[Raw], large: Sequence[Raw], *given: Raw) -> tuple[list[Any], list[Any]]:
+    def _traced(
+        self, states: Sequence[Raw], large: Sequence[Raw], *given: Raw, layouts: Mapping[int, NamedSharding] = _NOWHERE
+    ) -> tuple[list[Any], list[Any]]:
         values = {**self._small, **dict(zip(self._large_numbers, large, strict=True))}
         values.update(zip(self.inputs, given, strict=True))
         known = {id(value) for value in values.values()}
         with outside():
             lowering = FlowLowering(self._program, values, dict(zip(self._keys, states, strict=True)), self._name)
+            lowering.layouts.update(layouts)
             lowering.run(self._instructions)
         outs = []
         for k in self.outputs:
@@ -124,7 +151,7 @@ class Segment:
         else:
             if self._into is not None:
                 given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-            found, ends = self._jitted(states, self._large, *given)
+            found, ends = self._function(given)(states, self._large, *given)
             if self._out_of is not None:
                 found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
         if ends:
