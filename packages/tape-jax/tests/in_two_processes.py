@@ -21,6 +21,7 @@ import tape_jax  # noqa: E402
 import tape_nn as nn  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
+from tape_jax import distributed  # noqa: E402
 
 mesh = Mesh(np.asarray(jax.devices()), ("data",))
 rows, everywhere = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -48,7 +49,46 @@ for layout, how in ((everywhere, None), (rows, "python"), (everywhere, "xla"), (
     found["loss"] += [float(run(model, optimizer)) for _ in range(3)]
     found["weights"] += [float(tc.sum(tc.abs(v))) for v in model.variables]
 
+# The same by the names that PyTorch's meshes have, and by a strategy.
+m = nn.parallel.mesh({"data": -1})
+assert (m.rank, m.axes) == (process if processes > 1 else 0, {"data": jax.device_count()})
+assert distributed.agree(7 + process, mesh=m) == 7
+joined = distributed.distribute(mine, ("data",), mesh=m, local=True)
+np.testing.assert_array_equal(np.asarray(distributed.local(joined).numpy()), mine)
+np.testing.assert_array_equal(distributed.full(joined).numpy(), data)
+made = distributed.create(tc.default_rng(1).normal, (8, 4), ("data",), mesh=m)
+found["weights"] += distributed.full(made).numpy().ravel().tolist()
+strategy = nn.parallel.Sharded(m)
+tc.set_seed(0)
+model = nn.Dense(1)
+history = nn.fit(
+    model,
+    (data, data[:, :1]),
+    loss=nn.losses.MeanSquaredError(),
+    optimizer=nn.SGD(0.1),
+    batch_size=8,
+    epochs=2,
+    progress=False,
+    compile="xla",
+    parallel=strategy,
+)
+found["loss"] += history["loss"]
+found["weights"] += distributed.full(model.kernel).numpy().ravel().tolist()
+
 if processes > 1:
+    with pytest.raises(ValueError, match=r"divide: an array of shape .* the processes have different ones"):
+        distributed.divide(data + process, ("data",), mesh=m)
+    with pytest.raises(
+        ValueError, match=r"the parts of an array differ: rank 0 gives shape \(1,\).*rank 1 gives.*\(2,\)"
+    ):
+        distributed.distribute(np.ones(1 + process), ("data",), mesh=m, local=True)
+    with tc.GradientTape() as tape, pytest.raises(ValueError, match="no derivative goes through the parts of several"):
+        tape.watch(joined)
+        distributed.local(joined)
+    with pytest.raises(ValueError, match="create: the random generator of rank 1 has another state"):
+        distributed.create(tc.default_rng(process).normal, (8, 4), ("data",), mesh=m)
+    with pytest.raises(ValueError, match="on JAX a run in several processes is not saved by this"):
+        nn.save_run("run", model, parallel=strategy)
     assert repr(x) == (
         "Tensor([values in several processes], shape=(8, 4), dtype=float32, backend=jax, "
         "device=cpu:0,1,2048,2049, sharding=P('data'))"

@@ -48,7 +48,7 @@ def test_two_processes_train_as_one() -> None:
 
     running = [start(address, "2", str(k)) for k in range(2)] + [start(address, "1", "0")]
     try:
-        texts = [process.communicate(timeout=100) for process in running]
+        texts = [process.communicate(timeout=240) for process in running]
     finally:
         for process in running:
             process.kill()

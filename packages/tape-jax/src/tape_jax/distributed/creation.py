@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import tape_core as tc
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from tape_core import Tensor
 from tape_core.backends.random_kernels import HALF_WORD_MAX_SPAN, WORDS_PER_BLOCK, Key, Shape
@@ -33,6 +34,7 @@ class Making(NamedTuple):
 
     shape: tuple[int, ...]
     to: NamedSharding
+    mesh: Mesh
 
     def drawn(self, between: Between, dtype: str) -> jax.Array:
         """Return the array whose numbers `between` draws, in parts."""
@@ -77,7 +79,8 @@ def create(
         mesh: the devices.
 
     Raises:
-        ValueError: an axis cannot be divided so, or the result has another shape.
+        ValueError: an axis cannot be divided so, the result has another shape, or a Generator has other states in
+            other processes.
     """
     whole = tuple(shape)
     label = f"what {getattr(function, '__qualname__', 'the function')} makes"
@@ -91,7 +94,9 @@ def create(
             one = np.asarray(function((), *args, **kwargs).array)
             parts = jax.make_array_from_callback(whole, to, lambda index: np.broadcast_to(one, to.shard_shape(whole)))
             return tc.asarray(parts)
-        with setting(_making, Making(whole, to) if current() is None else None):  # in a compiled function: as a whole
+        with setting(
+            _making, Making(whole, to, mesh) if current() is None else None
+        ):  # in a compiled function: as a whole
             made = tc.asarray(function(whole, *args, **kwargs))
     if made.shape != whole:
         raise ValueError(f"create: {label} has the shape {made.shape}, and {whole} was asked for")
@@ -126,13 +131,13 @@ class _DividedRandom(JaxRandom):
 
     def uniform(self, key: Key, counter: int, shape: Shape, dtype: str, device: str | None = None) -> Any:
         """Return numbers in [0, 1)."""
-        if (making := _wanted(shape)) is None:
+        if (making := _wanted(key, counter, shape)) is None:
             return super().uniform(key, counter, shape, dtype, device)
         return making.drawn(lambda a, b: _between(key, counter, a, b, dtype), dtype)
 
     def normal(self, key: Key, counter: int, shape: Shape, dtype: str, device: str | None = None) -> Any:
         """Return normally distributed numbers: the first half of all are cosines, the others the sines."""
-        if (making := _wanted(shape)) is None:
+        if (making := _wanted(key, counter, shape)) is None:
             return super().normal(key, counter, shape, dtype, device)
         pairs = -(-math.prod(shape) // 2)
 
@@ -151,7 +156,7 @@ class _DividedRandom(JaxRandom):
 
     def integers(self, key: Key, counter: int, shape: Shape, low: int, high: int, device: str | None = None) -> Any:
         """Return integers in [low, high)."""
-        if (making := _wanted(shape)) is None:
+        if (making := _wanted(key, counter, shape)) is None:
             return super().integers(key, counter, shape, low, high, device)
         each = WORDS_PER_BLOCK * (2 if high - low <= HALF_WORD_MAX_SPAN else 1)
 
@@ -162,10 +167,25 @@ class _DividedRandom(JaxRandom):
         return making.drawn(between, "int64")
 
 
-def _wanted(shape: Shape) -> Making | None:
-    """Return the array that is being made, if a draw is for it; None: draw the whole."""
+def _wanted(key: Key, counter: int, shape: Shape) -> Making | None:
+    """Return the array that is being made, if a draw is for it; None: draw the whole.
+
+    Raises:
+        ValueError: the generators of several processes differ.
+    """
     making = _making.get()
-    return making if making is not None and making.shape == tuple(shape) else None
+    if making is None or making.shape != tuple(shape):
+        return None
+    if not making.mesh.is_here:
+        states = np.asarray(multihost_utils.process_allgather(np.asarray([*key, counter], np.uint64)))
+        differ = [rank for rank, state in enumerate(states) if not np.array_equal(state, states[0])]
+        if differ:
+            raise ValueError(
+                f"create: the random generator of rank {differ[0]} has another state than that of rank 0, and each "
+                f"would draw its part from its own: begin by tape_core.set_seed(number), or default_rng(number), with "
+                f"the same number in each"
+            )
+    return making
 
 
 def _between(key: Key, counter: int, a: int, b: int, dtype: str) -> Any:
