@@ -26,6 +26,12 @@ def is_here(array: Any) -> bool:
     return all(p.is_replicate() for p in array.placements)
 
 
+def part_of(array: Any) -> torch.Tensor:
+    """Return the part of a DTensor that this process has; what is still being sent is waited for."""
+    part = array.to_local()
+    return part.wait() if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+
+
 def whole_value(array: Any) -> torch.Tensor:
     """Return the plain tensor of a DTensor of which each process has all values, or summands.
 
@@ -36,7 +42,7 @@ def whole_value(array: Any) -> torch.Tensor:
         ValueError: other processes have some of the values.
     """
     if is_here(array):
-        return array.to_local()  # type: ignore[no-any-return]
+        return part_of(array)
     if any(p.is_shard() for p in array.placements):
         rank = torch.distributed.get_rank()
         raise ValueError(_ELSEWHERE.format(shape=tuple(array.shape), placements=tuple(array.placements), rank=rank))
@@ -60,9 +66,12 @@ def describe(array: Any) -> str:
 
 
 def laid_out_like(x: Any, like: Any) -> Any:
-    """Return an array in the layout of another one, where both are DTensors of one shape and mesh."""
+    """Return an array in the layout of another one, where both are DTensors of one shape and mesh.
+
+    It may still be on its way: what is computed with it waits for it, so that gradients are sent while others are made.
+    """
     if not is_divided(like) or not is_divided(x) or x.shape != like.shape or x.device_mesh != like.device_mesh:
         return x
     if tuple(x.placements) == tuple(like.placements) or any(p.is_partial() for p in like.placements):
         return x
-    return x.redistribute(like.device_mesh, like.placements)
+    return x.redistribute(like.device_mesh, like.placements, async_op=True)

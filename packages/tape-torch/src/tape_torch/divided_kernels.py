@@ -30,10 +30,10 @@ from tape_core.support import warn_user
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import added_up, is_divided, is_here
+from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -78,6 +78,8 @@ waiting for ever where these are small; so each process computes with its exampl
 
 UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool", "relu6")
 """Ops whose rules call kernels of PyTorch's that it cannot divide; once there are divided arrays, ops' own run."""
+
+_NESTED: Final = frozenset({list, tuple, dict})
 
 _WHERE: Final = {"laid_out_like": "a cotangent, tangent or gradient of a divided array"}
 """Where a plain array stands beside a divided one, by kernels that users do not call by name."""
@@ -140,17 +142,25 @@ def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None
 
 def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
     name = name.removesuffix("_with_residuals")
-    leaves, structure = tree_flatten((args, kwargs))
+    if name == "laid_out_like" and type(args[0]) is type(args[1]) is DTensor:
+        return kernel(*args)
     summed = name not in _LINEAR
     # What kernels and rules make is made of shapes and numbers: it is the same in each process.
     made_here = bool(_DISPATCHER._allow_implicit_replication)
-    for k, leaf in enumerate(leaves):
-        if type(leaf) is DTensor:
-            leaves[k] = added_up(leaf) if summed else leaf
-        elif isinstance(leaf, torch.Tensor):
-            leaves[k] = _copied(leaf, mesh) if made_here else copy_on(mesh, leaf, _WHERE.get(name, f"in {name}"))
-    args, kwargs = tree_unflatten(leaves, structure)
-    arrays = [leaf for leaf in leaves if isinstance(leaf, DTensor)]
+    arrays: list[DTensor] = []
+
+    def divided(value: Any) -> Any:
+        if type(value) is DTensor:
+            found = added_up(value) if summed else value
+        elif isinstance(value, torch.Tensor):
+            found = _copied(value, mesh) if made_here else copy_on(mesh, value, _WHERE.get(name, f"in {name}"))
+        else:
+            return tree_map(divided, value) if type(value) in _NESTED else value
+        arrays.append(found)
+        return found
+
+    args = tuple([divided(value) for value in args])
+    kwargs = {key: divided(value) for key, value in kwargs.items()}
     if (why := _why_whole(name, arrays)) is not None:
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
     if name in _BY_EXAMPLE:
@@ -163,6 +173,8 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     try:
         with replicating():
             found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
+        if type(found) is DTensor:  # as nearly always
+            return _settled(found) if made_here else added_up(found)
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
             # Rules look at what ops were given, and PyTorch's functions would be applied to each term of a sum. In a
             # sweep sums are left: where one ends, it is taken in the layout of the source.
@@ -235,7 +247,7 @@ def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) 
     except RuntimeError as error:
         if "view size is not compatible" not in str(error):
             raise
-    part, strides = x.to_local().contiguous(), torch.empty(x.shape, device="meta").stride()
+    part, strides = part_of(x).contiguous(), torch.empty(x.shape, device="meta").stride()
     packed = DTensor.from_local(part, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=strides)
     return kernel(packed, *args, **kwargs)
 
@@ -310,7 +322,7 @@ def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor
         for p in placements:
             axis = p.dim - missing if isinstance(p, Shard) else -1
             own.append(Shard(axis) if axis >= 0 and x.shape[axis] == shape[axis + missing] else Replicate())
-        return x.redistribute(mesh, own).to_local()
+        return part_of(x.redistribute(mesh, own))
 
     args, kwargs = tree_map_only(DTensor, part, (args, kwargs))
     stride = torch.empty(shape, device="meta").stride()
@@ -336,7 +348,7 @@ def _by_examples(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: 
     ):
         cause = "of a convolution each process computes whole examples, of which all have the same number"
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
-    args, kwargs = tree_map_only(DTensor, lambda x: x.to_local(), (args, kwargs))
+    args, kwargs = tree_map_only(DTensor, part_of, (args, kwargs))
     if not others:  # a sum over all examples
         placements = tuple([Partial() if p.is_shard() else p for p in placements])
     return DTensor.from_local(kernel(*args, **kwargs), mesh, placements, run_check=False)

@@ -86,7 +86,8 @@ def gradients(
         telling = _Telling(ready, slots_of)
     for n, (backend, own) in enumerate(seeds.items(), start=1):
         if ready is None:
-            found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds))
+            laid_out = _LaidOut(sources, slots_of) if layouts.in_use and not is_complex else None
+            found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds), found=laid_out)
         else:
             with setting(READY, None):  # the sweep may compute other gradients on its way
                 found = sweep(tape, backend, own, wanted, recorded, release=n == len(seeds) and release, found=telling)
@@ -115,6 +116,23 @@ class _Telling(dict[int, Any]):
         super().__setitem__(slot, cotangent)
         if (k := self._sources.get(slot)) is not None:
             self._ready(k, cotangent)
+
+
+class _LaidOut(dict[int, Any]):
+    """The cotangents that a sweep has found, by slot; those of sources are laid out as these when they are final.
+
+    So a library may send them while the sweep goes on.
+    """
+
+    def __init__(self, sources: list[Any], slots_of: list[tuple[int, ...]]) -> None:
+        super().__init__()
+        self._sources = {slot: source for source, slots in zip(sources, slots_of, strict=True) for slot in slots}
+
+    def __setitem__(self, slot: int, cotangent: Any) -> None:
+        source = self._sources.get(slot)
+        if source is not None and type(cotangent) is Tensor:
+            cotangent = ops.laid_out_like(cotangent, source)
+        super().__setitem__(slot, cotangent)
 
 
 def _sweep_backend(backend: Backend, cotangent: Backend) -> Backend:

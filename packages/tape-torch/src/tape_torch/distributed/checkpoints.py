@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from tape_torch.distributed import storage
 from tape_torch.distributed.failures import time_limit
+from tape_torch.divided import part_of
 
 SHOWN: Final = 80  # characters of a text in a message
 
@@ -374,7 +375,7 @@ def _agree_on_copies(group: Any, arrays: Mapping[str, torch.Tensor]) -> None:
 
 
 def _fingerprint(array: torch.Tensor) -> int:
-    local = array.to_local() if isinstance(array, DTensor) else array
+    local = part_of(array) if isinstance(array, DTensor) else array
     return zlib.crc32(local.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh
-from tape_torch.divided import describe
+from tape_torch.divided import describe, part_of
 from tape_torch.divided_kernels import check_same, copy_on
 
 T = TypeVar("T", bound=PyTree)
@@ -51,7 +51,7 @@ def _local(xp: Any, x: Any, mesh: DeviceMesh, origin: Places) -> torch.Tensor:
     origin = _without_sums(origin)  # the cotangent of a summand is that of the sum
     if tuple(x.placements) != origin:  # a cotangent, which may be laid out otherwise
         x = x.redistribute(placements=origin)
-    return cast("torch.Tensor", x.to_local())
+    return part_of(x)
 
 
 def _joined(xp: Any, x: torch.Tensor, mesh: DeviceMesh, to: Places) -> torch.Tensor:
