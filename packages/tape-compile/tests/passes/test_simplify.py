@@ -6,12 +6,20 @@ import pytest
 import tape_core as tc
 from support import names, traced
 from tape_compile.passes import PASSES
+from tape_core.ops.data_types import laid_out_like as laid_out
 
 
 def test_what_changes_nothing_goes() -> None:
     x = tc.ones((2, 3), backend="numpy")
     program = traced(lambda x: tc.reshape(tc.negative(-(x * 1.0)) / 1.0 - 0.0, (2, 3)) ** 1, x)
     assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == []
+
+
+def test_an_array_is_laid_out_once_as_another_one() -> None:
+
+    x, y, z = (tc.ones((2, 3), backend="numpy") for _ in range(3))
+    program = traced(lambda x, y, z: laid_out(laid_out(laid_out(x, y), y), z), x, y, z)
+    assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == ["laid_out_like"] * 2
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of infinities

@@ -18,7 +18,7 @@ rewrite = RULES.rewrite
 
 @pass_(stage="exact", after=["constant_folding"])
 def simplify(program: Program) -> Program:
-    """Replace `x * 1`, `x / 1`, `x - 0`, `x ** 1`, `-(-x)` and reshapes to the same by `x`, `x ** 2` by `x * x`."""
+    """Replace `x * 1`, `x - 0`, `-(-x)`, what changes no shape or layout and so on by `x`, and `x ** 2` by `x * x`."""
     return RULES.run(program)
 
 
@@ -49,6 +49,12 @@ def to_own_shape(r: Rewriter, x: Argument, shape: Argument) -> bool:
 def twice_negative(r: Rewriter, x: Argument) -> bool:
     inner = r.maker(x, "negative")
     return inner is not None and inner.fn == r.instruction.fn and r.replace_by(inner.args[0])
+
+
+@rewrite("laid_out_like")
+def twice_laid_out(r: Rewriter, x: Argument, like: Argument) -> bool:
+    inner = r.maker(x, "laid_out_like")
+    return inner is not None and inner.args[1] == like and type(x) is Ref and r.replace_by(x)
 
 
 @rewrite("pow", of_constant=True)
