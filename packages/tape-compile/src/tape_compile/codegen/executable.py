@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from functools import wraps
+from operator import attrgetter, is_
 from typing import Any
 from weakref import proxy, ref
 
@@ -36,6 +36,7 @@ _UNSUPPORTED = {
     "tape_core.where and scan",
 }
 _CHANGED = "changes one of its arguments (as x += y does)"
+_is_trainable, _raw_of = attrgetter("trainable"), attrgetter("_raw")
 DONATED = "overwrites an argument that is donated to it"
 
 
@@ -51,7 +52,7 @@ class Compiled:
         assigned: those that get new values, which are outputs after the results.
         changed: the places of Tensors among the arguments to which the function assigns.
         donated: the places of those that it may overwrite.
-        trainable, guards: what must be as it was for the trace to fit.
+        trainable: Variables, and for each whether it was trainable; guards: other things that must be as they were.
         outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
         age, recent: of the cache.
     """
@@ -80,7 +81,8 @@ class Compiled:
         self.objects = [*[holder for holder, _ in places], *leaves_of]
         self.attributes = [*[name for _, name in places], *["_raw_slots"] * len(leaves_of)]
         self.new_leaves = len(leaves_of)
-        self.trainable = [(h.variable, h.trainable) for h in held if isinstance(h.variable, Variable)]
+        watched = [h for h in held if isinstance(h.variable, Variable)]
+        self.trainable = [h.variable for h in watched], [h.trainable for h in watched]
         self.guards = trace.guards
         # Most training steps return nothing: then optree, which takes a while to import, is not needed.
         leaves: list[Any] = [None]
@@ -108,7 +110,7 @@ class Compiled:
         self.run = self._compiled(name, how, compiler, trace)
         # What the library warns of is no matter of a compiler that calls none of its functions.
         library = None if compiler is not None and compiler.by_name else self.program.backend
-        self.quiet: Callable[[], Any] = nullcontext if library is None else library.quiet
+        self.quiet: Callable[[], Any] | None = None if library is None else library.quiet
         self.backend: Any = self.program.backend or _ANY
         # The common cases, for short loops in each call.
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
@@ -232,7 +234,8 @@ class Compiled:
             self.variables = [proxy(v) if id(v) in variables else v for v in self.variables]
             self.assigned = [proxy(v) if id(v) in variables else v for v in self.assigned]
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
-            self.trainable = [(proxy(v) if id(v) in variables else v, trainable) for v, trainable in self.trainable]
+            watched, expected = self.trainable
+            self.trainable = [proxy(v) if id(v) in variables else v for v in watched], expected
         self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     @property
@@ -242,9 +245,10 @@ class Compiled:
 
     def fits(self) -> bool:
         """Return whether guards hold, and Variables are trainable as they were."""
-        for variable, trainable in self.trainable:
-            if variable.trainable is not trainable:
-                return False
+        watched, expected = self.trainable
+        # By functions of C: there may be hundreds of Variables, and this is done in each call.
+        if not all(map(is_, map(_is_trainable, watched), expected)):
+            return False
         return not self.guards or all(get() == value for get, value in self.guards)
 
     def __call__(self, leaves: list[Any]) -> Any:
@@ -261,15 +265,18 @@ class Compiled:
         if binding.in_use:
             arrays += [variable._place._raw for variable in self.variables]
         else:
-            arrays += [variable._raw for variable in self.variables]
+            arrays += map(_raw_of, self.variables)
         if self.changed:
             check_no_alias(self.name, leaves, self.changed)
         if self.donated:
             check_no_alias(self.name, leaves, self.donated, DONATED)
             invalidate_donated(self.name, leaves, self.donated)
         try:
-            with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either
+            if self.quiet is None:
                 found = self.run(arrays)
+            else:
+                with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either
+                    found = self.run(arrays)
         except Exception as error:  # noqa: BLE001 - it is raised again
             fail(error)
         if self.changed:

@@ -119,10 +119,13 @@ class OnHost:
         """Return arguments for the function: known arrays, and landing places with the others' elements."""
         arrays: list[Any] = []
         for value, convert, known, place in zip(given, self._into, self._known, self._places, strict=True):
-            # Its elements are those of the array of JAX, but its axes may have been changed in place.
-            if known[0] is value and value.shape == known[2] and (known[3] is None or is_at(value, known[3])):
-                arrays.append(known[1])
-                continue
+            # Its elements are those of the array of JAX, but its axes may have been changed in place, or of a tensor of
+            # PyTorch all its memory.
+            if known[0] is value and value.shape == known[2]:
+                address = known[3]
+                if address is None or (value.data_ptr() == address and value.is_contiguous()):
+                    arrays.append(known[1])
+                    continue
             if convert is not None:
                 value = convert(value)
             if place is not None and value.shape == place[0].shape and value.dtype is place[0].dtype:
@@ -149,11 +152,6 @@ class OnHost:
         array = jax.device_put(memory, self._device)
         # The client computes in this thread, so nobody reads the memory after the call.
         return (memory, array) if array.unsafe_buffer_pointer() == memory.ctypes.data else None
-
-
-def is_at(tensor: Any, address: int) -> bool:
-    """Return whether the memory of a tensor of PyTorch, which may be replaced in place, still is where it was."""
-    return bool(tensor.data_ptr() == address and tensor.is_contiguous())
 
 
 def _nbytes(spec: Spec) -> int:

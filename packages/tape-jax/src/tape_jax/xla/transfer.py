@@ -84,7 +84,7 @@ def out_of(spec: Spec) -> Convert | None:
             return _as_scalar
         return np.asarray if spec.kind is np.ndarray else lambda array: np.asarray(array).view(spec.kind)
     if name == "torch":
-        return _to_torch
+        return _to_torch(spec.dtype)
     assert backend is not None
     library = backend.library
     return lambda array: library.asarray(np.array(array))
@@ -104,11 +104,12 @@ def _from_torch(tensor: Raw) -> Any:
         )
 
 
-def _to_torch(array: jax.Array) -> Any:
-    # By way of NumPy, which takes half the time of DLPack, and has no bfloat16.
-    if array.dtype == jnp.bfloat16:
-        return _torch().from_numpy(np.asarray(array).view(np.int16)).view(_torch().bfloat16)
-    return _torch().from_numpy(np.asarray(array))
+def _to_torch(dtype: RawDType) -> Convert:
+    # By way of NumPy, which takes half the time of DLPack, and has no bfloat16. What can be asked once is asked here.
+    torch, from_numpy, asarray = _torch(), _torch().from_numpy, np.asarray
+    if dtype is torch.bfloat16:
+        return lambda array: from_numpy(asarray(array).view(np.int16)).view(torch.bfloat16)
+    return lambda array: from_numpy(asarray(array))
 
 
 @cache
