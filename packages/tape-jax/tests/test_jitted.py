@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,6 +12,13 @@ import pytest
 import tape_core as tc
 from tape_jax import jitted
 from tape_jax.jitted import Jitted
+
+
+@pytest.fixture(autouse=True)
+def _in_64_bits() -> Iterator[None]:
+    """Have the backend loaded, which switches JAX's 64 bits on, for tests that are run alone, too."""
+    with tc.use_backend("jax"):
+        yield
 
 
 def test_arrays_are_arguments_and_options_are_not() -> None:
@@ -32,6 +40,19 @@ def test_arrays_are_arguments_and_options_are_not() -> None:
     assert traced == [0, 1, 1]
     # These are equal, and not the same.
     assert [kernel(jnp.ones(2, int), ([v],))[0].dtype.name for v in (1, 1.0, True)] == ["int64", "float64", "int64"]
+
+
+def test_numbers_that_are_equal_and_not_the_same() -> None:
+    @Jitted
+    def kernel(x: Any, value: Any) -> Any:
+        return jnp.where(x > 0, x, value)
+
+    x = jnp.asarray([-1.0])
+    for _ in range(3):
+        assert [bool(jnp.signbit(kernel(x, v))[0]) for v in (0.0, -0.0, complex(0.0, 0.0).real)] == [False, True, False]
+        assert [kernel(x, complex(0.0, v)).imag.tolist() for v in (1.0, 2.0)] == [[1.0], [2.0]]
+        assert bool(jnp.isnan(kernel(x, float("nan")))[0])
+    assert len(kernel._variants) == 5
 
 
 def test_a_kernel_that_reads_values_is_called_as_it_is() -> None:

@@ -16,7 +16,7 @@ from tape_jax.thresholds import JITTED_MAX_VARIANTS
 
 _ARRAY = object()
 """Stands for an array in the key of a call."""
-_NUMBERS = frozenset({bool, int, float, complex})
+NUMBERS = frozenset({bool, int, float, complex})
 _READS_VALUES = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -78,13 +78,20 @@ class Jitted:
         return found
 
 
+def number_key(value: Any) -> tuple[type, Any]:
+    """Return what tells a Python number from others: 1, 1.0 and True are equal, as are 0.0 and -0.0; NaN is NaN."""
+    kind = type(value)
+    exact = kind is int or kind is bool or (kind is float and value != 0.0 and value == value)
+    return kind, value if exact else repr(value)
+
+
 def _key(value: Any, arrays: list[Any]) -> Any:
     """Return what tells one argument from another, except for the values of arrays, which are appended to a list."""
     kind = type(value)
     if value is None or kind is str:
         return value
-    if kind in _NUMBERS:
-        return kind, value  # 1, 1.0 and True are equal, and are not the same argument
+    if kind in NUMBERS:
+        return number_key(value)
     if kind is np.int64 or isinstance(value, jax.Array):
         arrays.append(value)
         return _ARRAY

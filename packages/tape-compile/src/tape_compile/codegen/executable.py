@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import wraps
 from operator import attrgetter, is_
 from typing import Any
@@ -110,7 +111,8 @@ class Compiled:
         self.run = self._compiled(name, how, compiler, trace)
         # What the library warns of is no matter of a compiler that calls none of its functions.
         library = None if compiler is not None and compiler.by_name else self.program.backend
-        self.quiet: Callable[[], Any] | None = None if library is None else library.quiet
+        self.quiet: Callable[[], Any] = nullcontext if library is None else library.quiet
+        self._warns = library is not None
         self.backend: Any = self.program.backend or _ANY
         # The common cases, for short loops in each call.
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
@@ -272,7 +274,7 @@ class Compiled:
             check_no_alias(self.name, leaves, self.donated, DONATED)
             invalidate_donated(self.name, leaves, self.donated)
         try:
-            if self.quiet is None:
+            if not self._warns:
                 found = self.run(arrays)
             else:
                 with self.quiet():  # tapes do not warn of what becomes infinite or NaN in a backward pass either

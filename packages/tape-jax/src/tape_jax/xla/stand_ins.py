@@ -15,12 +15,13 @@ from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
 from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
 from tape_core.typing import Raw, RawDType
 
+from tape_jax.jitted import NUMBERS, number_key
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.flows import FlowLowering, can_lower, generators_of, lower_flow, program_of
 from tape_jax.xla.lowering import STATE_CALLS
 from tape_jax.xla.transfer import jax_backend
 
-_PLAIN = frozenset({bool, int, float, complex, str, type(None), type(...)})
+_PLAIN = frozenset({str, type(None), type(...)})
 _MOST = 4096
 _shapes: dict[Any, Any] = {}  # what calls return, by the function and its arguments
 
@@ -242,8 +243,10 @@ def _key(value: Any) -> Any:
     kind = type(value)
     if kind is AbstractArray:
         return AbstractArray, value.shape, value.dtype
+    if kind in NUMBERS:
+        return number_key(value)
     if kind in _PLAIN:
-        return kind, repr(value) if kind is float or kind is complex else value
+        return kind, value
     if kind is tuple or kind is list:
         return kind, *[_key(part) for part in value]
     if kind is slice:
