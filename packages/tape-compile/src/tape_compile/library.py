@@ -85,6 +85,10 @@ class LibrarySupport:
         """Return a function for a group of calls; None where they stay calls."""
         return None
 
+    def is_slow(self, spec: Spec) -> bool:
+        """Return whether a call costs so much, whatever it computes, that groups on small arrays pay as well."""
+        return False
+
     # -- memory
 
     def gives_new(self, instruction: Instruction, specs: Specs) -> bool:

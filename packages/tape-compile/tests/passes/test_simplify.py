@@ -16,7 +16,6 @@ def test_what_changes_nothing_goes() -> None:
 
 
 def test_an_array_is_laid_out_once_as_another_one() -> None:
-
     x, y, z = (tc.ones((2, 3), backend="numpy") for _ in range(3))
     program = traced(lambda x, y, z: laid_out(laid_out(laid_out(x, y), y), z), x, y, z)
     assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == ["laid_out_like"] * 2

@@ -17,11 +17,13 @@ import torch
 from tape_compile.extend import Argument, Instruction, LibrarySupport, Raw, Ref, Role, Specs
 from tape_core.support import generated, identifier
 
+from tape_torch.divided import is_divided_kind
 from tape_torch.kernels import KERNELS
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 
 if TYPE_CHECKING:
     from tape_compile.extend import Group
+    from tape_compile.program import Spec
 
 
 _FLOATS = frozenset({torch.float32, torch.float64})
@@ -39,8 +41,13 @@ _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
 _files = count()
 
 
+def _function(instruction: Instruction) -> Any:
+    """Return what an instruction calls; of one on arrays that are divided among processes, what it calls on parts."""
+    return getattr(instruction.fn, "unguarded", instruction.fn)
+
+
 def _is_known(instruction: Instruction) -> bool:
-    fn, args = instruction.fn, instruction.args
+    fn, args = _function(instruction), instruction.args
     if instruction.kwargs or not args or type(args[0]) is not Ref:
         return False
     try:
@@ -54,7 +61,9 @@ def _is_known(instruction: Instruction) -> bool:
 
 def _can_fuse(instruction: Instruction, specs: Specs) -> bool:
     spec = specs[instruction.out]
-    if spec.kind is not torch.Tensor or spec.dtype not in _FLOATS or not _is_known(instruction):
+    if spec.kind is not torch.Tensor and not is_divided_kind(spec.kind):
+        return False
+    if spec.dtype not in _FLOATS or not _is_known(instruction):
         return False
     first, *others = [specs[k] for k in instruction.inputs]
     if first != spec:
@@ -129,7 +138,7 @@ class _Blocks:
         last = {k: at for at, instruction in enumerate(group.instructions) for k in instruction.inputs}
         lines = [f"def block({', '.join([*place.values(), *outs.values()])}):"]
         for at, instruction in enumerate(group.instructions):
-            number, fn = instruction.out, instruction.fn
+            number, fn = instruction.out, _function(instruction)
             args = ", ".join([place[arg.id] if type(arg) is Ref else self._literal(arg) for arg in instruction.args])
             dying = [place[k] for k in instruction.inputs if last[k] == at and place[k][0] == "t"]
             target = outs.get(number) or (dying[0] if dying else None)
@@ -146,6 +155,23 @@ class _Blocks:
                 lines.append(f"    del {', '.join(done)}")
         lines.append(f"    return ({', '.join(outs.values())},)")
         return "\n".join(lines) + "\n"
+
+
+class _OnParts(_Blocks):
+    """The instructions of a group on arrays that are divided among processes, on the parts that this one has.
+
+    PyTorch looks up for each op how its arrays are divided, which takes longer than the op on small arrays; here it is
+    looked up once.
+    """
+
+    def over(self, dead: Sequence[int], spare: Sequence[int]) -> _Blocks:
+        """Return this function: its results have memory of their own."""
+        return self
+
+    def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
+        from tape_torch.divided_kernels import on_parts_alike
+
+        return on_parts_alike(super().__call__, arrays, self.cut)
 
 
 # -- sums of scattered parts
@@ -176,10 +202,15 @@ class TorchSupport(LibrarySupport):
         return "each" if has_shape and _can_fuse(instruction, specs) else None
 
     def fused(self, group: Group) -> _Blocks:
-        return _Blocks(group, {})
+        divided = is_divided_kind(group.specs[group.instructions[0].out].kind)
+        return _OnParts(group, {}) if divided else _Blocks(group, {})
+
+    def is_slow(self, spec: Spec) -> bool:
+        return is_divided_kind(spec.kind)
 
     def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
-        return type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
+        alone = type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
+        return alone and not is_divided_kind(specs[instruction.outputs[0]].kind)
 
     def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
         if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:

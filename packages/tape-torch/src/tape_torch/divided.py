@@ -21,6 +21,11 @@ def is_divided(array: object) -> bool:
     return type(array) is not torch.Tensor and hasattr(array, "device_mesh") and hasattr(array, "placements")
 
 
+def is_divided_kind(kind: type) -> bool:
+    """Return whether a class is that of DTensors."""
+    return kind is not torch.Tensor and hasattr(kind, "device_mesh") and hasattr(kind, "placements")
+
+
 def is_here(array: Any) -> bool:
     """Return whether each process has all values of a DTensor."""
     return all(p.is_replicate() for p in array.placements)

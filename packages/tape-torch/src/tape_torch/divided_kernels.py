@@ -333,6 +333,35 @@ def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor
     return tree_map_only(torch.Tensor, joined, kernel(*args, **kwargs))
 
 
+def on_parts_alike(
+    function: Callable[..., tuple[torch.Tensor, ...]], arrays: tuple[Any, ...], large: list[bool]
+) -> tuple[Any, ...]:
+    """Call an elementwise function of arrays of one shape, and of numbers, on the parts that this process has.
+
+    Args:
+        function: gets the parts, and returns arrays of their shape.
+        arrays: DTensors, plain tensors and numbers.
+        large: for each whether it has the shape; the others are numbers.
+    """
+    first = added_up(next(x for x, is_large in zip(arrays, large, strict=True) if is_large and type(x) is DTensor))
+    mesh, placements = first.device_mesh, first.placements
+    here = (Replicate(),) * mesh.ndim
+    parts = []
+    with torch.no_grad():  # in which PyTorch hands out a part as it is
+        for x, is_large in zip(arrays, large, strict=True):
+            if isinstance(x, torch.Tensor):
+                if type(x) is not DTensor:
+                    x = copy_on(mesh, x, "in a compiled function")
+                places = placements if is_large else here
+                x = part_of(x if x.placements == places else x.redistribute(mesh, places))
+            parts.append(x)
+    stride = first.stride()
+    return tuple([
+        DTensor.from_local(x, mesh, placements, run_check=False, shape=first.shape, stride=stride)
+        for x in function(*parts)
+    ])  # fmt: skip
+
+
 def _by_examples(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
     """Call the kernel of a convolution on this process's examples; on the whole arrays if it has not a part of them."""
     given = [x for x in args if isinstance(x, DTensor)]

@@ -98,7 +98,9 @@ def fusion(program: Program) -> Program:
     comes before what it needs.
     """
     support = support_of(program)
-    if support is None or program.largest < thresholds.FUSE_MIN_ELEMENTS:
+    if support is None:
+        return program
+    if program.largest < thresholds.FUSE_MIN_ELEMENTS and not any(map(support.is_slow, program.distinct_specs)):
         return program
     uses: dict[int, list[Instruction]] = {}
     for instruction in program.instructions:
@@ -117,9 +119,9 @@ def fusion(program: Program) -> Program:
             for k in instruction.outputs
             if k in results or any(id(user) not in inside for user in uses.get(k, ()))
         ]
-        calls = len(group.instructions)
-        pays = calls >= thresholds.FUSE_MIN_CALLS and calls * math.prod(group.shape) >= thresholds.FUSE_MIN_WORK
-        fused = support.fused(group) if pays and group.outputs else None
+        calls, slow = len(group.instructions), support.is_slow(program.specs[group.instructions[0].out])
+        pays = slow or calls * math.prod(group.shape) >= thresholds.FUSE_MIN_WORK
+        fused = support.fused(group) if calls >= thresholds.FUSE_MIN_CALLS and pays and group.outputs else None
         # Too little work, or the backend declines: the calls stay as they are.
         if fused is None:
             kept.extend(group.instructions)
@@ -167,7 +169,8 @@ def _group_for(
             role = support.role(instruction, specs, group)
             if role is not None and group.takes(role) and not (program.owned and group.is_apart(needed)):
                 return group, role
-    if max([specs[k].size for k in (instruction.out, *needed)]) < thresholds.FUSE_MIN_ELEMENTS:
+    large = max([specs[k].size for k in (instruction.out, *needed)]) >= thresholds.FUSE_MIN_ELEMENTS
+    if not large and not support.is_slow(specs[instruction.out]):
         return None, None
     return None, support.role(instruction, specs, None)
 
