@@ -169,6 +169,12 @@ def test_what_cannot_be_divided_is_an_error(m: Mesh) -> None:
         divide(np.ones((8, 4)), (None, ("data", "model")), mesh=m)
     with pytest.raises(ValueError, match=r"\['x'\] of shape \(8, 4\).*no axis 'modle'"):
         distribute({"x": DATA}, ("modle",), mesh=m)
+    with pytest.raises(TypeError, match=r"mesh must be a Mesh of .*; make it tape_jax\.distributed\.Mesh\(mesh\)"):
+        distribute(DATA, ("data",), mesh=m.device_mesh)
+    with pytest.raises(
+        TypeError, match=r"create: mesh must be a Mesh of tape_jax\.distributed\.mesh\(axes\); got None"
+    ):
+        create(tc.zeros, (8,), ("data",), mesh=None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give arrays a layout"):
         distribute(DATA, lambda name, v: (), mesh=m)
     with pytest.raises(ValueError, match=r"(?s)\[0, 1, 2, 3, 4, 5, 6, 7\].*\[0, 1, 2, 3\]"):

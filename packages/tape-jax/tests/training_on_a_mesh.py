@@ -216,6 +216,9 @@ def test_mistakes() -> None:
         attend(nn.parallel.TensorParallel(m), heads=3)
     with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the mesh, whose axes are 'data', 'm"):
         nn.parallel.Replicated(m, data="batch")
+    for strategy in (nn.parallel.Replicated, nn.parallel.Sharded, nn.parallel.TensorParallel):
+        with pytest.raises(TypeError, match=rf"{strategy.__name__}: mesh must be one of nn\.parallel\.mesh"):
+            strategy(jax.make_mesh((8,), ("data",)))
     with pytest.raises(TypeError, match=r"parallel must be a strategy of nn\.parallel, such as Replicated"):
         fit(m)
     with pytest.raises(ValueError, match="batch_size=7 cannot be divided into 4 equal parts, as the axis 'data'"):

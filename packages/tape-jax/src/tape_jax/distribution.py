@@ -84,6 +84,6 @@ def _named(tree: object) -> Iterator[tuple[str, Variable]]:
         if not isinstance(leaf, Variable) and not hasattr(leaf, "named_variables"):
             raise TypeError(
                 f"tape_jax.distribute: got {leaf!r} of type {type(leaf).__name__!r}, which is no Variable and no "
-                "Module; jax.device_put is for arrays and Tensors"
+                "Module; jax.device_put, and tape_jax.distributed.distribute, are for arrays and Tensors"
             )
     yield from placement.named_variables(tree)

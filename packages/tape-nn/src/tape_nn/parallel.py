@@ -96,10 +96,16 @@ class Strategy:
         data: the axis of the mesh along which batches are divided; None where there is none.
 
     Raises:
+        TypeError: it is no such mesh, but one of a library, say.
         ValueError: the mesh has no such axis.
     """
 
     def __init__(self, mesh: Mesh, *, data: str | None = "data") -> None:
+        if not hasattr(mesh, "engine") or not hasattr(mesh, "axes"):
+            raise TypeError(
+                f"{type(self).__name__}: mesh must be one of nn.parallel.mesh(axes); got {mesh!r}. The class Mesh of "
+                f"tape_torch.distributed or tape_jax.distributed makes one of a DeviceMesh or a mesh of JAX"
+            )
         self.mesh = mesh
         self.data = None if data is None else self._axis(data, "data")
 
@@ -267,7 +273,8 @@ class TensorParallel(Strategy):
         data: str | None = "data",
         sharded: bool = False,
     ) -> None:
-        super().__init__(mesh, data=data if data is not None and data in mesh.axes else None)
+        super().__init__(mesh, data=None)
+        self.data = data if data is not None and data in mesh.axes else None
         self.model = self._axis(model, "model") if plan is None else model
         self.plan = plan
         self.sharded = sharded

@@ -19,7 +19,7 @@ from tape_core.support import setting
 
 from tape_jax import devices
 from tape_jax.distributed.layouts import Layout, check_divides, sharding
-from tape_jax.distributed.meshes import Mesh
+from tape_jax.distributed.meshes import Mesh, check_mesh
 from tape_jax.distributed.moving import distribute
 from tape_jax.random import JaxRandom, on_host
 from tape_jax.tasks import jax_backend
@@ -82,6 +82,7 @@ def create(
         ValueError: an axis cannot be divided so, the result has another shape, or a Generator has other states in
             other processes.
     """
+    check_mesh(mesh, "create")
     whole = tuple(shape)
     label = f"what {getattr(function, '__qualname__', 'the function')} makes"
     to = sharding(layout, mesh, whole, label)

@@ -121,6 +121,18 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) ->
     return Mesh(jax.make_mesh(tuple(shape), tuple(wanted), devices=devices, axis_types=(AxisType.Auto,) * len(shape)))
 
 
+def check_mesh(mesh: object, caller: str) -> None:
+    """Refuse what is no mesh of this module.
+
+    Raises:
+        TypeError: it is one of JAX, of another engine, or none.
+    """
+    if isinstance(mesh, Mesh):
+        return
+    cure = "; make it tape_jax.distributed.Mesh(mesh)" if isinstance(mesh, jax.sharding.Mesh) else ""
+    raise TypeError(f"{caller}: mesh must be a Mesh of tape_jax.distributed.mesh(axes); got {mesh!r}{cure}")
+
+
 def _checked(wanted: Mapping[str, int]) -> list[int]:
     shape = list(wanted.values())
     if not wanted or any(n != -1 and n < 1 for n in shape) or shape.count(-1) > 1:

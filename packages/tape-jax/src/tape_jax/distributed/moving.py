@@ -21,7 +21,7 @@ from tape_jax import devices
 from tape_jax.backend import is_tracing
 from tape_jax.conversion import private_copy
 from tape_jax.distributed.layouts import Layout, check_divides, of_spec, sharding
-from tape_jax.distributed.meshes import Mesh
+from tape_jax.distributed.meshes import Mesh, check_mesh
 from tape_jax.tasks import jax_backend
 
 T = TypeVar("T", bound=PyTree)
@@ -98,11 +98,12 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
             alone gives the whole. With several no derivative goes through.
 
     Raises:
-        TypeError: something is no value, or the layout is none.
+        TypeError: something is no value, the layout is none, or the mesh is one of another engine.
         ValueError: a value cannot be divided so, parts have different shapes, processes different values, or there are
             no Variables in a Module.
         RuntimeError: a Variable is moved inside a compiled function.
     """
+    check_mesh(mesh, "distribute")
     named = list(placement.named_variables(tree))
     if not named and hasattr(tree, "named_variables"):
         raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
@@ -138,6 +139,7 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     Raises:
         ValueError: the processes have different values, or the value cannot be divided so.
     """
+    check_mesh(mesh, "divide")
     array = known_array(value)
     if isinstance(value, Tensor) and array is not None and not array.is_fully_replicated:
         return value
