@@ -492,7 +492,7 @@ def trace_scan(
         # The step is traced for the first element. Without elements zeros stand for it: results have shapes all the
         # same.
         if trace.stand_ins is not None:
-            first = trace.stand_ins.of(xp.empty(shape, dtype=value.dtype))
+            first = trace.stand_ins.of(trace.stand_ins.evaluate(xp.empty, (shape,), {"dtype": value.dtype}))
         else:
             first = xp.unstack(value, axis=axis)[0] if length else xp.zeros(shape, dtype=value.dtype)
         elements.append((first, backend, layers))

@@ -8,8 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax._src.core import trace_state_clean
 
 from tape_jax import devices, indexing
+from tape_jax.conversion import aligned_memory
 
 
 def _astype(x: jax.Array, dtype: Any, copy: bool = True) -> jax.Array:
@@ -34,6 +37,16 @@ def _filled_like(value: int) -> Callable[..., jax.Array]:
     return filled_like
 
 
+def _full_like(x: jax.Array, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    wanted = np.dtype(x.dtype if dtype is None else dtype)
+    plain = wanted.kind in "biufc" and type(fill_value) in (bool, int, float)
+    if not plain or device is not None or isinstance(x, jax.core.Tracer) or x.committed or not trace_state_clean():
+        return jnp.full_like(x, fill_value, dtype=dtype, device=device)
+    memory = aligned_memory(x.shape, wanted)  # JAX's own compiles a program for each shape, as of an optimizer's slots
+    memory[...] = fill_value
+    return jax.device_put(memory)
+
+
 def _cumulative_prod(x: jax.Array, *, dtype: Any = None, **options: Any) -> Any:
     if dtype is None and jnp.issubdtype(x.dtype, jnp.integer):  # JAX's stay in their dtype, where its sums do not
         dtype = jnp.uint64 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else jnp.int64
@@ -48,6 +61,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **indexing.KERNELS,
     "astype": _astype,
     "ones_like": _filled_like(1),
+    "full_like": _full_like,
     "cumulative_prod": _cumulative_prod,
     "laid_out_like": devices.laid_out_like,
     "searchsorted": _searchsorted,

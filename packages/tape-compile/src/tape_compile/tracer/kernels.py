@@ -53,7 +53,10 @@ class TracedKernels(Kernels):
             if type(x) is not TracedArray or x.made_in is not trace:
                 trace = trace_of(args) or (trace_of(kwargs.values()) if kwargs else None)
                 if trace is None:
-                    return function(*args, **kwargs)
+                    running = now()
+                    if running is None or running.stand_ins is None:
+                        return function(*args, **kwargs)
+                    return running.stand_ins.evaluate(function, args, kwargs)
             elif quick and not kwargs and trace.stand_ins is None:
                 # The common cases of `Trace.call` written out: traced arrays of this trace and plain values.
                 a = x.ref

@@ -258,6 +258,8 @@ class Trace(Effects):
             out = fn(*raws, **given) if kwargs else fn(*raws)
         else:
             out = self._without_values(name, fn, raws, given if kwargs else {}, refs)
+            if inputs and self.known.issuperset(inputs) and is_array(out) and type(out) not in SCALARS:
+                return self.constant(out, backend, own=True)  # now, so that no pass computes it once more
         if (
             # Zeros of a shape that the cache key fixes are the same in each call: a small array of them is a constant.
             name in VALUE_FREE

@@ -176,6 +176,9 @@ class TracedArray(TracedValue):
         return self.value.__dlpack_device__()
 
 
+_COMPUTED = frozenset({"T", "mT", "real", "imag"})
+
+
 class _Attribute:
     """A descriptor for an attribute of the library's arrays, on traced arrays."""
 
@@ -186,6 +189,8 @@ class _Attribute:
         if array is None:
             return self
         name = self.name
+        if name in _COMPUTED and array.made_in.open and array.trace.stand_ins is not None:
+            return array.trace.call(name, _attribute(name), (array,), {}, array.backend)
         found = getattr(array.value, name)  # AttributeError if this library's arrays have none
         if callable(found):
             return partial(array._method, name)
@@ -297,7 +302,7 @@ def _define_operators() -> None:
     def binary(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Raw) -> Any:
             trace = self.made_in
-            if trace is now():
+            if trace is now() and (trace.stand_ins is None or self.ref.id not in trace.known):
                 # The common cases of `Trace.call` written out.
                 if type(other) is TracedArray and other.made_in is trace:
                     a, b = self.ref, other.ref
@@ -318,7 +323,9 @@ def _define_operators() -> None:
 
     def reflected(function: Callable[..., Any], name: str) -> Any:
         def method(self: TracedArray, other: Raw) -> Any:
-            if type(other) in SCALARS and (trace := self.made_in) is now():
+            trace = self.made_in
+            usual = trace is now() and (trace.stand_ins is None or self.ref.id not in trace.known)
+            if usual and type(other) in SCALARS:
                 a = self.ref
                 return trace.record_result(
                     name, function, (other, a), NO_KWARGS, (a.id,), function(other, self.value), self.backend

@@ -15,7 +15,10 @@ from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
 from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
 from tape_core.typing import Raw, RawDType
 
+from tape_jax import devices
 from tape_jax.jitted import NUMBERS, number_key
+from tape_jax.tasks import JaxCall
+from tape_jax.xla.constants import as_array, evaluated
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.flows import FlowLowering, can_lower, generators_of, lower_flow, program_of
 from tape_jax.xla.lowering import STATE_CALLS
@@ -131,7 +134,7 @@ class StandIns:
 
     def example(self, array: Raw) -> Raw:
         """Return an array of zeros for what stands for one."""
-        return jnp.zeros(array.shape, array.dtype) if type(array) is AbstractArray else array
+        return as_array(np.zeros(array.shape, array.dtype)) if type(array) is AbstractArray else array
 
     def evaluate(self, fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, object]) -> Any:
         """Call a function, or where an array has no values, say of which shapes and dtypes its results are."""
@@ -145,7 +148,7 @@ class StandIns:
         """
         if type(fn) is RandomBits:
             state: Any = np.zeros(3, np.uint64)
-            return _abstract(jax.eval_shape(lambda state: drawn(fn.draw, state)[0], state), _default_device())
+            return _abstract(jax.eval_shape(lambda state: drawn(fn.draw, state)[0], state), devices.default())
         if type(fn) is Flow:
             return _flow(fn, args)
         if type(fn) in STATE_CALLS:
@@ -153,18 +156,14 @@ class StandIns:
         raise NeedsValues("the results of a call")
 
 
-def _default_device() -> Any:
-    return jnp.zeros(()).device
-
-
 def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, object]) -> Any:
     """Call a function; of arrays without values, return arrays without values."""
     found: list[AbstractArray] = []
     _collect((args, tuple(kwargs.values())), found)
-    if not found:
-        return fn(*args, **kwargs)
     if type(fn) is Flow:
-        return _flow(fn, args)
+        return _flow(fn, args) if found else fn(*args, **kwargs)
+    if not found:
+        return fn(*args, **kwargs) if type(fn) is JaxCall else evaluated(fn, args, kwargs)
     try:
         key: Any = (fn, _key(tuple(args)), tuple([(name, _key(value)) for name, value in kwargs.items()]))
         known = _shapes.get(key)
@@ -210,7 +209,7 @@ def _flow(flow: Flow, args: Sequence[object]) -> Any:
         lowering = FlowLowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
         return tuple(lower_flow(lowering, flow, _filled(tuple(args), iter(arrays))))
 
-    device = _place(found, ()) if found else _default_device()
+    device = _place(found, ()) if found else devices.default()
     return _abstract(jax.eval_shape(call, *[_struct(array) for array in found]), device)
 
 
