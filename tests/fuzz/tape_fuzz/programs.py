@@ -790,17 +790,19 @@ for name in ("numpy", "torch"):
 ''', ("continuous", "pure", "seeded"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
+    "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
 }  # fmt: skip
 """The checks by name."""
 
-_SLOW = {"compiled by torch"}  # Inductor takes seconds for each program
+_APART = {"compiled by torch", "divided"}  # Inductor takes seconds for each program; the other needs processes
 KINDS: dict[str, Kind] = {
-    "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _SLOW)], 3),
+    "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _APART)], 3),
     "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
     "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others", "compiled gradient", "compiled in a tape", "torch"], 2, (2, 3), (8, 6), trains=True),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
-    "inductor": Kind(OPS, sorted(_SLOW), 0, (0, 1), (12, 12)),
+    "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
+    "divided": Kind(OPS, ["divided"], 0, (0, 2), (12, 12)),
 }  # fmt: skip
 """The kinds of programs."""
 

@@ -155,13 +155,13 @@ class TorchBackend(Backend):
 
         return replicating(False)
 
-    def between(self, function: Callable[..., Any], x1: Any, x2: Any) -> Callable[..., Any]:
-        """Return an operator that takes a plain tensor beside one that is divided among processes."""
-        if self.guard is None or is_divided(x1) == is_divided(x2):
+    def between(self, function: Callable[..., Any], *arrays: Any) -> Callable[..., Any]:
+        """Return a function that takes plain tensors beside ones that are divided among processes."""
+        if self.guard is None:
             return function
-        from tape_torch.divided_kernels import guarded_operator
+        from tape_torch.divided_kernels import guarded_if_mixed
 
-        return guarded_operator(function)
+        return guarded_if_mixed(function, arrays)
 
     def user_error(self, error: Exception) -> tuple[type[Exception], str] | None:
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""

@@ -19,7 +19,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import torch
@@ -72,6 +72,8 @@ indexing write into it is lost."""
 
 _WHOLE_IF_COMPLEX: Final[dict[str, str]] = {"prod": "processes cannot multiply complex numbers"}
 
+_WHOLE_IF_UNEVEN: Final[dict[str, str]] = {"logsumexp": "parts of different lengths are sent as if they were of one"}
+
 _BY_EXAMPLE: Final = {"conv": (1,), "conv_transpose": (1,), "conv_weight_vjp": ()}
 """Convolutions, and which of their arrays have no axis of examples. PyTorch exchanges borders of images, wrongly or
 waiting for ever where these are small; so each process computes with its examples, or on the whole arrays."""
@@ -120,10 +122,16 @@ def guard(name: str, kernel: Any) -> Any:
     return called
 
 
-@cache
-def guarded_operator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what is called in place of an operator of Python's: for each the same, so that CSE finds equal calls."""
-    found: Callable[..., Any] = guard(function.__name__, function)
+def guarded_if_mixed(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return what is called in place of a function of a rule, if plain tensors are beside divided ones."""
+    kinds = {type(leaf) for leaf in tree_leaves(arrays) if isinstance(leaf, torch.Tensor)}
+    return _guarded_function(function) if DTensor in kinds and len(kinds) > 1 else function
+
+
+@lru_cache(maxsize=1024)
+def _guarded_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    # For each the same, so that CSE finds equal calls.
+    found: Callable[..., Any] = guard(getattr(function, "__name__", "a derivative"), function)
     return found
 
 
@@ -200,21 +208,29 @@ def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
     op = registry.get(name)
     if op is None or op.elementwise:
         return None
-    if name not in _LINEAR and any(map(_leaves_out, arrays)):
+    least = 1 if name in _LINEAR else min([_least_part(x) for x in arrays])
+    if least <= 0:
         return "a process has no part of an array: of nothing there is no greatest element, say"
+    if name in _WHOLE_IF_UNEVEN and least < 1:
+        return _WHOLE_IF_UNEVEN[name]
     return None if name in DIVIDED or name in _BY_EXAMPLE else "its way to do so is not known to be right"
 
 
-def _leaves_out(x: DTensor) -> bool:
-    """Return whether some process has no element of an array, that is divided into parts which are rounded up."""
-    least = list(x.shape)
+def _least_part(x: DTensor) -> float:
+    """Return how many times smaller than the largest the smallest part of an array is, along the axis of the worst.
+
+    It is 1 where all parts are alike, and 0 or less where a process has no element: parts are rounded up.
+    """
+    lengths, least = list(x.shape), 1.0
     for k, placement in enumerate(x.placements):
         if isinstance(placement, Shard):
-            parts, length = x.device_mesh.size(k), least[placement.dim]
-            least[placement.dim] = length - (parts - 1) * -(-length // parts)
-            if least[placement.dim] <= 0:
-                return True
-    return False
+            parts, length = x.device_mesh.size(k), lengths[placement.dim]
+            largest = -(-length // parts)
+            lengths[placement.dim] = length - (parts - 1) * largest
+            if lengths[placement.dim] <= 0:
+                return 0.0
+            least = min(least, lengths[placement.dim] / largest)
+    return least
 
 
 @contextmanager

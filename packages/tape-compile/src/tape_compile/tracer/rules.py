@@ -8,7 +8,7 @@ from opcode import opname
 from typing import TYPE_CHECKING, Any
 
 from tape_core.extend import fused, vjp
-from tape_core.staging import TracingError
+from tape_core.staging import TracingError, value_of
 from tape_core.typing import Namespace
 
 from tape_compile.tracer.traced_array import current_trace, trace_of
@@ -71,7 +71,8 @@ class _OpaqueRule:
         trace = trace_of(args)
         if trace is None:
             return self.on_base(*args)
-        return trace.call(self.__name__, self.on_base, args, {}, self.backend)
+        function = self.backend.between(self.on_base, *map(value_of, args))
+        return trace.call(self.__name__, function, args, {}, self.backend)
 
 
 class _TracedRule(_OpaqueRule):

@@ -155,9 +155,9 @@ class Traced(Backend):
         with self.quiet(), nullcontext() if trace is None else trace.attributed_to_caller():
             yield
 
-    def between(self, function: Callable[..., Any], x1: Raw, x2: Raw) -> Callable[..., Any]:
+    def between(self, function: Callable[..., Any], *arrays: Raw) -> Callable[..., Any]:
         """Return what the library calls."""
-        return self.base.between(function, x1, x2)
+        return self.base.between(function, *arrays)
 
     def nbytes(self, array: Raw) -> int:
         """Return the bytes of the value."""

@@ -369,8 +369,8 @@ class Backend:
         """Return the context around a function that a sweep calls: what `sweeping` says of rules is not said of it."""
         return nullcontext()
 
-    def between(self, function: Callable[..., Any], x1: Raw, x2: Raw) -> Callable[..., Any]:
-        """Return what a compiled function calls for an operator of raw arrays in a rule, such as `operator.mul`."""
+    def between(self, function: Callable[..., Any], *arrays: Raw) -> Callable[..., Any]:
+        """Return what a compiled function calls for a function of raw arrays in a rule, such as `operator.mul`."""
         return function
 
     def nbytes(self, array: Raw) -> int:

@@ -1,0 +1,123 @@
+"""Random programs on arrays that several processes hold, against one process: values, gradients and Variables.
+
+`python -m tape_fuzz.divided --number 100 --seed 0` is run in each of several processes, as `torchrun` starts them. All
+draw the same programs, on NumPy, and compare them in the same order; a failure is the program as code that runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from numpy.typing import NDArray
+from tape_torch import distributed as engine
+
+from tape_fuzz.programs import Program, check, programs
+
+_TAKEN_OUT = "is divided among processes"
+"""Of an error: the program takes values out of an array of which a process has only a part."""
+
+
+@cache
+def _mesh() -> engine.Mesh:
+    return engine.mesh(device="cpu")
+
+
+def layout(shape: tuple[int, ...], size: int, k: int) -> tuple[str | None, ...]:
+    """Return how the value number `k` of a program is divided: along an axis that can be, or not at all."""
+    able = [axis for axis, n in enumerate(shape) if n and n % size == 0]
+    if not able or k % 4 == 3:
+        return ()
+    return (*[None] * able[k % len(able)], "data")
+
+
+def _results(
+    made: Callable[[], Any], inputs: Callable[[int], list[Any]], spread: Callable[[Any, int], Any], compiled: bool
+) -> list[NDArray[Any] | None]:
+    """Return what a program gives: its values, the gradients of their squares, and its Variables afterwards."""
+    tc.set_seed(0)
+    function, variables = made()
+    xs = [spread(x, k) for k, x in enumerate([*inputs(2), *variables])][: len(inputs(2))]
+
+    def derived(*xs: Any) -> list[Any]:
+        sources = [x for x in (*xs, *variables) if x.dtype.inexact]
+        with tc.GradientTape() as tape:
+            tape.watch(sources)
+            found = function(*xs)
+            loss = sum([tc.sum(tc.real(x * tc.conj(x))) for x in found if x.dtype.inexact], tc.sum(xs[0]) * 0.0)
+        return [*found, *tape.gradient(loss, sources)]
+
+    found = (tc.function(derived) if compiled else derived)(*xs)
+    whole = [value if value is None else engine.full(tc.asarray(value)) for value in (*found, *variables)]
+    return [None if value is None else np.asarray(value.numpy()) for value in whole]
+
+
+def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]]) -> None:
+    """Compare a program on divided arrays with the same on plain ones, eagerly and compiled.
+
+    Args:
+        made: returns a function and its Variables.
+        inputs: returns arguments for it.
+
+    Raises:
+        AssertionError: they differ, or the program raises on divided arrays alone.
+    """
+    m = _mesh()
+    with tc.use_backend("torch:cpu"):
+        try:
+            expected = _results(made, inputs, lambda value, k: value, compiled=False)
+        except Exception:  # noqa: BLE001 - whatever it is, it has nothing to do with layouts
+            return
+        for compiled in (False, True):
+            how = "compiled" if compiled else "eager"
+            try:
+                found = _results(
+                    made, inputs, lambda x, k: engine.distribute(x, layout(x.shape, m.size, k), mesh=m), compiled
+                )
+            except ValueError as error:
+                if _TAKEN_OUT in str(error):
+                    return
+                raise
+            for k, (one, other) in enumerate(zip(found, expected, strict=True)):
+                assert (one is None) == (other is None), f"{how}: value {k} is {one}, and not {other}"
+                if one is None or other is None:
+                    continue
+                scale = float(np.max(np.abs(other), initial=1.0))
+                same = one.shape == other.shape and np.allclose(one, other, 1e-7, 1e-8 * scale, equal_nan=True)
+                assert same, f"{how}: value {k} is\n{one}\nand not\n{other}"
+
+
+def main() -> None:
+    """Draw programs and check each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--number", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    _mesh()
+
+    @seed(options.seed)
+    @settings(
+        max_examples=options.number,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],  # to make a failure smaller the processes would have to agree on it
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    @given(programs("divided"))
+    def search(drawn: tuple[Program, str]) -> None:
+        check(drawn)
+
+    with warnings.catch_warnings(), tc.use_backend("numpy"):
+        warnings.simplefilter("ignore")
+        search()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Random programs on arrays that two processes hold say what they say in one process."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import run_processes
+from tape_fuzz.search import MINUTES, SEED
+
+pytest.importorskip("tape_torch")
+
+_PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from tape_fuzz.divided import main
+main()
+"""
+
+
+def test_programs_on_divided_arrays_say_the_same(record_property: Any) -> None:
+    minutes = os.environ.get(MINUTES)
+    if minutes is None:
+        run_processes(_PROGRAM, 2, "--number", "30", timeout=300)
+        return
+    start = int(os.environ.get(SEED) or random.SystemRandom().randrange(1 << 30))
+    record_property("fuzz_seed", start)
+    end, done = time.monotonic() + 60 * float(minutes), 0
+    while time.monotonic() < end:
+        run_processes(_PROGRAM, 2, "--number", "100", "--seed", str(start + done), timeout=600)
+        done += 100
+    record_property("fuzzed programs on divided arrays", done)
