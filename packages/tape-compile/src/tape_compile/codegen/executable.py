@@ -117,6 +117,7 @@ class Compiled:
         # The common cases, for short loops in each call.
         self.only_tensors = all(kind == TENSOR for kind in self.kinds)
         self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
+        self.libraries = [out[1] for out in self.outs]
 
     def _compiled(self, name: str, how: str | Compiler | None, compiler: Compiler | None, trace: Trace) -> Run:
         """Return the function that runs the program: Python code, or a compiler's.
@@ -320,7 +321,7 @@ class Compiled:
     def result(self, found: tuple[Raw, ...]) -> Any:
         """Return the function's result, made of raw arrays."""
         if self.returns_only_tensors:
-            tensors = [wrap(found[at], out[1]) for at, out in enumerate(self.outs)]
+            tensors = list(map(wrap, found, self.libraries))
             return tensors[0] if self.structure is None else pytree.unflatten(self.structure, tensors)
         made: list[Any] = []
         at = 0

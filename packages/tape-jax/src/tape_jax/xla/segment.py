@@ -55,6 +55,9 @@ class Segment:
     Attributes:
         inputs, outputs: the numbers of its arguments and results.
         native: whether it has JAX's arrays among them.
+        large: the constants that each call is given.
+        plain: the function of `jax.jit` itself, of states, large constants and arguments, where nothing is converted
+            and no random numbers are drawn; else None.
     """
 
     __name__ = "xla"
@@ -86,15 +89,17 @@ class Segment:
             kept = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
             ins = [specs[k] for k in self.inputs]
             self._on_host = OnHost(self._traced, ins, [specs[k] for k in outputs], kept)
-            self._large = tuple(map(self._on_host.put, large.values()))
+            self.large = tuple(map(self._on_host.put, large.values()))
             self._jitted = self._on_host.jitted
         else:
-            self._large = tuple([jnp.asarray(v) for v in large.values()])
+            self.large = tuple([jnp.asarray(v) for v in large.values()])
             self._jitted = jax.jit(self._traced)
         # Arguments as which values are laid out, such as Variables, of which these are gradients: their places.
         likes = {one.args[1].id for one in instructions if one.name == LAYOUT and type(one.args[1]) is Ref}
         self._likes = [at for at, k in enumerate(self.inputs) if k in likes]
         self._by_layout: dict[tuple[Any, ...], Any] = {}
+        more: list[Any] = [self._on_host, self._into, self._out_of, self._keys or None, self._likes or None]
+        self.plain = self._jitted if all([part is None for part in more]) else None
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
         """Lower the instructions now, so that what cannot be lowered is refused at the first call."""
@@ -103,7 +108,7 @@ class Segment:
         elif self._into is not None:
             examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
         # The very structure of a call: of another one, JAX would lower the program once more.
-        self._function(examples).trace([state_array(generator_of(key)) for key in self._keys], self._large, *examples)
+        self._function(examples).trace([state_array(generator_of(key)) for key in self._keys], self.large, *examples)
 
     def _function(self, given: Sequence[Raw]) -> Any:
         """Return the function for arguments that are divided as these are."""
@@ -147,11 +152,11 @@ class Segment:
     def __call__(self, *given: Raw) -> Sequence[Any]:
         states = self._states() if self._keys else []
         if self._on_host is not None:
-            found, ends = self._on_host(states, self._large, given)
+            found, ends = self._on_host(states, self.large, given)
         else:
             if self._into is not None:
                 given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-            found, ends = self._function(given)(states, self._large, *given)
+            found, ends = self._function(given)(states, self.large, *given)
             if self._out_of is not None:
                 found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
         if ends:
@@ -165,7 +170,7 @@ class Segment:
         from jax import export
 
         def function(*given: Raw) -> tuple[Any, ...]:
-            return tuple(self._traced([], self._large, *given)[0])
+            return tuple(self._traced([], self.large, *given)[0])
 
         made = export.export(jax.jit(function))(*[self._example(k) for k in self.inputs])
         return bytes(made.serialize(vjp_order=derivatives))
