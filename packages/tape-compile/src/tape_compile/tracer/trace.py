@@ -68,6 +68,7 @@ class Trace(Effects):
         self.parent = parent
         self.stand_ins: StandIns | None = None if parent is None else parent.stand_ins
         self.by_name: bool = by_name if parent is None else parent.by_name
+        self.fixed_shapes = self.by_name  # another library's compiler computes, as XLA
         # Bindings around the function are inputs, as Variables are; those made inside belong to the program.
         self.bindings: Bindings = BINDINGS.get() if parent is None else parent.bindings
         self.captured: dict[tuple[Trace, int], TracedArray] = {}  # values of the traces around, by their ids there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tape_core import Variable
 from tape_core.staging import host_function
 from tape_core.typing import Namespace, Raw
 
@@ -104,6 +105,9 @@ class Adam(_Moments):
         step = slots.quotient(xp, slots["momentum"], v, self.epsilon)
         step *= rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
         return slots.subtract_step(w, step)
+
+    def _moves_all_rows(self, variable: Variable) -> bool:
+        return not self.lazy or super()._moves_all_rows(variable)
 
     def _step_rows(
         self,

@@ -348,6 +348,11 @@ class Optimizer:
         """
         return None
 
+    def _moves_all_rows(self, variable: Variable) -> bool:
+        """Return whether a sparse gradient moves rows that it does not name: `_step_rows` returns None then."""
+        decays = bool(self._decay_of(variable)) and not self.lazy
+        return decays or type(self)._step_rows is Optimizer._step_rows
+
     lazy: bool = False
     """True if a sparse gradient moves only the rows that it names, in the Variable and in its slots."""
 
@@ -361,8 +366,13 @@ class Optimizer:
     ) -> None:
         """Clip the gradients, and put new values of all Variables and slots into the commit."""
         clips = self.clipnorm or self.clipvalue or self.global_clipnorm
-        gradients = []
-        for g, _ in updates:
+        stage = current()
+        fixed_shapes = stage is not None and stage.fixed_shapes
+        gradients: list[Raw | IndexedSlices] = []
+        for g, state in updates:
+            # How many rows are named is a matter of values: where all rows move anyway, all are taken.
+            if fixed_shapes and isinstance(g, IndexedSlices) and self._moves_all_rows(state.variable):
+                g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
             # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
                 g = merge_rows(g, xp)

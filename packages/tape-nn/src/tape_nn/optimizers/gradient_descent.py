@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tape_core import Variable
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.optimizers.base import AddRows, Optimizer
@@ -66,6 +67,9 @@ class SGD(Optimizer):
             # Nesterov: the velocity's next step is taken in advance.
             step -= momentum * self.momentum
         return slots.subtract_step(w, step)
+
+    def _moves_all_rows(self, variable: Variable) -> bool:
+        return bool(self.momentum and not self.lazy) or super()._moves_all_rows(variable)
 
     def _step_rows(
         self,
