@@ -269,6 +269,17 @@ def test_nan_does_not_come_where_the_cotangent_is_0() -> None:
     assert slope(lambda x: tc.where(tc.asarray(True), x[0], tc.max(x)), [1.0, math.nan]) == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("factor", [1e300, -2.5, math.inf, math.nan, 3])
+def test_zero_cotangents_times_a_number_of_python_are_zeros(factor: float) -> None:
+    x = tc.asarray([1.0, 2.0], dtype=tc.float32)  # where 1e300 is infinite
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        with np.errstate(all="ignore"):
+            y = tc.where(x > 1.5, x, tc.where(x > 0.5, x * factor, x))[1:]
+    found = tape.gradient(y, x)
+    assert found.tolist() == [0.0, 1.0]
+
+
 # -- edges
 
 

@@ -191,7 +191,8 @@ class Plan:
                 named = lifted(rec, lift)
                 partial = rule.fn(xp, *named)  # with a name: NumPy would make a temporary the first factor
                 d = with_dependence(g * partial, named)
-                if masked:
+                # Zeros times a finite number are zeros, and where nothing sees the values a mask costs several calls.
+                if masked and not (type(partial) in (int, float) and abs(partial) < _FINITE):
                     d = mask_nans(xp, g, d)
             elif rule.kind == ONE:
                 d = g
@@ -208,7 +209,7 @@ class Plan:
                 accumulate_each(xp, d, i, specs[0], grads, rule)
                 continue
             if self.op.elementwise:
-                if masked and rule.kind == VJP:
+                if masked and rule.kind == VJP and not self.op.masks:  # `where` chooses from `g` and zeros
                     d = mask_nans(xp, g, d)
                 if specs is not None and specs[rule.k] is not None:
                     d = project(xp, d, specs[rule.k])
@@ -230,6 +231,10 @@ class Plan:
 
 record_as_one: Any = None
 """Records a function with a rule of its own as one op. `tape_core.modes.function_op`, which needs plans, sets it."""
+
+
+_FINITE = 2.0**15
+"""A number below which numbers are finite in every dtype."""
 
 
 def with_dependence(d: Cotangent, named: Sequence[Any]) -> Any:
