@@ -86,8 +86,8 @@ def test_what_cannot_be_compiled_is_said() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="CUDA device, and the arrays are on cpu"):
             tc.function(compile="cudagraph")(slope)(on_torch([1.0]))
-    with pytest.raises(ValueError, match="no compiler named 'xla' is installed"):
-        tc.function(compile="xla")(slope)(on_torch([1.0]))
+    with pytest.raises(ValueError, match="no compiler named 'xlb' is installed"):
+        tc.function(compile="xlb")(slope)(on_torch([1.0]))
     with pytest.raises(ValueError, match="is for arrays of torch, and these are of numpy"):
         tc.function(compile="torch")(slope)(tc.asarray(np.ones(2), backend="numpy"))
     with pytest.raises(ValueError, match="calls random_bits: draw random numbers outside"):
