@@ -56,7 +56,7 @@ get the sum: special functions of PyTorch, such as `bessel_j0`, are applied to e
 
 DIVIDED: Final = frozenset(
     {
-        "all", "any", "arange_beside", "argmax", "argmin", "astype", "attend", "broadcast_to", "concat",
+        "all", "any", "argmax", "argmin", "astype", "attend", "broadcast_to", "concat",
         "cross_entropy", "cumulative_sum", "einsum", "expand_dims", "flip", "gather", "getitem",
         "laid_out_like", "log_softmax", "logsumexp", "matmul", "matrix_transpose", "max", "mean", "min", "normalize",
         "one_hot", "permute_dims", "prod", "reshape", "rms_norm", "softmax", "squeeze", "stack", "std", "sum", "take",
@@ -73,6 +73,10 @@ indexing write into it is lost."""
 _WHOLE_IF_COMPLEX: Final[dict[str, str]] = {"prod": "processes cannot multiply complex numbers"}
 
 _WHOLE_IF_UNEVEN: Final[dict[str, str]] = {"logsumexp": "parts of different lengths are sent as if they were of one"}
+
+_ALONG: Final = {"argsort": 0, "cross_entropy_vjp": 1, "cumulative_prod": 0, "sort": 0, "take_along_axis": 0}
+"""Ops that compute each line along their `axis` by itself, and which of their arrays has these lines. Where that axis
+is not divided, each process computes its lines."""
 
 _BY_EXAMPLE: Final = {"conv": (1,), "conv_transpose": (1,), "conv_weight_vjp": ()}
 """Convolutions, and which of their arrays have no axis of examples. PyTorch exchanges borders of images, wrongly or
@@ -169,6 +173,10 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
 
     args = tuple([divided(value) for value in args])
     kwargs = {key: divided(value) for key, value in kwargs.items()}
+    if name == "arange_beside":  # of which nothing but the device is asked
+        return _copied(kernel(*args, **kwargs), mesh)
+    if name in _ALONG and (found := _by_lines(kernel, mesh, arrays, arrays[_ALONG[name]], args, kwargs)) is not None:
+        return found
     if (why := _why_whole(name, arrays)) is not None:
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
     if name in _BY_EXAMPLE:
@@ -397,6 +405,37 @@ def _by_examples(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: 
     if not others:  # a sum over all examples
         placements = tuple([Partial() if p.is_shard() else p for p in placements])
     return DTensor.from_local(kernel(*args, **kwargs), mesh, placements, run_check=False)
+
+
+def _by_lines(
+    kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor], like: DTensor, args: Any, kwargs: Any
+) -> DTensor | None:
+    """Call a kernel on this process's lines along an axis; return None if the lines themselves are divided.
+
+    Args:
+        arrays: the arguments that are arrays, of the shape of `like`, which may be longer along the axis, or of that
+            without the axis.
+        like: has the lines.
+    """
+    axis = kwargs.get("axis", -1)
+    if type(axis) is not int or not -like.ndim <= axis < like.ndim or not like.numel():
+        return None
+    axis %= like.ndim
+    if any([p.is_partial() or p.is_shard(axis) for p in like.placements]):
+        return None
+    outside = [n for k, n in enumerate(like.shape) if k != axis]
+    laid_out: dict[int, torch.Tensor] = {}
+    for x in arrays:
+        is_shorter = x.ndim < like.ndim
+        if [n for k, n in enumerate(x.shape) if is_shorter or k != axis] != outside:
+            return None
+        own = [Shard(p.dim - 1) if isinstance(p, Shard) and is_shorter and p.dim > axis else p for p in like.placements]
+        laid_out[id(x)] = part_of(x if x.placements == tuple(own) else x.redistribute(mesh, own))
+    args, kwargs = tree_map_only(DTensor, lambda x: laid_out[id(x)], (args, kwargs))
+    part = kernel(*args, **kwargs)
+    shape = torch.Size([part.shape[k] if k == axis else n for k, n in enumerate(like.shape)])
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(part, mesh, like.placements, run_check=False, shape=shape, stride=stride)
 
 
 def _common(arrays: list[DTensor], shape: torch.Size, k: int) -> Placement:
