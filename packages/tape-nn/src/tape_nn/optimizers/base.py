@@ -41,8 +41,10 @@ from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.pairs import (
+    beside,
     check_gradient,
     check_pair,
+    merge_in_place,
     merge_rows,
     names_of,
     paired,
@@ -369,13 +371,17 @@ class Optimizer:
         stage = current()
         fixed_shapes = stage is not None and stage.fixed_shapes
         gradients: list[Raw | IndexedSlices] = []
+        firsts: dict[int, Raw] = {}  # of gradients that still have a row for each name: which rows are updated
         for g, state in updates:
             # How many rows are named is a matter of values: where all rows move anyway, all are taken.
             if fixed_shapes and isinstance(g, IndexedSlices) and self._moves_all_rows(state.variable):
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
             # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
-                g = merge_rows(g, xp)
+                if fixed_shapes and g.values.shape[0]:
+                    g, firsts[id(state)] = merge_in_place(g, xp)
+                else:
+                    g = merge_rows(g, xp)
             gradients.append(g)
         factors: list[Raw | None] = [None] * len(updates)
         if self.global_clipnorm is not None:
@@ -396,7 +402,7 @@ class Optimizer:
             t = number - state.started
             sparse = isinstance(g, IndexedSlices)
             if sparse:
-                if self._update_rows(xp, g, factor, state, rate, t, commit):
+                if self._update_rows(xp, g, factor, state, rate, t, commit, firsts.get(id(state))):
                     continue
                 # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
@@ -483,8 +489,12 @@ class Optimizer:
         rate: float,
         t: int,
         commit: Commit,
+        first: Raw | None,
     ) -> bool:
-        """Update the rows that a sparse gradient names; return False if the update is not confined to them."""
+        """Update the rows that a sparse gradient names; return False if the update is not confined to them.
+
+        With `first` a row is changed by its first name alone.
+        """
         decay = self._decay_of(state.variable)
         if decay and not self.lazy:
             return False  # weight decay moves all rows
@@ -492,7 +502,13 @@ class Optimizer:
         rows = self._clip(xp, slices.values.array, factor)
         # A plain dict, no `Slots`: rows are not computed in prepared memory.
         slots = {name: slot._array for name, slot in state.slots.items()}
-        add_rows = partial(rows_added, backend)
+        add_rows: AddRows = partial(rows_added, backend)
+        if first is not None:
+            mask = beside(xp, first, rows)
+
+            def add_rows(x: Raw, indices: Raw, by: Raw) -> Raw:
+                return rows_added(backend, x, indices, xp.where(mask, by, 0))
+
         w, indices = variable._array, slices.indices.array
         if decay:
             w = add_rows(w, indices, xp.take(w, indices, axis=0) * -(rate * decay))

@@ -99,6 +99,30 @@ def merge_rows(slices: IndexedSlices, xp: Namespace) -> IndexedSlices:
     return IndexedSlices(wrap(raw.values, backend), wrap(raw.indices, backend), slices.dense_shape)
 
 
+def merge_in_place(slices: IndexedSlices, xp: Namespace) -> tuple[IndexedSlices, Raw]:
+    """Add up rows that are named twice, without a result whose shape is a matter of values.
+
+    Returns:
+        slices with as many rows as before, sorted: the sum in place of the first one of a name, zeros in place of the
+        others; and an array of truth values, shape (n,): which rows are the first ones.
+    """
+    backend = slices.values.backend
+    values, indices = slices.values.array, slices.indices.array
+    indices = xp.where(indices < 0, indices + slices.dense_shape[0], indices)
+    order = xp.argsort(indices, stable=True)
+    values, indices = xp.take(values, order, axis=0), xp.take(indices, order, axis=0)
+    first = xp.concat([xp.ones_like(indices[:1]) > 0, indices[1:] != indices[:-1]], axis=0)
+    groups = xp.cumulative_sum(xp.astype(first, indices.dtype)) - 1
+    sums = xp.take(xp.scatter(values, groups, tuple(values.shape)), groups, axis=0)
+    values = xp.where(beside(xp, first, values), sums, 0)
+    return IndexedSlices(wrap(values, backend), wrap(indices, backend), slices.dense_shape), first
+
+
+def beside(xp: Namespace, first: Raw, rows: Raw) -> Raw:
+    """Return an array of shape (n,) with axes of length 1 for those that rows have besides."""
+    return xp.reshape(first, (-1,) + (1,) * (len(rows.shape) - 1))
+
+
 def values_of(gradient: Raw | IndexedSlices) -> Raw:
     return gradient.values.array if isinstance(gradient, IndexedSlices) else gradient
 
