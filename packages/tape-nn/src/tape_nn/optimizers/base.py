@@ -378,7 +378,9 @@ class Optimizer:
                 g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
             # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
-                if fixed_shapes and g.values.shape[0]:
+                # An array that can be written to is updated by the host at the cost of its rows; XLA copies all of it.
+                written = state.variable.backend.library.array_class is not None
+                if fixed_shapes and g.values.shape[0] and not written:
                     g, firsts[id(state)] = merge_in_place(g, xp)
                 else:
                     g = merge_rows(g, xp)
