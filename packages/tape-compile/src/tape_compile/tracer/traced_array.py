@@ -112,8 +112,10 @@ class TracedArray(TracedValue):
         # The common case of `Trace.call` written out: a key without arrays in it.
         trace = self.made_in
         if (
-            type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
-        ) and trace is current_trace():
+            (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key))))
+            and trace is current_trace()
+            and (trace.stand_ins is None or self.ref.id not in trace.known)
+        ):
             a = self.ref
             return trace.record_result(
                 "getitem", operator.getitem, (a, key), NO_KWARGS, (a.id,), self.value[key], self.backend
