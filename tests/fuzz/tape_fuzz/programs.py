@@ -802,7 +802,7 @@ KINDS: dict[str, Kind] = {
     "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others", "compiled gradient", "compiled in a tape", "torch"], 2, (2, 3), (8, 6), trains=True),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
-    "divided": Kind(OPS, ["divided"], 0, (0, 2), (12, 12)),
+    "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),
 }  # fmt: skip
 """The kinds of programs."""
 
