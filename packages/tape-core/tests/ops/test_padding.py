@@ -28,3 +28,9 @@ def test_pad_is_numpys(mode: Any, shape: list[int], data: Any) -> None:
 def test_pad_keeps_the_dtype() -> None:
     for dtype in ("float32", "int8", "bool", "complex64"):
         assert str(tc.pad(tc.zeros(2, dtype=dtype), 1, constant_values=1).dtype) == dtype
+
+
+def test_pad_keeps_the_sign_of_zeros() -> None:
+    for function in (tc.pad, tc.function(tc.pad)):
+        padded = function(tc.asarray([0.0, -0.0]), 1, constant_values=-0.0)
+        assert np.signbit(padded.numpy()).tolist() == [True, False, True, True]

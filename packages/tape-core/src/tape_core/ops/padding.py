@@ -6,6 +6,7 @@ runs of consecutive elements, so that a kernel is slices, flips and broadcasts, 
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -138,7 +139,7 @@ def _pad_kernel(
             return _pad_by_axes(xp, x, pairs, _fills(constant_values, len(shape)))
         target = tuple(n + before + after for n, (before, after) in zip(shape, pairs, strict=True))
         key = tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))
-        if constant_values == 0:
+        if constant_values == 0 and math.copysign(1.0, complex(constant_values).real) > 0:  # -0.0 is another fill
             return xp.scatter(x, key, target)
         return xp.setitem(xp.full_like(xp.zeros_beside(x, target, dtype=x.dtype), constant_values), x, key)
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
