@@ -163,6 +163,16 @@ def test_one_program_for_one_device_and_for_several(engine: str, tmp_path: Path)
     assert losses(first) == pytest.approx(alone, rel=1e-4)
 
 
+def test_processes_are_compared_with_one(tmp_path: Path) -> None:
+    pytest.importorskip("tape_torch")
+    options = ("--quick", "--processes", "2", "--layouts", "sharded", "--out", str(tmp_path / "several_processes.png"))
+    printed = run("several_processes", tmp_path, *options).stdout
+    alone, sharded = re.findall(r"\d processes: loss ([\d.]+).* ([\d.]+) MB", printed)
+    assert sharded[0] == alone[0]
+    assert float(sharded[1]) < 0.65 * float(alone[1])
+    assert (tmp_path / "several_processes.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 150

@@ -11,7 +11,9 @@ Nothing below is of one of the two engines: `nn.parallel.mesh` takes that of the
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +27,10 @@ parser.add_argument("--layout", choices=LAYOUTS, default="alone", help="how mode
 parser.add_argument("--compile", metavar="NAME", default=False, help="compile the step: 'python', 'xla'")
 parser.add_argument("--epochs", type=int, default=8, help="passes over the data")
 parser.add_argument("--seed", type=int, default=0, help="decides all random numbers")
+parser.add_argument("--dtype", default="float32", help="in 'float64' layouts have the same losses to many digits")
 parser.add_argument("--quick", action="store_true", help="little data, and few passes")
 parser.add_argument("--out", type=Path, default=Path("several_devices.png"), help="where the picture goes")
+parser.add_argument("--report", type=Path, help="where losses, seconds and bytes go, for `several_processes.py`")
 args = parser.parse_args()
 examples, epochs, blocks, width, heads = (64, 2, 1, 16, 4) if args.quick else (4096, args.epochs, 2, 64, 4)
 
@@ -42,6 +46,7 @@ elif args.layout == "tensor":
 elif args.layout == "both":
     strategy = nn.parallel.TensorParallel(nn.parallel.mesh({"data": -1, "model": 2}), sharded=True)
 is_first = strategy is None or strategy.mesh.rank == 0  # of several processes one prints and draws
+tc.set_default_dtype(args.dtype)
 tc.set_seed(args.seed)
 
 # "345+678=1023": two numbers and their sum, which begins after seven characters. The sum is written from its end, since
@@ -53,7 +58,7 @@ texts = [f"{a:03d}+{b:03d}=" + f"{a + b:04d}"[::-1] for a, b in numbers.tolist()
 characters = "0123456789+="
 codes = np.asarray([[characters.index(c) for c in text] for text in texts])
 x, y = codes[:, :-1], codes[:, 1:]
-known = np.zeros(x.shape, "float32")
+known = np.zeros(x.shape, args.dtype)
 known[:, 2 * digits + 1 :] = 1.0  # what is to be predicted: the sum
 
 
@@ -88,20 +93,22 @@ class Adder(nn.Module):
 
 
 class Lines(nn.Callback):
-    """Prints a line for each epoch."""
+    """Prints a line for each epoch, and keeps the time."""
 
     def on_epoch_end(self, run: nn.fitting.Run) -> None:
+        ends.append(time.perf_counter())
         if is_first:
             print(f"epoch {run.epoch + 1}: loss {run.logs['loss']:.6f}, held out {run.logs['val_loss']:.6f}")
 
 
-model = Adder()
+model, optimizer = Adder(), nn.AdamW(0.003, global_clipnorm=1.0)
 started = time.perf_counter()
+ends = [started]
 history = nn.fit(
     model,
     (x[:examples], y[:examples], known[:examples]),
     loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
-    optimizer=nn.AdamW(0.003, global_clipnorm=1.0),
+    optimizer=optimizer,
     validation=(x[examples:], y[examples:], known[examples:]),
     batch_size=32,
     epochs=epochs,
@@ -115,6 +122,12 @@ seconds = time.perf_counter() - started
 # A part of the model is what a device has of it: a copy, or less.
 mesh = None if strategy is None else strategy.mesh
 where = "one device" if mesh is None else " × ".join(f"{n} along {name}" for name, n in mesh.axes.items())
+if is_first and args.report is not None:
+    kept = [*model.variables, *optimizer.state_dict(model).values()]
+    parts = kept if mesh is None else mesh.engine.local(kept)
+    step = min(b - a for a, b in pairwise(ends)) / (examples // 32)
+    found = {"loss": history["loss"], "step": step, "bytes": sum(part.nbytes for part in parts)}
+    args.report.write_text(json.dumps(found), encoding="utf-8")
 if is_first:
     print(f"{args.layout}, {where}, {seconds:.0f} s on {tc.get_backend().name}")
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -56,3 +56,11 @@ def test_gradients_by_parameters_come_inside_jit() -> None:
     h = 1e-6
     slope = (special.betainc(1.5 + h, 2.0, 0.3) - special.betainc(1.5 - h, 2.0, 0.3)) / (2 * h)
     np.testing.assert_allclose(f(a), slope, rtol=1e-6)
+
+
+def test_an_order_is_read_where_its_kernel_is_compiled() -> None:
+    x = tc.asarray(1.0, backend="jax")
+    for order in (1, tc.asarray(1, backend="jax")):
+        np.testing.assert_allclose(tc.special.polygamma(order, x).numpy(), np.pi**2 / 6, rtol=1e-6)
+    with pytest.raises(TypeError, match="n must be one integer"):
+        tc.special.polygamma(1.5, x)

@@ -21,6 +21,7 @@ _READS_VALUES = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerIntegerConversionError,
 )
 
 

@@ -341,7 +341,9 @@ def _cot_derivative(n: int) -> tuple[int, ...]:
 def _check_order(n: object) -> int:
     try:
         order = operator.index(n)  # type: ignore[arg-type] # refuses whatever has no `__index__`
-    except TypeError:
+    except TypeError as error:
+        if type(error) is not TypeError:  # of a library that has no value now, and will be asked again
+            raise
         raise TypeError("n must be one integer") from None
     if not 0 <= order <= _MAX_ORDER:
         raise ValueError(f"n must be between 0 and {_MAX_ORDER}, got {order}")
