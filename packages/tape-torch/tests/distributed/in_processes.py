@@ -80,7 +80,8 @@ if n > 1:
 # What tells about a program tells about the layouts.
 with tc.GradientTape(debug=True) as tape:
     y = tc.sum(tc.tanh(x) @ w)
-assert "matmul" in str(tape.explain(y, w))
+assert "matmul -> float32[8, 3] placements={'data': Shard(dim=0)}" in str(tape.explain(y, w))
+assert "dtype float32, placements={'data': Replicate()}" in str(tape.explain(y, w))
 model = nn.Sequential([nn.Dense(2)])
 model.build((None, 4))
 distribute(model, ("data",), mesh=m)

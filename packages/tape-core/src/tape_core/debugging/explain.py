@@ -31,9 +31,11 @@ class Step:
     shape: tuple[int, ...] | None
     dtype: str | None
     place: Place | None
+    layout: str = ""
 
     def __str__(self) -> str:
         what = self.op if self.shape is None else f"{self.op} -> {self.dtype}{list(self.shape)}"
+        what = f"{what} {self.layout}" if self.layout else what
         return what if self.place is None else f"{what}\n{indent(str(self.place), '    ')}"
 
 
@@ -128,7 +130,8 @@ def _label(value: object, path: str) -> str:
     if not isinstance(value, Tensor):
         return f"{type(value).__name__}{path}"
     what = f"Variable {value.name!r}" if isinstance(value, Variable) and value.name else type(value).__name__
-    return f"{what}{path} of shape {value.shape}, dtype {value.dtype}"
+    place = value.backend.place(value._array)  # how it is divided, if it is
+    return f"{what}{path} of shape {value.shape}, dtype {value.dtype}" + (f", {place}" if place else "")
 
 
 def _explained(found: _Why | list[Step], target: str, source: str) -> Explanation:
@@ -148,7 +151,9 @@ def _explained(found: _Why | list[Step], target: str, source: str) -> Explanatio
 
 
 def _steps(nodes: Sequence[Node]) -> list[Step]:
-    return [Step(n.name, n.spec[0] if n.spec else None, n.spec[1] if n.spec else None, n.place) for n in nodes]
+    return [
+        Step(n.name, n.spec[0] if n.spec else None, n.spec[1] if n.spec else None, n.place, n.layout) for n in nodes
+    ]
 
 
 # -- one target and one source

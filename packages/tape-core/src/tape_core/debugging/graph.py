@@ -27,6 +27,7 @@ class Node:
         kind: `"op"`, `"variable"`, or `"watched"` for any other leaf.
         part_of: for one of several results, the slot of the op.
         spec: shape and dtype, where they are known.
+        layout: how the value is divided among devices or processes, where that is known.
         bytes: the bytes of the result; `kept`: the bytes that the record keeps alive.
     """
 
@@ -36,6 +37,7 @@ class Node:
     inputs: tuple[int, ...] = ()
     part_of: int | None = None
     spec: Spec | None = None
+    layout: str = ""
     place: Place | None = None
     scope: Scope | None = None
     seconds: float = 0.0
@@ -144,6 +146,7 @@ def _from_notes(nodes: list[Node], generation: Generation) -> None:
             continue
         node = Node(slot, call.name, "op", entry.inputs, spec=call.specs[entry.part or 0], place=call.place)
         node.scope, node.backward, node.kept = call.scope, entry.backward, entry.kept
+        node.layout = call.layouts[entry.part or 0]
         if entry.part is None:
             node.seconds, node.bytes = call.seconds, call.bytes
         else:
@@ -179,7 +182,7 @@ def _from_records(nodes: list[Node], records: list[Any]) -> None:
             owners.add(owner)
         out = record.out(rec)
         if hasattr(out, "shape"):
-            node.spec = tuple(out.shape), _name(out.dtype)
+            node.spec, node.layout = (tuple(out.shape), _name(out.dtype)), plan.backend.place(out)
         elif plan.op.elementwise and rec[SPECS] is None:
             node.spec = next((nodes[i].spec for i in inputs if nodes[i].spec is not None), None)
         nodes.append(node)

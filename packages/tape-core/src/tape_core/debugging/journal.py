@@ -103,6 +103,7 @@ class Journal:
         now.given(backend, [v for v in values if hasattr(v, "shape")])
         now.given(backend, _arrays((*args[1 if op.sequence else n :], *kwargs.values())))
         call.bytes = sum([backend.nbytes(o) for o in outs])
+        call.layouts = tuple([backend.place(o) for o in outs])
         self._finish(call, outs)
         return call
 
@@ -146,6 +147,7 @@ class Journal:
         order = len(now.calls)
         now.values[id(variable)].add(new := now.number(array, new=True))
         call.outputs, call.specs, call.order = (new,), (now.specs[new],), order
+        call.layouts = (variable.backend.place(array),)
         call.place, call.scope = self._where()
         call.paused = call.nested = False
         now.producers[new] = call

@@ -59,14 +59,15 @@ class Call:
         extra: the numbers of arrays among the parameters, such as the key of an indexing.
         outputs: the numbers of the results.
         specs: shape and dtype of each result.
+        layouts: how each is divided among devices or processes, as its text says; empty where it is not.
         order: how many calls came before.
         paused: True if the tape was stopped at the time.
         nested: True if the kernel of another op made the call, as inside vmap.
     """
 
     __slots__ = (
-        "bytes", "dtype", "extra", "inputs", "name", "nested", "op", "order", "outputs", "paused", "place", "scope",
-        "seconds", "specs",
+        "bytes", "dtype", "extra", "inputs", "layouts", "name", "nested", "op", "order", "outputs", "paused", "place",
+        "scope", "seconds", "specs",
     )  # fmt: skip
 
     name: str
@@ -75,6 +76,7 @@ class Call:
     extra: tuple[int, ...]
     outputs: tuple[int, ...]
     specs: tuple[tuple[tuple[int, ...], str], ...]
+    layouts: tuple[str, ...]
     place: Place
     scope: Scope | None
     order: int
