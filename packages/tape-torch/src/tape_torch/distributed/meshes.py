@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib import import_module
@@ -219,3 +220,6 @@ def _end() -> None:
     """End the process group before the interpreter ends, or its threads may abort the process."""
     if dist.is_initialized():
         dist.destroy_process_group()
+        # PyTorch 2.13 keeps gloo's threads all the same. One that is still to free the tensors of the last collective
+        # needs the interpreter for it, and without one aborts the process: it can have it meanwhile.
+        time.sleep(0.1)
