@@ -13,6 +13,7 @@ from support import run_processes
 from tape_fuzz.search import MINUTES, SEED
 
 pytest.importorskip("tape_torch")
+pytestmark = pytest.mark.each_backend
 
 _PROGRAM = f"""
 import sys
