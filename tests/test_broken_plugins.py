@@ -34,9 +34,12 @@ BROKEN = {
         "checking its hooks raised PluginValidationError: unknown hook 'tape_lode_backend'",
     ),
 }
-HINTS = {
-    "tape-tomorrow": "Upgrade both: pip install --upgrade tape-core tape-tomorrow",
-    "tape-misspelled": "The hooks are tape_backend_info, tape_load_backend, tape_register_rules",
+HINTS: dict[str, list[str]] = {
+    "tape-tomorrow": [
+        "Install a newer tape-core: pip install --upgrade tape-core",
+        'or an older tape-tomorrow: pip install "tape-tomorrow<9.0.0"',
+    ],
+    "tape-misspelled": ["The hooks are tape_backend_info, tape_load_backend, tape_register_rules"],
 }
 PACKAGES = [*BROKEN, "tape-twin-one", "tape-twin-two", "tape-raising"]
 
@@ -131,7 +134,7 @@ def test_the_error_names_backend_package_version_and_cause(report: Any, package:
     first, *hints = outcome["message"].split("\n  ")
     where = f"backend {backend!r} ({package} {version}, entry point {package.replace('-', '_')})"
     assert first.startswith(f"{where} cannot be loaded: {problem}")
-    assert hints == ([HINTS[package]] if package in HINTS else [])
+    assert hints == HINTS.get(package, [])
     raised = problem.partition(" raised ")[2].partition(":")[0]
     assert outcome["cause"] == (raised or None)
     assert numpy_works

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib.metadata import requires, version
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 pytestmark = pytest.mark.each_backend
 
@@ -30,6 +32,31 @@ def test_own_requirements_admit_this_version(name: str) -> None:
         requirement = Requirement(line)
         if requirement.name in NAMES:
             assert version("tape-core") in requirement.specifier
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=NAMES)
+def test_each_package_refuses_the_same_versions_of_core_as_pip(path: Path) -> None:
+    if path.name == "tape-core":
+        return
+    project = tomllib.loads((path / "pyproject.toml").read_text("utf-8"))["project"]
+    sources = path.glob("src/*/*.py")
+    said = [found for file in sources for found in re.findall(r"require_core\((.*)\)\n", file.read_text("utf-8"))]
+    (needed,) = [line for line in project["dependencies"] if Requirement(line).name == "tape-core"]
+    assert said == [f'"{path.name}", "{needed}"']
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=NAMES)
+def test_packages_require_each_other_in_their_own_version_or_a_later_patch(path: Path) -> None:
+    # They use of each other what is no contract, so that an older one may lack what a newer one uses.
+    own = Version(version("tape-core"))
+    project = tomllib.loads((path / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [line for lines in project.get("optional-dependencies", {}).values() for line in lines]
+    for line in [*project["dependencies"], *extras]:
+        requirement = Requirement(line)
+        if requirement.name in NAMES:
+            lowest = [Version(clause.version) for clause in requirement.specifier if clause.operator in (">=", "==")]
+            assert lowest == [Version(own.base_version)], f"{path.name} requires {line}"
+            assert f"{own.major}.{own.minor + 1}" not in requirement.specifier
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=NAMES)

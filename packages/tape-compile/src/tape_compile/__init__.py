@@ -27,3 +27,7 @@ Beside that way:
 
 docs/compiled.md is for users, docs/write-a-pass.md for those who want to change programs.
 """
+
+from tape_core.backends import require_core as _require_core
+
+_require_core("tape-compile", "tape-core>=0.1,<0.2")

@@ -19,7 +19,7 @@ from tape_core.backends import (
     discovery,
 )
 from tape_core.backends.errors import load_error, not_found
-from tape_core.backends.plugins import satisfies
+from tape_core.backends.versions import satisfies
 from tape_core.engine import op
 
 CALLS = "import BackendInfo, hookimpl\ncalls = []\nfrom tape_core.backends import BackendInfo"
@@ -306,7 +306,8 @@ def test_what_to_do_about_it(site):
         "To install what it needs: pip install alphalib"
     ]
     assert hints("beta", plugin={"contract=1": "contract=7"}) == [
-        "Upgrade both: pip install --upgrade tape-core tape-beta"
+        "Install a newer tape-core: pip install --upgrade tape-core",
+        'or an older tape-beta: pip install "tape-beta<1.5"',
     ]
     assert hints("gamma", plugin={"def tape_load_backend": "def tape_lode_backend"}) == [
         "The hooks are tape_backend_info, tape_load_backend, tape_register_rules"
@@ -334,6 +335,7 @@ def test_requirement_on_core(site):
     version = __version__
     assert f"it requires Tape_Core[extra]>=77,<78, and this is tape-core {version}" in str(caught.value)
     assert "pip install --upgrade tape-core tape-alpha" in str(caught.value)
+    assert 'pip install "Tape_Core[extra]>=77,<78"' in str(caught.value)
     assert not imported("plugin_alpha")
 
 

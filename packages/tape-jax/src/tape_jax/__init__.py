@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
+from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl, require_core
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tape_jax.parameters import variables as variables
     from tape_jax.parameters import with_arrays as with_arrays
     from tape_jax.parameters import with_variables as with_variables
+
+require_core("tape-jax", "tape-core>=0.1,<0.2")
+
 
 __all__ = ["call", "distribute", "load_exported", "optimizer", "variables", "with_arrays", "with_variables"]
 

@@ -16,6 +16,10 @@ True
 
 from typing import TYPE_CHECKING
 
+from tape_core.backends import require_core as _require_core
+
+_require_core("tape-nn", "tape-core>=0.1,<0.2")
+
 from tape_nn import fitting, initializers, losses, metrics, parallel, schedules, transforms
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import load_tensors, save_tensors

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
+from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl, require_core
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
+
+require_core("tape-numpy", "tape-core>=0.1,<0.2")
 
 
 @hookimpl

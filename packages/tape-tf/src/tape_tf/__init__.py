@@ -13,6 +13,10 @@
 import sys as _sys
 import typing as _typing
 
+from tape_core.backends import require_core as _require_core
+
+_require_core("tape-tf", "tape-core>=0.1,<0.2")
+
 from tape_core import __version__
 
 from tape_tf import (

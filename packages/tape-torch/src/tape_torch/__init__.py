@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl
+from tape_core.backends import CONTRACT_VERSION, BackendInfo, hookimpl, require_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tape_torch.autograd import as_torch as as_torch
     from tape_torch.functional import call as call
     from tape_torch.parameters import variables as variables
+
+require_core("tape-torch", "tape-core>=0.1,<0.2")
+
 
 __all__ = ["as_torch", "call", "optim", "variables"]
 

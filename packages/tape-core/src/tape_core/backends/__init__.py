@@ -23,7 +23,7 @@ from tape_core.backends.errors import (
     CompilerLoadError,
     CompilerNotFoundError,
 )
-from tape_core.backends.hookspecs import CONTRACT_VERSION, BackendInfo, CompilerInfo, hookimpl
+from tape_core.backends.hookspecs import BackendInfo, CompilerInfo, hookimpl
 from tape_core.backends.kernels import (
     COMPARISONS,
     COMPLEX_KERNELS,
@@ -38,6 +38,7 @@ from tape_core.backends.names import unknown_names
 from tape_core.backends.protocol import Backend
 from tape_core.backends.random_kernels import RandomKernels
 from tape_core.backends.selection import Selection, select, use_backend
+from tape_core.backends.versions import CONTRACT_VERSION, require_core
 from tape_core.backends.windows import (
     Axes,
     Ints,
@@ -100,6 +101,7 @@ __all__ = [
     "normal_axes",
     "normal_axis",
     "pool_windows",
+    "require_core",
     "select",
     "spatial_axes",
     "transposed_windows",

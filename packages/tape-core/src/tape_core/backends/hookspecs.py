@@ -34,7 +34,7 @@ That is a complete backend. `python -m tape_core` shows whether Tape finds and l
 
 `contract` is the number the plugin was written to. Written out, it lets a later Tape refuse the
 plugin with a clear message; `CONTRACT_VERSION`, which always agrees, leaves that to the
-requirement on tape-core.
+requirement on tape-core. `docs/plugins.md` says when the number grows, and what happens then.
 """
 
 from __future__ import annotations
@@ -44,15 +44,11 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from tape_core.backends.versions import CONTRACT_VERSION
+
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.op import Registry
-
-CONTRACT_VERSION = 1
-"""The version of everything a plugin relies on: these hooks, `Backend` and the rule interface.
-
-It grows by one when a plugin written to the old version could break.
-"""
 
 hookspec = pluggy.HookspecMarker("tape")
 hookimpl = pluggy.HookimplMarker("tape")
@@ -156,6 +152,8 @@ def tape_load_compiler(name: str) -> Any:
     together with the `install` of `tape_compiler_info`.
     """
 
+
+__all__ = ["CONTRACT_VERSION", "BackendInfo", "CompilerInfo", "hookimpl", "hookspec"]
 
 HOOKS = {
     "backend": ("tape_backend_info", "tape_load_backend", "tape_register_rules"),

@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from tape_core._version import __version__
 from tape_core.backends.errors import PluginError, PluginLoadError, listing
+from tape_core.backends.versions import (
+    contract_refusal,
+    contract_warning,
+    installed_version,
+    mismatch_hints,
+    satisfies,
+)
 from tape_core.base.forking import Lock
+from tape_core.base.user_code import warn_user
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -250,28 +258,33 @@ class Plugins(Generic[Info]):
         expected: Any = hookspecs.INFOS[self.kind]
         if not isinstance(info, expected):
             refuse(f"{ask}() returned {info!r}, not a {expected.__name__}")
-        if info.contract != hookspecs.CONTRACT_VERSION:
-            refuse(
-                f"it is written to version {info.contract!r} of the {self.kind} contract, and tape-core "
-                f"{__version__} speaks version {hookspecs.CONTRACT_VERSION}",
-                upgrade(plugin),
-            )
+        dist = ep.dist
+        package, version = (dist.name, dist.version) if dist else ("", "")
+        if refused := contract_refusal(self.kind, info.contract, package, version):
+            refuse(*refused)
         if info.name != plugin.name:
             refuse(f"it calls itself {info.name!r}, but its entry point is named {plugin.name!r}")
         self._check(info, refuse)
+        if warning := contract_warning(str(plugin), self.kind, info.contract, package):
+            warn_user(warning, FutureWarning)
         return info, manager.hook
 
     def _check_requirement(self, plugin: Installed) -> None:
-        """Refuse a plugin whose package requires another tape-core than the one that runs."""
+        """Refuse a plugin whose package requires another tape-core than the one that runs, or another tape-compile."""
         dist = plugin.entry_points[0].dist
         for line in (dist.requires if dist else None) or ():
             name = re.match(r"[\w.-]+", line)
             # A requirement with a marker holds for an extra or for some other platform.
-            if not name or re.sub(r"[-_.]+", "-", name[0]).lower() != "tape-core" or ";" in line:
+            if not name or ";" in line:
                 continue
-            if not satisfies(__version__, line):
-                problem = f"it requires {line}, and this is tape-core {__version__}"
-                raise self.load_error(plugin, problem, upgrade(plugin))
+            package = re.sub(r"[-_.]+", "-", name[0]).lower()
+            # Backends are not asked for the version of tape-compile, which takes a search of all folders: it asks them.
+            have = __version__ if package == "tape-core" else None
+            if package == "tape-compile" and self.kind == "compiler":
+                have = installed_version(package)
+            if have is not None and not satisfies(have, line):
+                problem = f"it requires {line}, and this is {package} {have}"
+                raise self.load_error(plugin, problem, *mismatch_hints(line, dist.name if dist else ""))
 
     @contextmanager
     def step(self, plugin: Installed, what: str, *hints: str, missing: str = "") -> Iterator[None]:
@@ -299,45 +312,3 @@ class Plugins(Generic[Info]):
         off = [f"{p} is disabled" for p in self.installed().values() if p.disabled]
         broken = [str(error).partition("\n")[0] for error in self.failures.values()]
         return "\n".join(off + broken)
-
-
-def upgrade(plugin: Installed) -> str:
-    """Return the hint for a plugin and a tape-core of which one is too old for the other."""
-    dist = plugin.entry_points[0].dist
-    return f"Upgrade both: pip install --upgrade tape-core {dist.name if dist else ''}".rstrip()
-
-
-_CLAUSE = re.compile(r"(===?|!=|~=|<=|>=|<|>)\s*([\w.*+!-]+)")
-
-
-def _release(version: str) -> list[int]:
-    match = re.match(r"\d+(\.\d+)*", version)
-    return [int(part) for part in match[0].split(".")] if match else []
-
-
-def satisfies(version: str, requirement: str) -> bool:
-    """Return whether a requirement such as `tape-core>=0.1,<0.2` admits a version.
-
-    Only release numbers are compared. `packaging` knows all of PEP 440, but it is not always installed, and a plugin
-    must not be refused on one machine and taken on another.
-
-    >>> [satisfies("0.10.1", c) for c in (">=0.2,<0.11", "==0.10.*", "~=0.9.4", "<0.10")]
-    [True, True, False, False]
-    """
-    for operator, text in _CLAUSE.findall(requirement):
-        wanted = _release(text)
-        prefix = text.endswith(".*")
-        # Padded with zeros to one width, 0.1 is 0.1.0; cut to the width of `0.10.*`, any 0.10 is equal to it.
-        width = len(wanted) if prefix else max(len(wanted), len(_release(version)))
-        have = (_release(version) + [0] * width)[:width]
-        want = wanted + [0] * (width - len(wanted))
-        if not {
-            "<": have < want,
-            "<=": have <= want,
-            ">": have > want,
-            ">=": have >= want,
-            "!=": have != want,
-            "~=": have >= want and have[: len(wanted) - 1] == wanted[:-1],
-        }.get(operator, have == want):
-            return False
-    return True
