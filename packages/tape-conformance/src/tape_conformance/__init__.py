@@ -4,30 +4,10 @@
 
 or, without pytest, :func:`check_backend`. Most checks are generated from the samples that each op carries: its value
 against a NumPy or SciPy reference, its derivatives against finite differences, vmap against a loop, compiled calls
-against eager ones, and so on. `python -m tape_conformance new` writes a project for a backend, a compiler or an op.
+against eager ones, and so on.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tape_conformance.report import Report, Result
-    from tape_conformance.suite import check_backend, checks
+from tape_conformance.report import Report, Result
+from tape_conformance.suite import check_backend, checks
 
 __all__ = ["Report", "Result", "check_backend", "checks"]
-
-_HOMES = {"Report": "report", "Result": "report", "check_backend": "suite", "checks": "suite"}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for: pytest imports this package in every run of any project."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
