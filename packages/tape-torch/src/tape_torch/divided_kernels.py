@@ -3,6 +3,7 @@
 Once there is such an array, each kernel is called through here. PyTorch computes with DTensors by itself; besides that
 
 - a plain tensor beside them, a constant say, is a copy in each process, and that it is the same in each is checked;
+- rows of tables are looked up and added to on parts, see `divided_rows`;
 - an elementwise op that PyTorch does not compute, or not by one call, is computed in each process on its own part;
 - any other op that PyTorch cannot divide is computed in each process on the whole arrays: the result is right, but
   costs their memory and communication. So a warning says it once for each op, and `gathered` lists them;
@@ -34,6 +35,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, is_divided, is_here, part_of
+from tape_torch.divided_rows import on_rows
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -177,6 +179,8 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return _copied(kernel(*args, **kwargs), mesh)
     if name in _ALONG and (found := _by_lines(kernel, mesh, arrays, arrays[_ALONG[name]], args, kwargs)) is not None:
         return found
+    if (rows := on_rows(name, kernel, mesh, args, kwargs)) is not None:
+        return _settled(rows) if made_here else added_up(rows)
     if (why := _why_whole(name, arrays)) is not None:
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
     if name in _BY_EXAMPLE:

@@ -15,7 +15,7 @@ from tape_core.typing import ArrayLike, PyTree, Raw
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables
-from tape_nn.optimizers.pairs import check_gradient, check_pair, names_of, paired, pairs_of_variables
+from tape_nn.optimizers.pairs import check_gradient, check_pair, densified, names_of, paired, pairs_of_variables
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.types import Gradient, OptimizerLike
 
@@ -395,7 +395,7 @@ class _Sum:
             rows = rows_added(home, rows if seen else xp.zeros_like(rows), indices, named)
         if seen:
             return rows_added(home, old, indices, values), rows
-        return xp.scatter(values, indices, gradient.dense_shape), rows
+        return densified(xp, IndexedSlices(wrap(values, home), gradient.indices, gradient.dense_shape), old), rows
 
     def add(self, gradient: Raw | IndexedSlices, weight: Any, seen: bool, commit: Commit) -> None:
         """Put the sum with one more gradient into the commit."""

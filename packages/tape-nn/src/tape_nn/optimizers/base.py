@@ -44,6 +44,8 @@ from tape_nn.optimizers.pairs import (
     beside,
     check_gradient,
     check_pair,
+    densified,
+    is_divided,
     merge_in_place,
     merge_rows,
     names_of,
@@ -375,7 +377,10 @@ class Optimizer:
         for g, state in updates:
             # How many rows are named is a matter of values: where all rows move anyway, all are taken.
             if fixed_shapes and isinstance(g, IndexedSlices) and self._moves_all_rows(state.variable):
-                g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
+                g = densified(xp, g, state.variable._array)
+            # So they are where to find equal names the rows of all processes would have to be brought together.
+            if isinstance(g, IndexedSlices) and not self.lazy and is_divided(state.variable):
+                g = densified(xp, g, state.variable._array)
             # The norm, and a limit on values, are of the sum of rows that are named twice.
             if isinstance(g, IndexedSlices) and (clips or self._distinct_rows):
                 # An array that can be written to is updated by the host at the cost of its rows; XLA copies all of it.
@@ -407,7 +412,7 @@ class Optimizer:
                 if self._update_rows(xp, g, factor, state, rate, t, commit, firsts.get(id(state))):
                     continue
                 # The step moves all rows, as with a momentum: the gradient is taken as dense.
-                g = xp.scatter(g.values.array, g.indices.array, g.dense_shape)
+                g = densified(xp, g, state.variable._array)
             self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
 
     def _update_dense(

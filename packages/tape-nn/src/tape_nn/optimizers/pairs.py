@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
 from tape_core.staging import current
-from tape_core.support import binding, pytree, wrap
+from tape_core.support import binding, layouts, pytree, wrap
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn.module import Module
@@ -116,6 +116,22 @@ def merge_in_place(slices: IndexedSlices, xp: Namespace) -> tuple[IndexedSlices,
     sums = xp.take(xp.scatter(values, groups, tuple(values.shape)), groups, axis=0)
     values = xp.where(beside(xp, first, values), sums, 0)
     return IndexedSlices(wrap(values, backend), wrap(indices, backend), slices.dense_shape), first
+
+
+def is_divided(variable: Variable) -> bool:
+    """Return whether the value of a Variable is divided among devices or processes, or a copy on each."""
+    if not layouts.in_use:
+        return False
+    return bool(variable.backend.place(variable._array))
+
+
+def densified(xp: Namespace, slices: IndexedSlices, like: Raw) -> Raw:
+    """Return slices as a whole array, which is divided among devices or processes as another one is, if that is."""
+    values, indices = slices.values.array, slices.indices.array
+    if not layouts.in_use:
+        return xp.scatter(values, indices, slices.dense_shape)
+    # Each process adds to what it has of the array; of `scatter` it would need to have all.
+    return xp.add_rows(xp.zeros_like(like), indices, values)
 
 
 def beside(xp: Namespace, first: Raw, rows: Raw) -> Raw:
