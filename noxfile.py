@@ -1,6 +1,7 @@
 """Everything that a contributor or CI runs.
 
     python -m nox               lint, types, docs, wheels, exported files, conformance, tests
+    python -m nox -s release    build all packages, and try them as their users will, from an index
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
@@ -98,8 +99,8 @@ os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 CHOSEN = os.environ.pop("TAPE_BACKEND", None)
 
 
-def install_large(session: nox.Session, library: str) -> None:
-    """Give the session PyTorch or JAX: they are large, and unpacked once for all sessions."""
+def unpack(session: nox.Session, library: str) -> Path:
+    """Unpack PyTorch or JAX, once for all sessions; gives the folder."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pin = next(line for line in lines if line.startswith(f"{library}=="))
     unpacked = ROOT / ".nox" / pin.replace("==", "-")
@@ -107,6 +108,12 @@ def install_large(session: nox.Session, library: str) -> None:
         session.log(f"Installing {pin} for all sessions")
         session.install("--no-compile", "--upgrade", "--target", str(unpacked), pin)
         (unpacked / "complete").touch()
+    return unpacked
+
+
+def install_large(session: nox.Session, library: str) -> None:
+    """Give the session PyTorch or JAX: they are large, and unpacked once for all sessions."""
+    unpacked = unpack(session, library)
     where = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
     (Path(str(where).strip()) / f"{library}.pth").write_text(f"{unpacked}\n")
 
@@ -169,7 +176,7 @@ def wheels(session: nox.Session) -> None:
     session.install("build", "hatchling", "virtualenv")
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    for name in PACKAGES:  # each wheel is built from the sdist, so both are checked
+    for name in PACKAGES:  # each wheel is built from the sdist, so both are tried; `nox -s release` tries more
         session.run("python", "-m", "build", "--no-isolation", "-o", "dist", f"packages/{name}")
 
     empty = Path(session.create_tmp()).resolve() / "empty"
@@ -349,6 +356,18 @@ def guides(session: nox.Session, backend: str) -> None:
         *options,
         env={"TAPE_GUIDES": str(Path(checkout).resolve()), "TAPE_BACKEND": backend, **ONE_THREAD},
     )
+
+
+@nox.session(default=False, **WITH_PIP)
+def release(session: nox.Session) -> None:
+    """Build and check all packages, and try them from an index of this machine, in environments as users make them.
+
+    `python -m nox -s release -- build first-steps` runs some of the stages; .ci/release lists them.
+    """
+    session.install("build", "hatchling", "virtualenv", "twine", "check-wheel-contents", "pyroma", "uv")
+    large = [] if "--no-large" in session.posargs else LARGE.values()
+    where = [f"--large={library}={unpack(session, library)}" for library in large]
+    session.run("python", ".ci/release", *where, *session.posargs)
 
 
 @nox.session(default=False)
