@@ -55,6 +55,15 @@ def _take(x: Raw, indices: Raw, *, axis: int | None = None) -> Raw:
     return x.take(indices, axis=axis)
 
 
+def _take_along_axis(x: Raw, indices: Raw, *, axis: int = -1) -> Raw:
+    return np.take_along_axis(x, indices, axis)  # before NumPy 2.3 its axis has no default
+
+
+def _count_nonzero(x: Raw, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Raw:
+    # Before NumPy 2.3 the count of all elements is an integer of Python.
+    return np.asarray(np.count_nonzero(x, axis=axis, keepdims=keepdims))[()]
+
+
 def _one_hot(labels: Raw, num_classes: int, *, dtype: RawDType = None, axis: int = -1) -> Raw:
     if dtype is None:
         dtype = get_default_dtype().name
@@ -381,6 +390,7 @@ def _eigvals(x: Raw) -> Raw:
 # Operators in place of ufuncs: on NumPy scalars, which Tensors of shape () hold, `x + y` takes a ninth of the time of
 # np.add(x, y); on arrays both take as long.
 KERNELS: dict[str, Kernel] = {
+    "count_nonzero": _count_nonzero,
     "abs": operator.abs,
     "add": operator.add,
     "subtract": operator.sub,
@@ -430,6 +440,7 @@ KERNELS: dict[str, Kernel] = {
     "top_k": indexing.top_k,
     "gather": _gather,
     "take": _take,
+    "take_along_axis": _take_along_axis,
     "one_hot": _one_hot,
     "relu": lambda x: np.maximum(x, 0),
     "softmax": _softmax,
