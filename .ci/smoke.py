@@ -3,6 +3,7 @@
 import tape_core as tc
 import tape_nn as nn
 import tape_tf as tf
+from tape_conformance.new import project
 
 x = tc.Variable(3.0)
 with tc.GradientTape() as tape:
@@ -19,5 +20,8 @@ v = tf.Variable(3.0)
 with tf.GradientTape() as recorded:
     z = v**2
 assert str(recorded.gradient(z, v)) == "tf.Tensor(6.0, shape=(), dtype=float32)"
+
+# The templates are data of the wheel.
+assert "src/tape_swirl/py.typed" in project("op", "swirl")
 
 print(f"tape_core {tc.__version__} on {tc.get_backend().name}: ok")

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tape_conformance.new import project, write
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent.parent / "packages"
@@ -75,6 +76,26 @@ def test_each_mistake_is_an_error(check, tmp_path):
     expected = [number for number, line in enumerate(lines, 1) if line.endswith("# mistake")]
     assert len(expected) == 31
     assert check("mistakes.py", tmp_path) == expected
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
+@pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
+@pytest.mark.parametrize(("kind", "name"), [("backend", "newlib"), ("compiler", "new-walker"), ("op", "new_swirl")])
+def test_a_new_project_has_no_errors(kind, name, tmp_path, cache):
+    write(project(kind, name), tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(cache)],
+        env={**os.environ, "MYPYPATH": os.pathsep.join(["src", *SOURCES])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -44,6 +44,17 @@ def test_a_backend_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     assert "Did you mean 'numpy'?" in run.stderr
 
 
+def test_patterns_select_checks(tmp_path: Path) -> None:
+    options = ("--pyargs", "tape_conformance", "--tape-backend=numpy", "--tape-only=hypot/v*", "--collect-only", "-q")
+    found = run_pytest(tmp_path, *options, "--tape-only=tape/persistent").stdout
+    assert "test[tape/persistent]" in found
+    assert "test[hypot/vjp/x1/broadcast:2x3,3]" in found
+    assert "test[hypot/samples]" not in found
+    run = run_pytest(tmp_path, *options[:3], "--tape-only=hypo/*")
+    assert run.returncode == pytest.ExitCode.INTERRUPTED
+    assert "--tape-only=hypo/* selects no check" in run.stdout + run.stderr
+
+
 def marks(matrix: str, op: str) -> dict[str, str]:
     """Return the marks of an op in a support matrix, by column."""
     header, row = (next(re.finditer(rf"^\| {name} \|.*$", matrix, re.MULTILINE))[0] for name in ("op", f"`{op}`"))

@@ -1,4 +1,4 @@
-"""The pytest plugin, with the options `--tape-backend`, `--tape-compiler`, `--tape-quick` and `--tape-report`.
+"""The pytest plugin: `--tape-backend`, `--tape-compiler`, `--tape-only`, `--tape-quick` and `--tape-report`.
 
 pytest loads it in every run of any project where this package is installed; so it imports Tape only when one of the
 options is given.
@@ -33,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tape-quick", action="store_true", help="run the checks that find most mistakes in little time, and no others"
     )
+    group.addoption(
+        "--tape-only",
+        metavar="PATTERN",
+        action="append",
+        help="run the checks whose ids match, such as 'softmax/*', and draw no samples for others; may be repeated",
+    )
     group.addoption("--tape-report", metavar="FILE", help="write the support matrix, as FILE.md and FILE.html")
 
 
@@ -40,7 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse a run without a backend, or with one that cannot be used, before anything is collected."""
     name = config.getoption("--tape-backend")
     if name is None:
-        if config.getoption("--tape-report") or config.getoption("--tape-quick") or "tape_conformance" in config.args:
+        if (
+            any(map(config.getoption, ("--tape-report", "--tape-quick", "--tape-only")))
+            or "tape_conformance" in config.args
+        ):
             raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
         return
     from tape_core.backends import BackendError, CompilerError

@@ -8,10 +8,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from tape_core.backends import Backend, compilers, require_core, select, use_backend
+from tape_core.backends import Backend, compilers, select, use_backend
 from tape_core.extend import TODO, registry
-
-require_core("tape-conformance", "tape-core>=0.1,<0.2")
 
 from tape_conformance.checking import Check, Skipped, Target, expect
 from tape_conformance.checks import contract, semantics
@@ -66,7 +64,7 @@ def checks(
 
     With `quick` those that find most mistakes in little time: the contract and tapes, but for what goes through all ops
     or all pairs of dtypes; of each op one value and one refused call; and the gradients for the same arguments of each
-    op that the library or the plugin computes.
+    op that the library or the plugin computes; and, for each compiler, of each op one call.
     """
     patterns = list(only)
     # Samples are drawn only for ops that a pattern may select; but `suite/complete` looks at all ids.

@@ -1,4 +1,8 @@
-"""The test that pytest collects: `pytest --pyargs tape_conformance --tape-backend=NAME`. A check's id is the test's."""
+"""The test that pytest collects: `pytest --pyargs tape_conformance --tape-backend=NAME`. A check's id is the test's.
+
+A plugin's own tests may import both functions, as projects of `python -m tape_conformance new` do; then a mere `pytest`
+runs the suite, too.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,17 @@ from tape_conformance.suite import checks, target_of
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each check; one that the backend declares to fail must fail."""
+    if "check" not in metafunc.fixturenames:  # another test of a module that imports this one
+        return
     name = metafunc.config.getoption("--tape-backend")
     if name is None:
         raise pytest.UsageError("tape_conformance: name the backend to check: --tape-backend=NAME")
     names = metafunc.config.getoption("--tape-compiler") or []
     expectations = Expectations.of(target_of(name))
-    found = checks(name, compiled_by=names, quick=metafunc.config.getoption("--tape-quick"))
+    only = metafunc.config.getoption("--tape-only") or ["*"]
+    found = checks(name, only, compiled_by=names, quick=metafunc.config.getoption("--tape-quick"))
+    if not found:
+        raise pytest.UsageError(f"tape_conformance: --tape-only={' '.join(only)} selects no check")
     metafunc.parametrize("check", [_param(check, expectations.reason(check.id)) for check in found])
 
 

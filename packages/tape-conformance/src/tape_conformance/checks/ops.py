@@ -62,7 +62,7 @@ def op_checks(op: Op, target: Target) -> Iterator[Check]:
             if not op.sequence:
                 yield check_of(f"{op.name}/memory/{at}", check_memory, case)
         for name in target.compilers:
-            yield check_of(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case)
+            yield check_of(f"{op.name}/compiled-by-{name}/{at}", check_compiled_by, name, case, quick=case is first)
     yield from transform_checks(op, samples)
     yield from dtype_checks(op, samples, target)
     yield from complex_checks(op, samples, target)
