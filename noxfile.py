@@ -10,6 +10,7 @@
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
+    python -m nox -s autograd -- PATH    run HIPS autograd's own tests from a checkout of HIPS/autograd
     python -m nox --list        all sessions
 
 Arguments after `--` go to the tool: `python -m nox -s tests -- -k matmul`.
@@ -32,7 +33,7 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 BACKENDS = ["torch", "jax", "numpy"]
-LIGHT = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-conformance"]
+LIGHT = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-autograd", "tape-conformance"]
 # What these bring is large: it is installed only where it is asked for, and unpacked once for all sessions.
 LARGE = {"tape-torch": "torch", "tape-jax": "jax"}
 PACKAGES = [*LIGHT, *LARGE]
@@ -368,6 +369,22 @@ def release(session: nox.Session) -> None:
     large = [] if "--no-large" in session.posargs else LARGE.values()
     where = [f"--large={library}={unpack(session, library)}" for library in large]
     session.run("python", ".ci/release", *where, *session.posargs)
+
+
+@nox.session(default=False)
+def autograd(session: nox.Session) -> None:
+    """Run the tests of HIPS/autograd on tape-autograd, of which a checkout is named after `--`."""
+    if not session.posargs:
+        session.error("name a checkout: nox -s autograd -- PATH; git clone https://github.com/HIPS/autograd")
+    checkout, *options = session.posargs
+    install(session, "pytest", "pytest-xdist", "scipy", "xarray", packages=["tape-core", "tape-numpy", "tape-autograd"])
+    session.chdir(Path(checkout) / "tests")
+    session.run(
+        "pytest",
+        *("-c", os.devnull, "--rootdir", ".", "-p", "hips_suite", "-p", "no:cacheprovider", "-q", "-n", "auto"),
+        *options,
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "autograd_suite"), "."]), **ONE_THREAD},
+    )
 
 
 @nox.session(default=False)

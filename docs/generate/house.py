@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 ROOMS = {
     "tape_tf": "TensorFlow's names",
+    "tape_autograd": "autograd's names",
     "tape_conformance": "the suite for backends",
     "tape_nn": "layers, optimizers, fit",
     "tape_torch": "PyTorch backend",
@@ -152,6 +153,7 @@ PACKAGES = (
     "tape_jax",
     "tape_nn",
     "tape_tf",
+    "tape_autograd",
     "tape_conformance",
 )
 

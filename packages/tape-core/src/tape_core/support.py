@@ -15,7 +15,7 @@ from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
-from tape_core.base.mistakes import flag, integer, meant, real, sequence
+from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
@@ -47,6 +47,7 @@ __all__ = [
     "Leaving",
     "Lines",
     "Lock",
+    "NoCounterpartError",
     "Plans",
     "WatchError",
     "active_recorders",

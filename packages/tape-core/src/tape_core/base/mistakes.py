@@ -11,6 +11,11 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class NoCounterpartError(TypeError):
+    """A function of another library, or one of its arguments, has no counterpart for Tensors."""
+
+
 _KEYWORDS = {
     "a_max": ("max",), "a_min": ("min",), "axes": ("axis",), "ddof": ("correction", "ddof"),
     "descending": ("largest",), "dim": ("axis",), "dim0": ("axis1",), "dim1": ("axis2",), "dims": ("axis",),

@@ -9,7 +9,17 @@ from types import FrameType
 
 # "contextlib" is among them since its decorators stand between the user and functions of ours.
 _OURS = frozenset(
-    {"tape_core", "tape_compile", "tape_numpy", "tape_torch", "tape_jax", "tape_nn", "tape_tf", "contextlib"}
+    {
+        "tape_core",
+        "tape_compile",
+        "tape_numpy",
+        "tape_torch",
+        "tape_jax",
+        "tape_nn",
+        "tape_tf",
+        "tape_autograd",
+        "contextlib",
+    }
 )
 # By prefixes of module names: where a kernel or rule runs, and where code asks on behalf of its caller, in between.
 _DECIDING = ("tape_core.ops.", "tape_core.modes.batching", "tape_numpy", "tape_torch", "tape_jax")  # kernels and rules

@@ -27,6 +27,7 @@ import numpy as np
 
 import tape_core
 from tape_core.base.dtypes import DType
+from tape_core.base.mistakes import NoCounterpartError
 from tape_core.engine.call_paths import accepts
 from tape_core.engine.op import registry
 from tape_core.engine.tensor import SCALARS, Tensor
@@ -422,7 +423,7 @@ def _label(ufunc: np.ufunc) -> str:
 def refuse(label: str, argument: str | None = None) -> NoReturn:
     """Raise the TypeError for a function, or an argument of one, that has no counterpart."""
     what = label if argument is None else f"{label} with {argument}="
-    raise TypeError(
+    raise NoCounterpartError(
         f"{what} has no counterpart for Tensors, and no gradient would flow through NumPy's own: give it t.numpy() "
         f"where none is needed, or use functions of tape_core"
     )
