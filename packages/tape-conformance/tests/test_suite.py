@@ -265,3 +265,59 @@ def test_pytest_runs_the_quick_checks_alone(tmp_path: Path) -> None:
     options = ("--pyargs", "tape_conformance", "--tape-backend=numpy", "--tape-quick", "--collect-only", "-q")
     run = run_pytest(tmp_path, *options)
     assert f"{len(checks('numpy', quick=True))} tests collected" in run.stdout, run.stdout
+
+
+# -- what is shown
+
+
+def test_a_prompt_shows_what_failed_and_the_matrix() -> None:
+    report = check_backend("numpy", only=["sqrt/value/*", "sqrt/refused/*", "hypot/vjp/*"])
+    first, header, hypot, sqrt = repr(report).splitlines()
+    assert re.fullmatch(r"numpy: \d+ passed", first)
+    assert header.split()[0] == "op"
+    assert set(header.split()[1:]) <= {"value", "vjp", "complex", "refused"}
+    assert hypot.split() == ["hypot", "✓"]
+    assert sqrt.startswith("sqrt   ✓")
+
+
+def outcomes(**details: str) -> Report:
+    """A report of many ops, of which those that are named fail with a message."""
+    ops = sorted({*list(registry)[:60], *details})
+    found = [Result(f"{op}/value/2", "failed" if op in details else "passed", details.get(op, "")) for op in ops]
+    return Report("mine", [*found, Result("tape/persistent", "expected", "a reason")])
+
+
+def test_of_a_long_matrix_a_prompt_shows_what_is_wrong() -> None:
+    lines = repr(outcomes(sinh="AssertionError: wrong\nby far")).splitlines()
+    assert "1 failed, 1 fail as expected" in lines[0]
+    assert lines[1:3] == ["  sinh/value/2: AssertionError: wrong", "  by far"]
+    assert [line.split() for line in lines[3:5]] == [["op", "value"], ["sinh", "✗"]]
+    assert lines[-1].endswith("other ops are not shown: to_markdown() and write(file) have all")
+    many = repr(outcomes(**{f"op{k}": "wrong" for k in range(15)}))
+    assert "and 5 more, which print() shows" in many
+
+
+def test_a_notebook_shows_the_matrix() -> None:
+    html = outcomes(sinh="found <b> & not <i>")._repr_html_()
+    assert html.startswith("<div class=tape-report>")
+    assert "<b>mine</b>: " in html
+    assert '<tr><th scope=row><code>sinh</code></th><td class=failed title="fails">✗</td></tr>' in html
+    assert "<details open><summary>1 failed</summary>" in html
+    assert "found &lt;b&gt; &amp; not &lt;i&gt;" in html
+    assert "<details><summary>1 failed as expected</summary>" in html
+    assert "a reason" in html
+    assert "jvp" not in html  # of which nothing ran
+    assert "Backend and tape: 0 of 1 pass" in html
+    assert "color:#" not in html  # the notebook's own colours, light or dark
+
+
+def test_a_report_on_a_compiler_has_a_column_of_its_own() -> None:
+    report = Report(
+        "numpy", [Result("sin/compiled-by-mine/2", "passed", ""), Result("cos/compiled-by-mine/2", "failed", "no")]
+    )
+    assert "<th scope=col>compiled-by-mine</th>" in report._repr_html_()
+    assert [line.split() for line in repr(report).splitlines()[2:]] == [
+        ["op", "compiled-by-mine"],
+        ["cos", "✗"],
+        ["sin", "✓"],
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +35,7 @@ KINDS = (
 
 _GROUPS = ("contract", "tape", "suite")  # first parts of ids that are no op
 
-_MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
+MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Result:
     traits: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """The results of a run on one backend."""
+    """The results of a run on one backend. A notebook shows the support matrix, `print` what failed."""
 
     backend: str
     results: Sequence[Result]
@@ -76,7 +75,7 @@ class Report:
         return [result for result in self.results if result.outcome == "failed"]
 
     def __str__(self) -> str:
-        lines = [f"{self.backend}: {self._counts()}", *self.headlines()]
+        lines = [f"{self.backend}: {self.counts()}", *self.headlines()]
         lines += [f"  {result.id}: {result.detail}".replace("\n", "\n  ") for result in self.failed]
         return "\n".join(lines)
 
@@ -106,7 +105,8 @@ class Report:
             what += "; but values of the op are wrong, too, so look at these first"
         return what
 
-    def _counts(self) -> str:
+    def counts(self) -> str:
+        """Return how many checks passed, failed, failed as expected and were skipped."""
         counts = Counter(result.outcome for result in self.results)
         words: dict[Outcome, str] = {"expected": "fail as expected"}
         outcomes: tuple[Outcome, ...] = ("passed", "failed", "expected", "skipped")
@@ -131,17 +131,18 @@ class Report:
 
     def groups(self) -> dict[str, str]:
         """Return the mark of each check that is not of an op, by id."""
-        return {result.id: _MARKS[result.outcome] for result in self.results if result.id.partition("/")[0] in _GROUPS}
+        return {result.id: MARKS[result.outcome] for result in self.results if result.id.partition("/")[0] in _GROUPS}
 
-    def _notes(self) -> list[tuple[str, str]]:
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the ids of the checks that failed, expected or not, with their messages or reasons."""
         return [(r.id, r.detail) for r in self.results if r.outcome in ("failed", "expected")]
 
     def to_markdown(self) -> str:
         """Return the support matrix as Markdown."""
-        lines = [f"# Support matrix: {self.backend}", "", f"{self._counts()}.", ""]
+        lines = [f"# Support matrix: {self.backend}", "", f"{self.counts()}.", ""]
         lines += [
-            "✓ passes, ✗ fails, ~ fails as the backend says it does; empty: there is nothing to check.",
-            _BATCHING_LEGEND,
+            f"{LEGEND}; empty: there is nothing to check.",
+            BATCHING_LEGEND,
             "",
         ]
         lines += [f"| op | {' | '.join(KINDS)} |", f"|---|{'|'.join(':-:' for _ in KINDS)}|"]
@@ -150,7 +151,7 @@ class Report:
         ]
         lines += ["", "| backend and tape | |", "|---|:-:|"]
         lines += [f"| `{id}` | {mark} |" for id, mark in self.groups().items()]
-        if notes := self._notes():
+        if notes := self.notes():
             lines += ["", "| check | why |", "|---|---|"]
             # chr(92) is a backslash, which f-strings refuse inside braces before Python 3.12.
             lines += [f"| `{id}` | {' '.join(detail.split()).replace('|', chr(92) + '|')} |" for id, detail in notes]
@@ -158,25 +159,21 @@ class Report:
 
     def to_html(self) -> str:
         """Return the support matrix as a self-contained HTML page."""
-        head = "".join(f"<th>{kind}</th>" for kind in KINDS)
-        rows = "".join(
-            f"<tr><th><code>{escape(op)}</code></th>{''.join(_cell(row.get(kind, '')) for kind in KINDS)}</tr>\n"
-            for op, row in self.matrix().items()
-        )
-        groups = "".join(f"<tr><th><code>{escape(i)}</code></th>{_cell(m)}</tr>\n" for i, m in self.groups().items())
-        notes = "".join(
-            f"<tr><th><code>{escape(id)}</code></th><td class=note>{escape(detail)}</td></tr>\n"
-            for id, detail in self._notes()
-        )
-        title = f"Support matrix: {escape(self.backend)}"
-        return (
-            f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{title}</title>\n<style>{_STYLE}</style>\n"
-            f"<h1>{title}</h1>\n<p>{self._counts()}. {_LEGEND}. {_BATCHING_LEGEND}</p>\n"
-            f"<table><thead><tr><th>op</th>{head}</tr></thead>\n{rows}</table>\n"
-            f"<h2>Backend and tape</h2>\n<table>{groups}</table>\n"
-            + (f"<h2>Why</h2>\n<table>{notes}</table>\n" if notes else "")
-            + "</html>\n"
-        )
+        from tape_conformance.rendering import page
+
+        return page(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the counts, what failed, and the support matrix."""
+        from tape_conformance.rendering import fragment
+
+        return fragment(self)
+
+    def __repr__(self) -> str:
+        """Return what a prompt shows: the counts, what failed, and the support matrix as far as it fits."""
+        from tape_conformance.rendering import text
+
+        return text(self)
 
     def write(self, file: str | Path) -> list[Path]:
         """Write the matrix as `file` with the endings .md and .html; return the paths."""
@@ -190,16 +187,9 @@ class Report:
         return written
 
 
-_LEGEND = "✓ passes, ✗ fails, ~ fails as the backend says it does"
-_BATCHING_LEGEND = (
+LEGEND = "✓ passes, ✗ fails, ~ fails as the backend says it does"
+BATCHING_LEGEND = (
     "In the column batch, inside vmap: loop, one example after the other; composed, of the ops it is made of."
-)
-
-_STYLE = (
-    "body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}"
-    "table{border-collapse:collapse}td,th{border-bottom:1px solid #ddd;padding:.15rem .6rem;text-align:center}"
-    "tbody th,tr>th:first-child{text-align:left;font-weight:normal}thead th{position:sticky;top:0;background:#fff}"
-    ".passed{color:#1a7f37}.failed{background:#ffd7d5;color:#a40e26}.expected{background:#fff3c4}.note{text-align:left}"
 )
 
 
@@ -207,15 +197,10 @@ def _mark(outcomes: Iterable[Outcome]) -> str:
     """Return the mark of the worst of several outcomes."""
     # Of checks that were all skipped the cell is empty.
     present = set(outcomes)
-    return next((_MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
+    return next((MARKS[o] for o in ("failed", "expected", "passed") if o in present), "")
 
 
 def _batching(op: str) -> str:
     """Return how vmap handles an op that has no batch rule: " loop" or " composed"."""
     way = way_of(registry[op]) if op in registry else "rule"
     return "" if way == "rule" else f" {way}"
-
-
-def _cell(mark: str) -> str:
-    name = next((outcome for outcome, own in _MARKS.items() if own and own == mark[:1]), "")
-    return f"<td class={name}>{mark}</td>" if mark else "<td></td>"
