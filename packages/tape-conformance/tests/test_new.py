@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tape_conformance import new
 from tape_conformance.__main__ import main
 from tape_conformance.new import NewError, note, project, write
 from tape_core import __version__
@@ -138,6 +139,14 @@ def test_a_library_that_is_not_there_needs_the_name_of_its_class() -> None:
     files = project("backend", "newlib", library="nowhere.xp", array_class="nowhere:Grid")
     assert 'ARRAY_TYPES = ("nowhere:Grid",)' in files["src/tape_newlib/__init__.py"]
     assert '"nowhere"' in files["pyproject.toml"]
+
+
+def test_the_default_library_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = new.find_spec
+    monkeypatch.setattr(new, "find_spec", lambda name: None if name == "array_api_strict" else there(name))
+    files = project("backend", "newlib")
+    assert 'ARRAY_TYPES = ("array_api_strict:Array",)' in files["src/tape_newlib/__init__.py"]
+    assert '"array-api-strict"' in files["pyproject.toml"]
 
 
 def test_arrays_that_have_a_backend_are_named() -> None:

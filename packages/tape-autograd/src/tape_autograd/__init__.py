@@ -5,6 +5,9 @@ NumPy; inside a function that is differentiated they are boxes, see `tape_autogr
 """
 
 from tape_core import __version__ as __version__
+from tape_core.backends import require_core as _require_core
+
+_require_core("tape-autograd", "tape-core>=0.1,<0.2")
 
 from tape_autograd.builtins import dict, isinstance, list, tuple, type
 from tape_autograd.deprecated import primitive

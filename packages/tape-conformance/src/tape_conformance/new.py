@@ -27,6 +27,7 @@ KINDS: tuple[Kind, ...] = ("backend", "compiler", "op")
 OWN = ("autograd", "compile", "conformance", "core", "jax", "nn", "numpy", "tf", "torch")
 """Names after `tape-` that are packages of the Tape project, installed or not."""
 
+STRICT = "array_api_strict"  # the standard and nothing else: the library of a new backend that names none
 LONGEST = 30  # letters of a name: lines of templates hold it twice
 
 
@@ -57,7 +58,7 @@ class Library:
 
 
 def project(
-    kind: Kind, name: str, *, library: str = "array_api_strict", array_class: str = "", owner: str = "OWNER"
+    kind: Kind, name: str, *, library: str = STRICT, array_class: str = "", owner: str = "OWNER"
 ) -> dict[str, str]:
     """Return the files of a new project, their texts by their paths.
 
@@ -112,7 +113,7 @@ def write(files: dict[str, str], folder: Path) -> None:
         ) from error
 
 
-def note(library: str = "array_api_strict", array_class: str = "") -> str:
+def note(library: str = STRICT, array_class: str = "") -> str:
     """Return what the author of a backend should know of others that are installed; "" if nothing.
 
     Raises:
@@ -179,6 +180,8 @@ def _library(namespace: str, array_class: str) -> Library:
     if array_class and not re.fullmatch(r"[\w.]+:[\w.]+", array_class):
         raise NewError(f"--array-class is a class as module:qualname, such as mylib:Array, not {array_class!r}")
     owner = ""
+    if not array_class and namespace == STRICT and find_spec(namespace) is None:
+        array_class = f"{STRICT}:Array"  # known, so that the default works where it is not installed yet
     if not array_class:
         array_class, owner = _class_of_arrays(namespace)
     top = array_class.partition(":")[0].partition(".")[0]
@@ -287,7 +290,7 @@ def _values_of(library: Library) -> dict[str, str]:
     lines = [f'    "tape-core{_range(__version__)}", # the contract of backends']
     lines += [f'    "{package}", # the arrays' for package in packages]
     expected = ""
-    if library.top == "array_api_strict":
+    if library.top == STRICT:
         expected = (
             '\n[[expected]]\nid = "contract/backward/quiet"\n'
             'reason = "array-api-strict computes with NumPy, and lets its warnings through"\n'

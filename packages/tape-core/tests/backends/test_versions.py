@@ -139,7 +139,7 @@ for package in sys.argv[1:]:
 
 
 def test_a_package_of_tape_is_not_imported_with_another_tape_core() -> None:
-    packages = ["tape-nn", "tape-tf", "tape-compile", "tape-numpy", "tape-torch", "tape-jax"]
+    packages = ["tape-nn", "tape-tf", "tape-compile", "tape-numpy", "tape-torch", "tape-jax", "tape-autograd"]
     installed = {package: found for package in packages if (found := versions.installed_version(package))}
     assert "tape-numpy" in installed
     assert run_python("-c", OLD_CORE, *installed) == "".join(
