@@ -8,6 +8,7 @@
     python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
     python -m nox -s dtensor     the ops of the conformance suite on arrays that 2 and 4 processes hold together
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
+    python -m nox -s libraries   compare 1,000 calls of other libraries on Tensors, and write docs/libraries.md
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
     python -m nox -s autograd -- PATH    run HIPS autograd's own tests from a checkout of HIPS/autograd
@@ -59,6 +60,10 @@ TESTING = [
     "tensorboard",  # tf.summary
 ]
 ON_A_TAPE = {"jax": ["diffrax", "equinox", "optax"]}  # libraries whose functions the tests call
+LIBRARIES = [  # of docs/libraries.md
+    *("scipy", "array-api-compat", "array-api-extra", "einops", "opt_einsum", "scikit-learn"),
+    *("xarray", "pandas", "polars", "matplotlib"),
+]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -312,6 +317,13 @@ def fuzz(session: nox.Session) -> None:
     chosen = {"TAPE_FUZZ_MINUTES": str(options.minutes), "TAPE_FUZZ_SEED": str(options.seed or "")}
     how = ["-n", "auto", "-o", "faulthandler_timeout=0"]
     session.run("pytest", "tests/fuzz", *how, *others, env={**ONE_THREAD, **chosen})
+
+
+@nox.session(default=False)
+def libraries(session: nox.Session) -> None:
+    """Find out which functions of other libraries take Tensors and are differentiable, and write docs/libraries.md."""
+    install(session, *LIBRARIES)
+    session.run("python", "docs/generate/libraries", *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(default=False, **WITH_PIP)

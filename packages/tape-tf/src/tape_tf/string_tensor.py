@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import tape_core as tc
 
 from tape_tf import dtypes
 from tape_tf.errors import StringsGivenError
@@ -143,7 +144,7 @@ _NUMBERS = frozenset({int, float, bool, complex, Tensor})
 
 def is_column(value: Any) -> bool:
     """Return whether a value is a column of a table, such as a pandas Series."""
-    return hasattr(value, "to_numpy") and getattr(value, "ndim", 1) == 1
+    return hasattr(value, "to_numpy") and getattr(value, "ndim", 1) == 1 and not isinstance(value, Tensor | tc.Tensor)
 
 
 def is_text(value: Any) -> bool:

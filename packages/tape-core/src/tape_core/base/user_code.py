@@ -109,6 +109,10 @@ class _AtTheUsersLine:
     up the stack, and what computes without one nothing, where a context around each op would cost in every call.
     """
 
+    # Libraries that copy the filters, as scikit-learn does for its workers, ask each for the pattern of a regular
+    # expression. In a copy there is nothing to pass on: this pattern matches nothing.
+    pattern = "(?!)"
+
     def match(self, text: str) -> bool:
         """Return whether the warning was passed on, so that it is shown no more where it arose."""
         if _NUMERICAL.match(text) is None:

@@ -152,6 +152,12 @@ class Tensor(Attached, metaclass=TensorType):
             _report_leave_to_library(self, "numpy()", sys._getframe(1))
         return self.backend.numpy(self.array).copy()
 
+    def to_numpy(self) -> Any:
+        """Return the values as `numpy()` does. Libraries of plots and tables ask arrays for this name."""
+        if ACTIVE.get():
+            _report_leave_to_library(self, "to_numpy()", sys._getframe(1))
+        return self.backend.numpy(self.array).copy()
+
     def item(self) -> float:
         """Return the value of a tensor of one element as a Python scalar. Cuts the path."""
         # The type is what a float, an int and a bool have in common; the dtype, which decides, is in no type.
@@ -356,6 +362,16 @@ def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> 
     library = library_of(caller)
     if library is not None:
         _warn_of_cut(tensor, f"{library} takes the values, by {method},")
+
+
+def report_copy(variable: Tensor, caller: FrameType) -> None:
+    """Warn if another library copies a Variable that a tape knows: the copy is a Variable of its own."""
+    frame: FrameType | None = caller
+    while frame is not None and frame.f_globals.get("__name__") == "copy":
+        frame = frame.f_back
+    library = None if frame is None else library_of(frame)
+    if library is not None:
+        _warn_of_cut(variable, f"{library} makes a copy, a Variable of its own,")
 
 
 def _knows(tape: Recorder, tensor: Tensor) -> bool:

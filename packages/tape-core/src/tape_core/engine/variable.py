@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -16,7 +17,7 @@ from tape_core.engine import binding, cuts, layouts
 from tape_core.engine.binding import Bound, bound_to
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.recording import check_assignable, report_assigned, special_dtype
-from tape_core.engine.tensor import Tensor, wrap
+from tape_core.engine.tensor import Tensor, report_copy, wrap
 from tape_core.staging import current
 from tape_core.typing import ArrayLike, DTypeLike, IndexKey, Raw, Slots
 
@@ -309,10 +310,14 @@ class Variable(Tensor):
         return f"Variable({label}{self._describe()})"
 
     def __copy__(self) -> Variable:
+        if ACTIVE.get():
+            report_copy(self, sys._getframe(1))
         return Variable(wrap(self._array, self.backend), trainable=self.trainable, name=self.name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        memo[id(self)] = twin = self.__copy__()
+        if ACTIVE.get():
+            report_copy(self, sys._getframe(1))
+        memo[id(self)] = twin = Variable(wrap(self._array, self.backend), trainable=self.trainable, name=self.name)
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from tape_core.ops import elementwise as ew
 from tape_core.ops import logic, searching
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
+from tape_core.ops.view_writes import check_write
 from tape_core.staging import TracingError, current
 from tape_core.typing import ArrayLike, IndexKey
 
@@ -69,6 +70,7 @@ def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:
             "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
             "x = tape_core.at(x)[...].set(value)"
         )
+    check_write(sys._getframe(1))
     _rebind(self, setitem_with_key(self, value, key), "x[key] = value")
 
 
@@ -114,6 +116,7 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
     def operator(self: Tensor, other: object) -> Any:
         if not accepts(other):
             return NotImplemented
+        check_write(sys._getframe(1))
         result = function(self, other)
         # The Tensor would change under the hands of whoever else has it; NumPy raises here too.
         for what, old, new in (("shape", self.shape, result.shape), ("dtype", self.dtype, result.dtype)):
