@@ -129,7 +129,7 @@ polars.Series([1.0, 2.0, 3.0])[n].to_numpy()
 
 PLOTS = Section(
     "matplotlib",
-    'import matplotlib\nmatplotlib.use("agg")\nfrom matplotlib import pyplot\n\ndef axes():\n    pyplot.close("all")\n'
+    'import matplotlib\n\nmatplotlib.use("agg")\nfrom matplotlib import pyplot\n\n\ndef axes():\n    pyplot.close("all")\n'
     "    return pyplot.figure().add_subplot()",
     {
         "x": np.asarray([0.3, 0.9, 0.5]),
