@@ -129,8 +129,8 @@ polars.Series([1.0, 2.0, 3.0])[n].to_numpy()
 
 PLOTS = Section(
     "matplotlib",
-    'import matplotlib\n\nmatplotlib.use("agg")\nfrom matplotlib import pyplot\n\n\ndef axes():\n    pyplot.close("all")\n'
-    "    return pyplot.figure().add_subplot()",
+    'import matplotlib\n\nmatplotlib.use("agg")\nfrom matplotlib import pyplot\n\n\n'
+    'def axes():\n    pyplot.close("all")\n    return pyplot.figure().add_subplot()',
     {
         "x": np.asarray([0.3, 0.9, 0.5]),
         "y": np.asarray([0.2, 0.4, 0.8]),
