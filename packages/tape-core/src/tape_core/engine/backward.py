@@ -65,8 +65,8 @@ def gradients(
     for k, target in enumerate(targets):
         given = None if cotangents is None else cotangents[k]
         g = ones_beside(target) if given is None else given
-        if layouts.in_use and given is not None:
-            g = ops.laid_out_like(g, target)
+        if given is not None:
+            g = _laid_out(g, target)
         slot = target._slots.get(key)
         recorded = recorded or g.backend.level > 0  # on Tensors, which are lifted where they must be
         if slot is not None:
@@ -78,19 +78,19 @@ def gradients(
             # A target that is given twice counts twice.
             own[slot] = g if slot not in own else own[slot] + g
         elif any([source is target for source in sources]) and target.dtype.inexact:
+            g = _laid_out(g, target)
             direct[id(target)] = g if id(target) not in direct else direct[id(target)] + g
     totals: list[Any] = [direct.get(id(source)) for source in sources] if direct else [None] * len(sources)
     ready = READY.get()
-    telling = None
-    if ready is not None and len(seeds) == 1 and not direct and not is_complex:
-        telling = _Telling(ready, slots_of)
+    tells = ready is not None and len(seeds) == 1 and not direct and not is_complex
     for n, (backend, own) in enumerate(seeds.items(), start=1):
+        last = release and n == len(seeds)
+        noted = _Noted(sources, slots_of, ready if tells else None) if layouts.in_use or tells else None
         if ready is None:
-            laid_out = _LaidOut(sources, slots_of) if layouts.in_use and not is_complex else None
-            found = sweep(tape, backend, own, wanted, recorded, release=release and n == len(seeds), found=laid_out)
+            found = sweep(tape, backend, own, wanted, recorded, release=last, found=noted)
         else:
             with setting(READY, None):  # the sweep may compute other gradients on its way
-                found = sweep(tape, backend, own, wanted, recorded, release=n == len(seeds) and release, found=telling)
+                found = sweep(tape, backend, own, wanted, recorded, release=last, found=noted)
         for k, slots in enumerate(slots_of):
             for slot in slots:
                 part = found.get(slot)
@@ -99,40 +99,38 @@ def gradients(
                 if is_complex:
                     part = conj(part)
                 total = totals[k]
-                totals[k] = part if total is None else total + part
+                totals[k] = part if total is None else _laid_out(total + part, sources[k])
     return totals
 
 
-class _Telling(dict[int, Any]):
-    """The cotangents that a sweep has found, by slot; a function is called with each that is a gradient of a source."""
+class _Noted(dict[int, Any]):
+    """The cotangents that a sweep has found, by slot; those of sources are laid out as these when they are final.
 
-    def __init__(self, ready: Callable[[int, Any], None], slots_of: list[tuple[int, ...]]) -> None:
+    So a library may send them while the sweep goes on. A function is called with each that is a gradient of a source.
+    """
+
+    def __init__(
+        self, sources: list[Any], slots_of: list[tuple[int, ...]], ready: Callable[[int, Any], None] | None
+    ) -> None:
         super().__init__()
+        self._sources = sources
         self._ready = ready
+        self._source_of = {slot: k for k, slots in enumerate(slots_of) for slot in slots}
         times = Counter([slot for slots in slots_of for slot in slots])
-        self._sources = {slots[0]: k for k, slots in enumerate(slots_of) if len(slots) == 1 and times[slots[0]] == 1}
+        self._alone = {slots[0] for slots in slots_of if len(slots) == 1 and times[slots[0]] == 1}
 
     def __setitem__(self, slot: int, cotangent: Any) -> None:
+        k = self._source_of.get(slot)
+        if k is not None:
+            cotangent = _laid_out(cotangent, self._sources[k])
         super().__setitem__(slot, cotangent)
-        if (k := self._sources.get(slot)) is not None:
+        if self._ready is not None and k is not None and slot in self._alone:
             self._ready(k, cotangent)
 
 
-class _LaidOut(dict[int, Any]):
-    """The cotangents that a sweep has found, by slot; those of sources are laid out as these when they are final.
-
-    So a library may send them while the sweep goes on.
-    """
-
-    def __init__(self, sources: list[Any], slots_of: list[tuple[int, ...]]) -> None:
-        super().__init__()
-        self._sources = {slot: source for source, slots in zip(sources, slots_of, strict=True) for slot in slots}
-
-    def __setitem__(self, slot: int, cotangent: Any) -> None:
-        source = self._sources.get(slot)
-        if source is not None and type(cotangent) is Tensor:
-            cotangent = ops.laid_out_like(cotangent, source)
-        super().__setitem__(slot, cotangent)
+def _laid_out(gradient: Any, source: Any) -> Any:
+    """Return the gradient of a source in its layout, where a backend has layouts."""
+    return ops.laid_out_like(gradient, source) if layouts.in_use and isinstance(gradient, Tensor) else gradient
 
 
 def _sweep_backend(backend: Backend, cotangent: Backend) -> Backend:

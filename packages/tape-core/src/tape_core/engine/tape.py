@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
-from tape_core.base.lookup import ops, tool
+from tape_core.base.lookup import tool
 from tape_core.base.mistakes import flag
 from tape_core.base.user_code import warn_user
-from tape_core.engine import binding, layouts, pytree, recording
+from tape_core.engine import binding, pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
 from tape_core.engine.backward import gradients
 from tape_core.engine.cuts import on_derivative
@@ -409,9 +409,6 @@ class GradientTape(recording.InBlock):
             # What is to be explained must still be there.
             release = not self._persistent and unconnected_gradients != "error"
             results = gradients(self, targets, leaves, cotangents, release=release)
-            if layouts.in_use:
-                pairs = zip(results, leaves, strict=True)
-                results = [ops.laid_out_like(g, x) if type(g) is Tensor else g for g, x in pairs]
             if ACTIVE.get():
                 on_derivative(targets, results)
             for k, result in enumerate(results):
