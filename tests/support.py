@@ -191,7 +191,7 @@ def run_processes(
     with it. If one fails, all others are killed and its errors are raised. Needs `os.fork`.
 
     Args:
-        program: Python source; `arguments` are in `sys.argv[1:]`.
+        program: Python source, which may import what lies beside this file; `arguments` are in `sys.argv[1:]`.
         may_fail: the numbers of processes that may die or fail while the others go on.
         environment: is added to this process's.
     """
@@ -204,6 +204,7 @@ def run_processes(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.path.dirname(__file__), os.environ.get("PYTHONPATH")])),
         "WORLD_SIZE": str(n),
         "LOCAL_WORLD_SIZE": str(n),
         "GROUP_RANK": "0",

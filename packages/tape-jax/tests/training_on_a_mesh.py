@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
-from tape_jax.distributed import full
+from runs_on_meshes import Run, assert_same_run, attend, classify
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 8)).astype("float32")
 Y = (X[:, :1] > 0).astype("float32")
-TOKENS = RNG.integers(0, 10, size=(8, 5))
 
 
 @pytest.fixture(autouse=True)
@@ -42,37 +41,18 @@ def network() -> nn.Module:
     )
 
 
-def fit(strategy: Any, **options: Any) -> Any:
+def fit(strategy: Any, **options: Any) -> Run:
     tc.set_seed(0)
-    model = network()
-    average = nn.ExponentialMovingAverage(model, 0.9) if options.pop("averaged", False) else None
-    history = nn.fit(
-        model,
-        (X, Y),
-        loss=nn.losses.BinaryCrossentropy(from_logits=True),
-        optimizer=nn.Adam(0.01, global_clipnorm=1.0),
-        metrics=[nn.metrics.BinaryAccuracy(threshold=0.0)] if options.pop("measured", False) else [],
-        validation=(X[:8], Y[:8]),
-        progress=False,
-        parallel=strategy,
-        average=average,
-        **{"batch_size": 8, "seed": 1, "epochs": 2, **options},
-    )
-    return history, [full(v).numpy() for v in model.variables], model
+    metrics = [nn.metrics.BinaryAccuracy(threshold=0.0)] if options.pop("measured", False) else []
+    return classify(network(), (X, Y), strategy, metrics=metrics, validation=(X[:8], Y[:8]), **options)
 
 
 @cache
-def alone(**options: Any) -> Any:
+def alone(**options: Any) -> Run:
     return fit(None, compile="xla", **options)
 
 
-def same(found: Any, expected: Any) -> None:
-    (history, weights, _), (other, others, _) = found, expected
-    assert list(history) == list(other)
-    for name in other:
-        np.testing.assert_allclose(history[name], other[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    for one, two in zip(weights, others, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)  # Adam makes steps of rounding, too
+same = partial(assert_same_run, atol=1e-4)
 
 
 def parts(v: tc.Tensor) -> set[int]:
@@ -149,38 +129,12 @@ def test_save_run_and_load_run_keep_values_and_layouts(tmp_path: Path) -> None:
         nn.save_run(tmp_path / "run", *first, parallel="all")
 
 
-class Attending(nn.Module):
-    def __init__(self, heads: int) -> None:
-        self.embedding = nn.Embedding(10, 8)
-        self.attention = nn.MultiHeadAttention(heads, 4)
-        self.out = nn.Dense(10)
-
-    def __call__(self, tokens: Any) -> Any:
-        x = self.embedding(tokens)
-        return self.out(x + self.attention(x, x, use_causal_mask=True))
-
-
-def attend(strategy: Any, heads: int = 2, **options: Any) -> Any:
-    tc.set_seed(0)
-    model = Attending(heads)
-    history = nn.fit(
-        model,
-        (TOKENS, TOKENS),
-        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=nn.SGD(0.1),
-        epochs=2,
-        batch_size=8,
-        seed=1,
-        progress=False,
-        parallel=strategy,
-        **options,
-    )
-    return history, [full(v).numpy() for v in model.variables], model
-
-
 def test_attention_divided_by_heads_and_a_vocabulary() -> None:
-    found = attend(nn.parallel.TensorParallel(grid()), compile="xla")
-    same(found, attend(None, compile="xla"))
+    found, alone = [
+        attend(strategy, optimizer=nn.SGD(0.1), compile="xla")
+        for strategy in (nn.parallel.TensorParallel(grid()), None)
+    ]
+    same(found, alone)
     assert parts(found[2].embedding.variables[0]) == {80 // 2}
 
 
@@ -213,7 +167,7 @@ def test_a_loop_of_ones_own() -> None:
 def test_mistakes() -> None:
     m = grid()
     with pytest.raises(ValueError, match="the 3 heads of attention cannot be divided into 2 equal parts"):
-        attend(nn.parallel.TensorParallel(m), heads=3)
+        attend(nn.parallel.TensorParallel(m), heads=3, optimizer=nn.SGD(0.1))
     with pytest.raises(ValueError, match="Replicated: data='batch' is no axis of the mesh, whose axes are 'data', 'm"):
         nn.parallel.Replicated(m, data="batch")
     for strategy in (nn.parallel.Replicated, nn.parallel.Sharded, nn.parallel.TensorParallel):

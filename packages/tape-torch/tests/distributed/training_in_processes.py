@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from runs_on_meshes import assert_same_run, attend, classify
 from tape_torch.distributed import full, mesh
 
 tc.set_backend("torch:cpu")
@@ -34,33 +36,11 @@ def network():
 
 def fit(strategy, **options):
     tc.set_seed(0)
-    model = network()
-    average = nn.ExponentialMovingAverage(model, 0.9) if options.pop("averaged", False) else None
-    history = nn.fit(
-        model,
-        (X, Y),
-        loss=nn.losses.BinaryCrossentropy(from_logits=True),
-        optimizer=nn.Adam(0.01, global_clipnorm=1.0),
-        batch_size=8,
-        metrics=[nn.metrics.BinaryAccuracy(threshold=0.0)],
-        validation=(X, Y),
-        progress=False,
-        parallel=strategy,
-        average=average,
-        **{"seed": 1, "epochs": 2, **options},
-    )
-    return history, [full(v).numpy() for v in model.variables], model
+    metrics = [nn.metrics.BinaryAccuracy(threshold=0.0)]
+    return classify(network(), (X, Y), strategy, metrics=metrics, validation=(X, Y), **options)
 
 
-def same(found, expected):
-    (history, weights, _), (alone, others, _) = found, expected
-    assert list(history) == list(alone)
-    for name in alone:
-        np.testing.assert_allclose(history[name], alone[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    for one, other in zip(weights, others, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
-
-
+same = partial(assert_same_run, atol=1e-5)
 alone = fit(None)
 same(fit(nn.parallel.Replicated(m)), alone)
 sharded = nn.parallel.Sharded(m)
@@ -104,37 +84,7 @@ same(fit(nn.parallel.TensorParallel(grid)), alone)
 same(fit(nn.parallel.TensorParallel(grid, {"layers.0.kernel": (None, "model")}, sharded=True)), alone)
 
 
-class Attending(nn.Module):
-    def __init__(self, heads):
-        self.embedding = nn.Embedding(10, 8)
-        self.attention = nn.MultiHeadAttention(heads, 4, dropout=0.1)
-        self.out = nn.Dense(10)
-
-    def __call__(self, tokens):
-        x = self.embedding(tokens)
-        return self.out(x + self.attention(x, x, use_causal_mask=True))
-
-
-tokens = rng.integers(0, 10, size=(8, 5))
-
-
-def attend(strategy, heads=2):
-    tc.set_seed(0)
-    model = Attending(heads)
-    history = nn.fit(
-        model,
-        (tokens, tokens),
-        loss=nn.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=nn.AdamW(0.01),
-        epochs=2,
-        batch_size=4,
-        seed=1,
-        progress=False,
-        parallel=strategy,
-    )
-    return history, [full(v).numpy() for v in model.variables], model
-
-
+attend = partial(attend, dropout=0.1, optimizer=nn.AdamW(0.01), batch_size=4)
 same(attend(nn.parallel.TensorParallel(grid)), attend(None))
 
 # Mistakes.
