@@ -22,7 +22,7 @@ FLOORS = (
     "modes",
     "ops",
     "transforms",
-    "debugging sparsity interop",
+    "debugging sparsity interop meshes",
     "compiled extend fft linalg special stats support testing tracing tape_core __main__",
 )
 """The rooms of tape-core from the ground up: a module imports from its own floor and from those below."""
@@ -34,6 +34,7 @@ DECLARED = {
         "extend",
         "fft",
         "linalg",
+        "meshes",
         "random",
         "special",
         "staging",

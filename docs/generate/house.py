@@ -25,6 +25,7 @@ ROOMS = {
     "public face": "import tape_core as tc",
     "debugging": "explain, numerics, draw",
     "sparsity": "sparse Jacobians",
+    "meshes": "what divided arrays share",
     "transforms": "grad, custom, checkpoint, loops",
     "ops": "every op beside its rules",
     "modes": "forward mode, vmap, Jacobians",

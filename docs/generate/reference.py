@@ -34,6 +34,7 @@ FACES = (
     "tape_compile.extend",
     "tape_core.support",
     "tape_core.tracing",
+    "tape_core.meshes",
     "tape_nn",
     "tape_nn.fitting",
     "tape_nn.losses",
@@ -340,7 +341,7 @@ The hooks of a plugin
             "Extending: foundations",
             "What packages that are built on Tape share with it. The packages of one version belong together: "
             "what is here may change with a minor version.",
-            sources=("tape_core.support", "tape_core.tracing", "tape_nn.extend"),
+            sources=("tape_core.support", "tape_core.tracing", "tape_core.meshes", "tape_nn.extend"),
         ),
     ),
 }

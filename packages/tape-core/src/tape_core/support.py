@@ -23,7 +23,7 @@ from tape_core.engine import binding, layouts, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
-from tape_core.engine.levels import BatchedArray, is_watched
+from tape_core.engine.levels import BatchedArray, innermost, is_watched
 from tape_core.engine.op import Binding, Plans
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
@@ -67,6 +67,7 @@ __all__ = [
     "generated",
     "held_for_a_while",
     "identifier",
+    "innermost",
     "integer",
     "is_draft_of",
     "is_number",

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from tape_core.backends import BackendError
+from tape_core.typing import Raw
 
 _SEVERAL = re.compile(r"([a-z]+):(\d+(?:[-,]\d+)+)")
 
@@ -152,12 +153,12 @@ def several() -> bool:
     return jax.device_count() > 1
 
 
-def is_here(array: Any) -> bool:
+def is_here(array: jax.Array) -> bool:
     """Return whether this process has all values of an array: others have some where a mesh spans processes."""
     return isinstance(array, jax.core.Tracer) or array.is_fully_addressable or array.is_fully_replicated
 
 
-def place_on_mesh(array: Any) -> NamedSharding | None:
+def place_on_mesh(array: object) -> NamedSharding | None:
     """Return the sharding of an array that is divided among the devices of a mesh, or has a copy on each."""
     if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
         return None
@@ -200,7 +201,7 @@ def _cure(name: str) -> list[str]:
     return []
 
 
-def laid_out_like(array: Any, former: Any) -> Any:
+def laid_out_like(array: Raw, former: Raw) -> Any:
     """Return an array on the devices and in the layout of another one of its shape, if its user chose them.
 
     Which layout XLA gives to a result depends on what the result is computed of.

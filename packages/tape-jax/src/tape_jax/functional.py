@@ -22,7 +22,7 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
 from tape_core.backends import is_host_array
 from tape_core.staging import current
-from tape_core.support import OPEN_AXES, BatchedArray, Lock, forbid_captures, new_serial, setting, wrap
+from tape_core.support import OPEN_AXES, Lock, forbid_captures, innermost, new_serial, setting, wrap
 from tape_core.tracing import STAGE
 from tape_core.typing import PyTree
 
@@ -151,9 +151,7 @@ def _is_number(leaf: object) -> bool:
 
 
 def _check_backend(tensor: Tensor, label: str, structure: Structure, k: int) -> None:
-    array = tensor._array
-    while type(array) is BatchedArray:
-        array = array.value._array
+    array = innermost(tensor._array)[0]
     if not isinstance(array.value if type(array) is TracedArray else array, jax.Array):
         raise TypeError(
             f"{label}: argument {_argument_name(structure, k)} is on backend {tensor.backend.name!r}; a function of "

@@ -17,7 +17,7 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, asarray
 from tape_core.backends import is_host_array
 from tape_core.staging import current
-from tape_core.support import ACTIVE, BatchedArray, binding, check_assignable, is_watched, keep_former, pytree
+from tape_core.support import ACTIVE, binding, check_assignable, innermost, is_watched, keep_former, pytree
 from tape_core.tracing import is_captured
 
 from tape_torch.conversion import detached
@@ -310,9 +310,7 @@ def _label(fn: Function) -> str:
 
 
 def _check_backend(tensor: Tensor, label: str, where: str) -> None:
-    array = tensor._array
-    while type(array) is BatchedArray:
-        array = array.value._array
+    array = innermost(tensor._array)[0]
     if not isinstance(array.value if type(array) is TracedArray else array, torch.Tensor):
         raise TypeError(
             f"{label}: argument {where} is on backend {tensor.backend.name!r}; a function of PyTorch takes Tensors on "

@@ -44,6 +44,16 @@ by_part, by_whole = tape.gradient(y, (x, whole))
 assert np.allclose(full(by_part).numpy(), 2 * data)
 assert np.allclose(by_whole.numpy(), 3 * data**2, rtol=1e-5)
 
+# Gradients are laid out as their sources, also complex ones, sums of several, and of a target itself.
+z = distribute(data * (1 + 2j), (None, "data"), mesh=m)
+for source, columns in ((x, ("data",)), (z, (None, "data"))):
+    like = distribute(data, columns, mesh=m)
+    with tc.GradientTape() as tape:
+        tape.watch(source)
+        y = tc.sum(tc.abs(tc.sum(source, axis=0)) + tc.abs(tc.sum(distribute(source, (), mesh=m), axis=1)[:4]))
+    found = tape.gradient([y, source], [source, source], output_gradients=[tc.ones(()), tc.ones_like(full(source))])
+    assert [g.array.placements for g in found] == [like.array.placements] * 2
+
 # Each process computes with its part, and with its copy, as it likes.
 w = distribute(tc.Variable(np.ones((4, 3), "float32")), (), mesh=m)
 
@@ -76,6 +86,10 @@ if n > 1:
     np.testing.assert_allclose(local(tc.sum(x, axis=0)).numpy(), data.sum(axis=0), rtol=1e-5)  # no summand
     with pytest.raises(ValueError, match=r"an array of shape \(8, 4\).*rank.*no axis 'modle'; its axes are 'data'"):
         distribute(data, ("modle",), mesh=m)
+with pytest.raises(TypeError, match=r"distribute: mesh must be a Mesh of .*; make it tape_torch\.distributed\.Mesh"):
+    distribute(data, ("data",), mesh=m.device_mesh)
+with pytest.raises(TypeError, match=r"None, which is no layout: make it a tuple of the names of the mesh's axes"):
+    distribute(data, None, mesh=m)
 
 # What tells about a program tells about the layouts.
 with tc.GradientTape(debug=True) as tape:

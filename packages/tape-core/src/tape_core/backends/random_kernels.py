@@ -12,7 +12,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tape_core.typing import Array, Raw
+from tape_core.typing import Array, Namespace, Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -50,6 +50,12 @@ def multiply_high(a: Array, b: int) -> Array:
     middle = a1 * b0 + (((a0 * b0) >> 32) & _LOW)
     other = a0 * b1 + (middle & _LOW)
     return a1 * b1 + ((middle >> 32) & _LOW) + ((other >> 32) & _LOW)
+
+
+def half_angles(xp: Namespace, u: Raw, v: Raw) -> tuple[Raw, Raw]:
+    """Return r and t of pairs of uniform numbers: r * (1 - t**2) and r * 2t are normal ones, a cosine and a sine."""
+    t = xp.tan((v - 0.5) * math.pi)
+    return xp.sqrt(-2.0 * xp.log(1.0 - u)) / (1.0 + t * t), t
 
 
 class RandomKernels:
@@ -108,9 +114,7 @@ class RandomKernels:
         xp, n = self.backend.xp, math.prod(shape)
         pairs = -(-n // 2)
         u = self._fractions(key, counter, 2 * pairs, dtype, device)
-        radius = xp.sqrt(-2.0 * xp.log(1.0 - u[:pairs]))
-        t = xp.tan((u[pairs:] - 0.5) * math.pi)
-        radius = radius / (1.0 + t * t)
+        radius, t = half_angles(xp, u[:pairs], u[pairs:])
         return xp.reshape(xp.concat([radius * (1.0 - t * t), radius * (2.0 * t)])[:n], shape)
 
     def integers(self, key: Key, counter: int, shape: Shape, low: int, high: int, device: str | None = None) -> Raw:

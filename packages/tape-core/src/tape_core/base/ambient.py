@@ -32,6 +32,8 @@ name                  is set by                                       is read by
 `KEEP_MODULES`        `engine.pytree.flatten_whole`                   Modules, where a tree is flattened
 `STAND_INS`           `random.standing_in`, around calls with         draws from generators
                       given states of generators
+`MAKING`              `meshes.draws`, around functions whose results  draws of this shape from generators
+                      are made in parts
 `LOADING`             `backends.discovery`, while it loads a plugin   `ArrayAPIBackend`, which checks names later then
 ====================  ==============================================  =================================================
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from tape_core.engine.binding import Bound
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
+    from tape_core.meshes.draws import Making
     from tape_core.modes.replay import Session
     from tape_core.random import Generator
     from tape_core.staging import Stage
@@ -87,4 +90,5 @@ KEEP_MODULES: ContextVar[bool] = ContextVar("tape_core.keep_modules", default=Fa
 STAND_INS: ContextVar[dict[int, Generator]] = ContextVar("tape_core.stand_ins", default={})  # noqa: B039 - never changed
 """By the ids of the generators that others stand for."""
 
+MAKING: ContextVar[Making | None] = ContextVar("tape_core.making", default=None)
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)

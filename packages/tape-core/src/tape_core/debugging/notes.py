@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tape_core.engine import record
-from tape_core.engine.levels import BatchedArray
+from tape_core.engine.levels import innermost
 from tape_core.staging import current
 from tape_core.typing import Raw, Record
 
@@ -192,9 +192,7 @@ class Generation:
 
 def raw(array: Raw) -> Any:
     """Return the array of the array library, also inside vmap."""
-    while type(array) is BatchedArray:
-        array = array.value._array
-    return array
+    return innermost(array)[0]
 
 
 def checksum(backend: Backend, array: Raw) -> int:

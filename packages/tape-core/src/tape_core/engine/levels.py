@@ -134,6 +134,15 @@ def _attach() -> None:
 _attach()
 
 
+def innermost(array: Any) -> tuple[Any, int]:
+    """Return the array that a Tensor's array has below all vmaps, and how many hidden axes it has."""
+    hidden = 0
+    while type(array) is BatchedArray:
+        hidden += array.axis is not None
+        array = array.value._array
+    return array, hidden
+
+
 def is_watched(tensors: Sequence[Tensor], *, outside: bool = False) -> bool:
     """Return whether a recorder knows one of these Tensors; with `outside`, or outside a vmap the values of all."""
     active = ACTIVE.get()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jax.sharding import NamedSharding, PartitionSpec
+from tape_core.meshes import axes_of_dimensions, check_divides, described
 
 from tape_jax.distributed.meshes import Mesh
 
@@ -37,34 +38,32 @@ def sharding(layout: Layout, mesh: Mesh, shape: Sequence[int], label: str = "an 
             of another mesh.
         TypeError: it is no layout.
     """
-    what = f"the layout of {label} of shape {tuple(shape)} on {mesh!r} is"
-    if isinstance(layout, str):
-        raise TypeError(f"{what} {layout!r}: make it a tuple, ({layout!r},)")
-    given: Any = layout  # callers without a type checker may pass anything
+    given: Any = layout
     if isinstance(given, NamedSharding):
         if Mesh(cast("jax.sharding.Mesh", given.mesh)) != mesh:
-            raise ValueError(f"{what} {given!r}: it is of another mesh; use one mesh for a program")
+            raise ValueError(
+                f"{described(given, mesh, shape, label)}: it is of another mesh; use one mesh for a program"
+            )
         given = given.spec
-    if not isinstance(given, Sequence | PartitionSpec):
-        raise TypeError(f"{what} {given!r}, which is no layout: make it a tuple of the names of the mesh's axes")
-    entries: list[Any] = list(given)
-    if len(entries) > len(shape):
-        raise ValueError(f"{what} {layout!r}: it has {len(entries)} entries, and the array has {len(shape)} axes")
-    used: set[str] = set()
-    for entry in entries:
-        names = (entry,) if isinstance(entry, str) else () if entry is None else entry
-        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
-            raise TypeError(f"{what} {layout!r}: its entries are names of the mesh's axes, tuples of them, or None")
-        for name in names:
-            if name not in mesh.axes:
-                listed = ", ".join(map(repr, mesh.axes))
-                raise ValueError(f"{what} {layout!r}: the mesh has no axis {name!r}; its axes are {listed}")
-            if name in used:
-                raise ValueError(f"{what} {layout!r}: an axis of the mesh divides one axis of the array")
-            used.add(name)
-    while entries and not entries[-1]:
+    entries: list[Any] = [
+        names[0] if len(names) == 1 else names or None for names in axes_of_dimensions(given, mesh, shape, label)
+    ]
+    while entries and entries[-1] is None:
         entries.pop()
     return of_spec(mesh, *entries)
+
+
+def sharding_dividing(layout: Layout, mesh: Mesh, shape: Sequence[int], label: str, caller: str) -> NamedSharding:
+    """Return the sharding of a layout that divides an array into equal parts; see :func:`sharding`.
+
+    Raises:
+        ValueError: the mesh does not divide an axis of the shape.
+    """
+    found = sharding(layout, mesh, shape, label)
+    names = axes_of_dimensions(found.spec, mesh, shape, label)
+    parts = [math.prod([mesh.axes[name] for name in axes]) for axes in names]
+    check_divides(caller, label, shape, parts, mesh, tuple(found.spec))
+    return found
 
 
 def of_spec(mesh: Mesh, *entries: str | tuple[str, ...] | None) -> NamedSharding:
@@ -73,20 +72,3 @@ def of_spec(mesh: Mesh, *entries: str | tuple[str, ...] | None) -> NamedSharding
     spec: Any = PartitionSpec
     found: NamedSharding = make(mesh.device_mesh, spec(*entries))
     return found
-
-
-def check_divides(shape: Sequence[int], to: NamedSharding, mesh: Mesh, name: str, caller: str) -> None:
-    """Refuse an array that cannot be divided into equal parts.
-
-    Raises:
-        ValueError: the mesh does not divide an axis of the shape.
-    """
-    for axis, entry in enumerate(to.spec):
-        names = (entry,) if isinstance(entry, str) else entry or ()
-        parts = math.prod([mesh.axes[name] for name in names])
-        if shape[axis] % parts:
-            raise ValueError(
-                f"{caller}: {name} of shape {tuple(shape)} cannot be divided into {parts} equal parts along its axis "
-                f"{axis}, as the mesh {mesh.axes} asks for by {tuple(to.spec)}; pad it, choose another axis, or leave "
-                f"it undivided, ()"
-            )

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray, stop_gradient
-from tape_core.backends import Backend
-from tape_core.extend import linear, transpose
+from tape_core.extend import batching, linear, transpose
+from tape_core.meshes import about, check_parts_alike, divide_tree, map_leaves
 from tape_core.staging import current
-from tape_core.support import BatchedArray, is_watched, placement, pytree, wrap
-from tape_core.typing import ArrayLike, PyTree
+from tape_core.support import innermost, is_watched
+from tape_core.typing import ArrayLike, BatchInput, Namespace, PyTree
 
 from tape_jax import devices
 from tape_jax.backend import is_tracing
 from tape_jax.conversion import private_copy
-from tape_jax.distributed.layouts import Layout, check_divides, of_spec, sharding
+from tape_jax.distributed.layouts import Layout, of_spec, sharding, sharding_dividing
 from tape_jax.distributed.meshes import Mesh, check_mesh
 from tape_jax.tasks import jax_backend
 
 T = TypeVar("T", bound=PyTree)
+
+Place: TypeAlias = Sharding | None
+"""Where an array is, on the devices of a mesh or on one; None where that is left to JAX."""
 
 Chosen = Layout | Callable[[str, Variable], Layout]
 
@@ -35,7 +38,7 @@ LABEL_BYTES = 256
 # -- the op. Its shardings are JAX's, and are compared by value where calls are.
 
 
-def _placed(xp: Any, x: Any, to: Any, origin: Any) -> Any:
+def _placed(xp: Namespace, x: jax.Array, to: Place, origin: Place) -> Any:
     if to is None:
         return x
     # While JAX traces, `device_put` leaves an array where it is, and a constraint is what divides it.
@@ -45,12 +48,12 @@ def _placed(xp: Any, x: Any, to: Any, origin: Any) -> Any:
     return jax.device_put(x, to)
 
 
-def _each_placed(call: Any, x: Any) -> Any:
+def _each_placed(call: batching.Call, x: BatchInput) -> Any:
     params = call.params
     return call(x.value, to=_with_examples(params["to"]), origin=_with_examples(params["origin"]))
 
 
-def _with_examples(place: Any) -> Any:
+def _with_examples(place: Place) -> Any:
     """Return the sharding of examples along a first axis, which is not divided, of that of one."""
     if not isinstance(place, NamedSharding):
         return place
@@ -65,7 +68,7 @@ def _with_examples(place: Any) -> Any:
     keeps_integers=True,
     axes_of=None,
 )
-def distributed_placed(x: ArrayLike, /, to: Any, origin: Any) -> Tensor:
+def distributed_placed(x: ArrayLike, /, to: Place, origin: Place) -> Tensor:
     """Divide an array among the devices of a mesh; the cotangent is laid out as the array was."""
     raise NotImplementedError
 
@@ -104,24 +107,11 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         RuntimeError: a Variable is moved inside a compiled function.
     """
     check_mesh(mesh, "distribute")
-    named = list(placement.named_variables(tree))
-    if not named and hasattr(tree, "named_variables"):
-        raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
-    backend = jax_backend()
-    if named:
-        _move(named, layout, mesh, backend, local)
-    if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
-        return tree
-    if callable(layout) and not named:
-        raise TypeError("distribute: a function of names and Variables is for Variables; give arrays a layout")
-    leaves, structure = pytree.flatten_whole(tree)  # whose Modules stay the objects that they are
-    found = [
-        leaf
-        if isinstance(leaf, Variable) or hasattr(leaf, "named_variables")
-        else _divided(leaf, cast("Layout", layout), mesh, local, pytree.path(structure, k) or "an array", "distribute")
-        for k, leaf in enumerate(leaves)
-    ]
-    return cast("T", pytree.unflatten(structure, found))
+
+    def divided(value: Any, to: Layout, label: str) -> Tensor:
+        return _divided(value, to, mesh, local, label, "distribute")
+
+    return divide_tree(tree, layout, jax_backend(), divided)
 
 
 def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
@@ -169,8 +159,7 @@ def full(tree: T) -> T:
     Args:
         tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
     """
-    leaves, structure = pytree.flatten(tree)
-    return cast("T", pytree.unflatten(structure, [_full(leaf) for leaf in leaves]))
+    return map_leaves(_full, tree)
 
 
 def local(tree: T) -> T:
@@ -190,8 +179,7 @@ def local(tree: T) -> T:
     Raises:
         ValueError: a derivative would go through, with several processes.
     """
-    leaves, structure = pytree.flatten(tree)
-    return cast("T", pytree.unflatten(structure, [_part(leaf) for leaf in leaves]))
+    return map_leaves(_part, tree)
 
 
 def known_array(leaf: object) -> Any:
@@ -203,30 +191,27 @@ def _known(leaf: object) -> tuple[Any, int]:
     """Return also how many hidden axes of examples the array has."""
     if not isinstance(leaf, Tensor):
         return None, 0
-    array, hidden = leaf._array, 0
-    while type(array) is BatchedArray:
-        hidden += array.axis is not None
-        array = array.value._array
+    array, hidden = innermost(leaf._array)
     found = array.value if type(array) is TracedArray else array
     is_known = isinstance(found, jax.Array) and not isinstance(found, jax.core.Tracer)
     return (found if is_known else None), hidden
 
 
-def _origin(value: Tensor, mesh: Mesh) -> Any:
+def _origin(value: Tensor, mesh: Mesh) -> Place:
     """Return where the cotangent of a value is to be: where the value is, or on each device of the mesh."""
     array, hidden = _known(value)
     if array is None or not array.committed:
         return of_spec(mesh)
-    place = array.sharding
+    place: Place = array.sharding
     if isinstance(place, NamedSharding):
         make, spec = cast("Any", NamedSharding), cast("Any", PartitionSpec)
-        return make(place.mesh, spec(*tuple(place.spec)[hidden:]))
+        return cast("NamedSharding", make(place.mesh, spec(*tuple(place.spec)[hidden:])))
     return place if isinstance(place, SingleDeviceSharding) else of_spec(mesh)
 
 
-def _full(leaf: Any) -> Any:
+def _full(leaf: object) -> object:
     array = known_array(leaf)
-    if array is None or array.is_fully_replicated:
+    if not isinstance(leaf, Tensor) or array is None or array.is_fully_replicated:
         return leaf
     if not isinstance(array.sharding, NamedSharding):
         raise ValueError(
@@ -237,9 +222,9 @@ def _full(leaf: Any) -> Any:
     return distributed_placed(leaf, of_spec(mesh), _origin(leaf, mesh))
 
 
-def _part(leaf: Any) -> Any:
+def _part(leaf: object) -> object:
     array = known_array(leaf)
-    if array is None or devices.is_here(array):
+    if not isinstance(leaf, Tensor) or array is None or devices.is_here(array):
         return leaf
     if is_watched([leaf], outside=True) or current() is not None:
         raise ValueError(
@@ -269,30 +254,14 @@ def _part(leaf: Any) -> Any:
     return asarray(found, backend=jax_backend())
 
 
-def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, backend: Backend, local: bool) -> None:
-    labels = {id(variable): name or variable.name or "a Variable" for name, variable in named}
-    chosen = {id(variable): layout(name, variable) if callable(layout) else layout for name, variable in named}
-
-    def moved(variable: Variable, leader: Variable | None) -> Tensor:
-        first = variable if leader is None else leader
-        wanted: Layout = chosen[id(variable) if id(variable) in chosen else id(first)]
-        if variable.shape != first.shape:  # a moment of an optimizer that has only the rows, say
-            wanted = ()
-        label = labels.get(id(variable)) or variable.name or "a Variable"
-        return _divided(wrap(variable._raw, variable._home), wanted, mesh, local, label, "distribute")
-
-    placement.relocate("distribute", [variable for _, variable in named], backend, moved)
-
-
 def _divided(value: Any, layout: Layout, mesh: Mesh, local: bool, label: str, caller: str) -> Tensor:
     backend = jax_backend()
     if not isinstance(value, Tensor) and type(value) is not np.ndarray:
         value = asarray(value, backend=backend)
     shape = tuple(value.shape)
-    to = sharding(layout, mesh, shape, label)
     if local and not mesh.is_here:
-        return _joined(asarray(value, backend=backend), to, label)
-    check_divides(shape, to, mesh, label, caller)
+        return _joined(asarray(value, backend=backend), sharding(layout, mesh, shape, label), label)
+    to = sharding_dividing(layout, mesh, shape, label, caller)
     # Memory of the host goes to each device in parts, and not by way of one.
     on_host = value._array if isinstance(value, Tensor) else value
     is_recorded = isinstance(value, Tensor) and is_watched([value])
@@ -320,13 +289,8 @@ def _joined(tensor: Tensor, to: NamedSharding, label: str) -> Tensor:
             f"distribute: on JAX no derivative goes through the parts of several processes, and compiled functions "
             f"have none (the part of {label} has shape {tensor.shape}); join parts before the tape records"
         )
-    mine = f"shape {tensor.shape} and {tensor.dtype}"
-    told = np.frombuffer(mine.encode().ljust(LABEL_BYTES), np.uint8)
-    parts = [bytes(row).decode().rstrip() for row in np.asarray(multihost_utils.process_allgather(told))]
-    for rank, part in enumerate(parts):
-        if part != parts[0]:
-            raise ValueError(
-                f"distribute: the parts of {label} differ: rank 0 gives {parts[0]}, rank {rank} gives {part}"
-            )
+    told = np.frombuffer(about(tensor).encode().ljust(LABEL_BYTES), np.uint8)
+    parts = np.asarray(multihost_utils.process_allgather(told))
+    check_parts_alike(label, [bytes(row).decode().rstrip() for row in parts])
     join: Any = jax.make_array_from_process_local_data
     return asarray(join(to, np.asarray(array)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tape_core.meshes import axes_of_dimensions, check_divides, described
 from torch.distributed.tensor import Partial, Placement, Replicate, Shard
 
 from tape_torch.distributed.meshes import Mesh
@@ -32,48 +33,44 @@ def placements(layout: Layout, mesh: Mesh, shape: Sequence[int], label: str = "a
         ValueError: the mesh has no such axis, the array has fewer axes, or an axis occurs twice.
         TypeError: it is no layout.
     """
-    what = f"the layout of {label} of shape {tuple(shape)} on {mesh!r} is"
-    entries = [layout] if isinstance(layout, Placement) else list(layout) if not isinstance(layout, str) else None
-    if entries is None:
-        raise TypeError(f"{what} {layout!r}: make it a tuple, ({layout!r},)")
-    if entries and all(isinstance(entry, Placement) for entry in entries):
+    entries: object = [layout] if isinstance(layout, Placement) else layout
+    if isinstance(entries, Sequence) and entries and all(isinstance(entry, Placement) for entry in entries):
+        what = described(layout, mesh, shape, label)
         return _checked([entry for entry in entries if isinstance(entry, Placement)], mesh, shape, what)
-    if len(entries) > len(shape):
-        raise ValueError(f"{what} {layout!r}: it has {len(entries)} entries, and the array has {len(shape)} axes")
-    found: dict[str, Placement] = {}
-    for dim, entry in enumerate(entries):
-        names = (entry,) if isinstance(entry, str) else () if entry is None else entry
-        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
-            raise TypeError(
-                f"{what} {layout!r}: its entries are names of the mesh's axes, tuples of them, or None; or all are "
-                f"placements of PyTorch"
-            )
-        for name in names:
-            if name not in mesh.axes:
-                raise ValueError(f"{what} {layout!r}: the mesh has no axis {name!r}; {_list(mesh)}")
-            if name in found:
-                raise ValueError(f"{what} {layout!r}: an axis of the mesh divides one axis of the array")
-            found[name] = Shard(dim)
-        if [name for name in mesh.axes if name in names] != list(names):
-            raise ValueError(f"{what} {layout!r}: name several axes of the mesh in its order; {_list(mesh)}")
+    others = "; or all are placements of PyTorch"
+    names = axes_of_dimensions(layout, mesh, shape, label, in_order=True, others=others)
+    found = {name: Shard(dim) for dim, axes in enumerate(names) for name in axes}
     return tuple([found.get(name, Replicate()) for name in mesh.axes])
 
 
-def _list(mesh: Mesh) -> str:
-    return f"its axes are {', '.join(map(repr, mesh.axes))}"
+def placements_dividing(
+    layout: Layout, mesh: Mesh, shape: Sequence[int], label: str, caller: str
+) -> tuple[Placement, ...]:
+    """Return the placements of a layout that divides an array into equal parts; see :func:`placements`.
+
+    Raises:
+        ValueError: the mesh does not divide an axis of the shape.
+    """
+    found = placements(layout, mesh, shape, label)
+    parts = [1] * len(shape)
+    for count, place in zip(mesh.axes.values(), found, strict=True):
+        if isinstance(place, Shard):
+            parts[place.dim] *= count
+    check_divides(caller, label, shape, parts, mesh, found)
+    return found
 
 
 def _checked(entries: list[Placement], mesh: Mesh, shape: Sequence[int], what: str) -> tuple[Placement, ...]:
     if len(entries) != len(mesh.axes):
-        raise ValueError(f"{what} {tuple(entries)!r}: give one placement for each axis of the mesh")
+        raise ValueError(f"{what}: give one placement for each axis of the mesh")
     found: list[Placement] = []
     for entry in entries:
         if isinstance(entry, Partial):
-            raise ValueError(f"{what} {tuple(entries)!r}: {entry!r} is for results that are not yet added up")
+            raise ValueError(f"{what}: {entry!r} is for results that are not yet added up")
         if isinstance(entry, Shard):
             dim = entry.dim + len(shape) if entry.dim < 0 else entry.dim
             if not 0 <= dim < len(shape):
-                raise ValueError(f"{what} {tuple(entries)!r}: {entry!r}, and the array has {len(shape)} axes")
+                raise ValueError(f"{what}: {entry!r}, and the array has {len(shape)} axes")
             entry = Shard(dim)
         found.append(entry)
     return tuple(found)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import time
 from collections.abc import Mapping
 from datetime import timedelta
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from tape_core.meshes import AxesAsked, NamedMesh, asked, check_mesh_of
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 _TORCHRUN = "start the program in each process by `torchrun --nproc-per-node N program.py`"
 
 
-class Mesh:
+class Mesh(NamedMesh[DeviceMesh]):
     """The processes of a program in a grid, whose axes have names: a view of a `torch.distributed.DeviceMesh`.
 
     >>> from tape_torch.distributed import mesh
@@ -38,6 +36,8 @@ class Mesh:
         device_mesh: PyTorch's own mesh, for functions of PyTorch.
     """
 
+    engine_name = "tape_torch.distributed"
+
     def __init__(self, device_mesh: DeviceMesh) -> None:
         names = device_mesh.mesh_dim_names
         if not names:
@@ -45,18 +45,7 @@ class Mesh:
                 "Mesh: the axes of the DeviceMesh have no names, by which layouts name them; "
                 "give init_device_mesh(..., mesh_dim_names=)"
             )
-        self.device_mesh = device_mesh
-        self._axes = dict(zip(names, device_mesh.shape, strict=True))
-
-    @property
-    def axes(self) -> dict[str, int]:
-        """The number of processes along each axis, by the axis's name, in the order of the mesh."""
-        return dict(self._axes)
-
-    @property
-    def size(self) -> int:
-        """The number of processes."""
-        return math.prod(self._axes.values())
+        super().__init__(device_mesh, dict(zip(names, device_mesh.shape, strict=True)), device_mesh.device_type)
 
     @property
     def rank(self) -> int:
@@ -70,11 +59,6 @@ class Mesh:
         assert found is not None  # a mesh has all processes
         return dict(zip(self._axes, found, strict=True))
 
-    @property
-    def engine(self) -> ModuleType:
-        """The module `tape_torch.distributed`, for code that takes the meshes of several engines."""
-        return import_module("tape_torch.distributed")
-
     def group(self, axis: str | None = None) -> dist.ProcessGroup:
         """Return PyTorch's group of the processes that differ from this one along an axis; None: of all.
 
@@ -86,16 +70,6 @@ class Mesh:
             assert group is not None
             return group
         return self.device_mesh.get_group(self.check_axis(axis))
-
-    def check_axis(self, axis: str) -> str:
-        """Return the name of an axis.
-
-        Raises:
-            ValueError: the mesh has no such axis.
-        """
-        if axis not in self._axes:
-            raise ValueError(f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, self._axes))}")
-        return axis
 
     def save(
         self,
@@ -117,15 +91,6 @@ class Mesh:
     def latest(self, folder: Path) -> str | None:
         """Return the path of the newest complete checkpoint in a folder, or None if there is none."""
         return checkpoints.latest(folder)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and self.device_mesh == other.device_mesh
-
-    def __hash__(self) -> int:
-        return hash(self.device_mesh)
-
-    def __repr__(self) -> str:
-        return f"Mesh({self._axes}, rank {self.rank}, on {self.device_mesh.device_type})"
 
 
 def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, timeout: float | None = None) -> Mesh:
@@ -150,40 +115,25 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, ti
         ValueError: the axes are not what the processes can be divided into, or a number is no positive one or -1.
         RuntimeError: there are no processes: the program was not started by `torchrun`.
     """
-    wanted = {"data": -1} if axes is None else dict(axes)
+    wanted = asked("tape_torch.distributed.mesh", "processes", axes)
     device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    shape = _checked(wanted)
     _ensure_group(wanted, device_type, timeout)
-    world = dist.get_world_size()
-    fixed = math.prod([n for n in shape if n != -1])
-    if -1 in shape and world % fixed == 0:
-        shape = [world // fixed if n == -1 else n for n in shape]
-    if math.prod(shape) != world:
-        raise ValueError(
-            f"tape_torch.distributed.mesh: {wanted} asks for {_product(wanted)} processes, and there are {world} "
-            f"(this is rank {dist.get_rank()}): the product of the axes must be {world}; one of -1 takes what remains"
-        )
+    shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    return Mesh(init_device_mesh(device_type, tuple(shape), mesh_dim_names=tuple(wanted)))
+    return Mesh(init_device_mesh(device_type, shape, mesh_dim_names=tuple(wanted.axes)))
 
 
-def _checked(wanted: Mapping[str, int]) -> list[int]:
-    shape = list(wanted.values())
-    if not wanted or any(n != -1 and n < 1 for n in shape) or shape.count(-1) > 1:
-        raise ValueError(
-            f"tape_torch.distributed.mesh: got the axes {dict(wanted)}; each is a name with a positive number of "
-            f"processes, and one of them may be -1"
-        )
-    return shape
+def check_mesh(mesh: object, caller: str) -> None:
+    """Refuse what is no mesh of this module.
+
+    Raises:
+        TypeError: it is one of PyTorch, of another engine, or none.
+    """
+    check_mesh_of(Mesh, DeviceMesh, mesh, caller)
 
 
-def _product(wanted: Mapping[str, int]) -> str:
-    fixed = math.prod([n for n in wanted.values() if n != -1])
-    return f"a multiple of {fixed}" if -1 in wanted.values() else str(fixed)
-
-
-def _ensure_group(wanted: Mapping[str, int], device_type: str, timeout: float | None) -> None:
+def _ensure_group(wanted: AxesAsked, device_type: str, timeout: float | None) -> None:
     if dist.is_initialized():
         return
     backend = "nccl" if device_type == "cuda" else "gloo"
@@ -192,10 +142,9 @@ def _ensure_group(wanted: Mapping[str, int], device_type: str, timeout: float | 
         atexit.register(_end)
         dist.init_process_group(backend, timeout=patience, **_meeting())
         return
-    if any(n > 1 for n in wanted.values()):
+    if any(n > 1 for n in wanted.axes.values()):
         raise RuntimeError(
-            f"tape_torch.distributed.mesh: {dict(wanted)} asks for {_product(wanted)} processes, and this is one: "
-            f"{_TORCHRUN}, or call torch.distributed.init_process_group first"
+            f"{wanted}, and this is one: {_TORCHRUN}, or call torch.distributed.init_process_group first"
         )
     atexit.register(_end)
     dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1, timeout=patience)

@@ -11,21 +11,21 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
 from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
-from tape_core.support import BatchedArray, placement, pytree, wrap
+from tape_core.meshes import about, check_parts_alike, divide_tree, map_leaves
+from tape_core.support import innermost
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
 from tape_torch.backend import TorchBackend
-from tape_torch.distributed.layouts import Layout, placements
-from tape_torch.distributed.meshes import Mesh
+from tape_torch.distributed.layouts import Layout, placements, placements_dividing
+from tape_torch.distributed.meshes import Mesh, check_mesh
 from tape_torch.divided import describe, part_of
 from tape_torch.divided_kernels import check_same, copy_on
 
 T = TypeVar("T", bound=PyTree)
 
 Chosen = Layout | Callable[[str, Variable], Layout]
-
 
 # -- the ops. Their meshes and placements are PyTorch's, and are compared by value where calls are.
 
@@ -154,28 +154,13 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         local: each process gives its own part, and the whole is all of them; the parts have one shape.
 
     Raises:
-        TypeError: something is no value, or the layout is none.
+        TypeError: something is no value, the layout is none, or the mesh is one of another engine.
         ValueError: a value cannot be divided so, parts have different shapes, or there are no Variables in a Module.
         RuntimeError: a Variable is moved inside a compiled function.
     """
-    named = list(placement.named_variables(tree))
-    if not named and hasattr(tree, "named_variables"):
-        raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
-    backend = _backend()
-    if named:
-        _move(named, layout, mesh, backend, local)
-    if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
-        return tree
-    if callable(layout) and not named:
-        raise TypeError("distribute: a function of names and Variables is for Variables; give arrays a layout")
-    leaves, structure = pytree.flatten_whole(tree)  # whose Modules stay the objects that they are
-    found = [
-        leaf
-        if isinstance(leaf, Variable) or hasattr(leaf, "named_variables")
-        else _divided(leaf, cast("Layout", layout), mesh, backend, local, pytree.path(structure, k))
-        for k, leaf in enumerate(leaves)
-    ]
-    return cast("T", pytree.unflatten(structure, found))
+    check_mesh(mesh, "distribute")
+    backend = torch_backend()
+    return divide_tree(tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label))
 
 
 def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
@@ -193,12 +178,12 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     Raises:
         ValueError: the processes have different values, or the value cannot be divided so.
     """
-    backend = _backend()
+    check_mesh(mesh, "divide")
+    backend = torch_backend()
     tensor = asarray(value, backend=backend, device=_device(mesh, backend))
     if isinstance(tensor.array, DTensor):
         return tensor
-    to = placements(layout, mesh, tensor.shape, "an array")
-    check_divides(tensor.shape, to, mesh, "an array", "divide")
+    to = placements_dividing(layout, mesh, tensor.shape, "an array", "divide")
     check_same(tensor.array, mesh.device_mesh, "divide")
     part = tensor.array
     for axis, entry in zip(mesh.axes, to, strict=True):
@@ -229,8 +214,7 @@ def full(tree: T) -> T:
     Args:
         tree: Tensors, Variables and anything else, nested in lists, tuples, dicts and the like.
     """
-    leaves, structure = pytree.flatten(tree)
-    return cast("T", pytree.unflatten(structure, [_full(leaf) for leaf in leaves]))
+    return map_leaves(_full, tree)
 
 
 def local(tree: T) -> T:
@@ -250,8 +234,7 @@ def local(tree: T) -> T:
     Raises:
         ValueError: a value is left as summands, of which none is a part.
     """
-    leaves, structure = pytree.flatten(tree)
-    return cast("T", pytree.unflatten(structure, [_part(leaf) for leaf in leaves]))
+    return map_leaves(_part, tree)
 
 
 def _part(leaf: Any) -> Any:
@@ -266,7 +249,8 @@ def _part(leaf: Any) -> Any:
     return distributed_local(leaf, array.device_mesh, tuple(array.placements))
 
 
-def _backend() -> TorchBackend:
+def torch_backend() -> TorchBackend:
+    """Return PyTorch's backend, which is told that there are divided arrays."""
     backend = backend_of_type(torch.Tensor)
     assert isinstance(backend, TorchBackend)  # this package's own
     backend.expect_divided()
@@ -287,76 +271,29 @@ def _divided_array(leaf: Any) -> DTensor | None:
     """Return the DTensor of a Tensor, also where that is traced or an example of a vmap."""
     if not isinstance(leaf, Tensor):
         return None
-    array = leaf._array
-    while type(array) is BatchedArray:
-        array = array.value._array
+    array = innermost(leaf._array)[0]
     found = array.value if type(array) is TracedArray else array
     return found if isinstance(found, DTensor) else None
-
-
-def _move(named: Sequence[tuple[str, Variable]], layout: Chosen, mesh: Mesh, backend: Backend, local: bool) -> None:
-    labels = {id(variable): name or variable.name or "a Variable" for name, variable in named}
-    chosen = {id(variable): layout(name, variable) if callable(layout) else layout for name, variable in named}
-
-    def moved(variable: Variable, leader: Variable | None) -> Tensor:
-        first = variable if leader is None else leader
-        wanted = chosen.get(id(variable)) or chosen.get(id(first), ())
-        if variable.shape != first.shape:  # a moment of an optimizer that has only the rows, say
-            wanted = ()
-        value = wrap(variable._raw, variable._home)
-        label = labels.get(id(variable)) or variable.name or "a Variable"
-        return _divided(value, wanted, mesh, backend, local, label)
-
-    placement.relocate("distribute", [variable for _, variable in named], backend, moved)
 
 
 def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bool, label: str) -> Tensor:
     divided = _divided_array(value)
     if divided is not None and divided.device_mesh == mesh.device_mesh and not local:
-        name = label or "an array"
-        to = placements(layout, mesh, value.shape, name)
-        check_divides(value.shape, to, mesh, name, "distribute")
-        origin = tuple(Replicate() if place.is_partial() else place for place in divided.placements)
-        return distributed_relay(value, mesh.device_mesh, origin, to)
+        to = placements_dividing(layout, mesh, value.shape, label, "distribute")
+        return distributed_relay(value, mesh.device_mesh, _without_sums(divided.placements), to)
     if divided is not None:
         value = full(value)
     tensor = asarray(value, backend=backend, device=_device(mesh, backend))
-    name = label or "an array"
     if local:
-        to = placements(layout, mesh, tensor.shape, name)
-        _check_same(tensor, name)
+        to = placements(layout, mesh, tensor.shape, label)
+        _check_same(tensor, label)
         return distributed_joined(tensor, mesh.device_mesh, to)
-    to = placements(layout, mesh, tensor.shape, name)
-    check_divides(tensor.shape, to, mesh, name, "distribute")
+    to = placements_dividing(layout, mesh, tensor.shape, label, "distribute")
     return distributed_divide(tensor, mesh.device_mesh, to)
 
 
-def check_divides(shape: Sequence[int], to: Sequence[Placement], mesh: Mesh, name: str, caller: str) -> None:
-    """Refuse an array that cannot be divided into equal parts.
-
-    Raises:
-        ValueError: the mesh does not divide an axis of the shape.
-    """
-    parts = dict.fromkeys(range(len(shape)), 1)
-    for axis, entry in zip(mesh.axes, to, strict=True):
-        if isinstance(entry, Shard):
-            parts[entry.dim] *= mesh.axes[axis]
-            if shape[entry.dim] % parts[entry.dim]:
-                raise ValueError(
-                    f"{caller}: {name} of shape {tuple(shape)} cannot be divided into {parts[entry.dim]} equal parts "
-                    f"along its axis {entry.dim}, as the mesh {mesh.axes} asks for by {tuple(to)}; pad it, choose "
-                    f"another axis, or leave it undivided, () (rank {mesh.rank})"
-                )
-
-
-def _check_same(tensor: Tensor, name: str) -> None:
+def _check_same(tensor: Tensor, label: str) -> None:
     """Compare the shapes and dtypes of the processes' parts."""
-    mine = (tensor.shape, str(tensor.dtype))
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, mine)
-    for rank, part in enumerate(parts):
-        if part != parts[0]:
-            raise ValueError(
-                f"distribute: the parts of {name} differ: rank 0 gives shape {parts[0][0]} and {parts[0][1]}, "
-                f"rank {rank} gives {part[0]} and {part[1]}"
-            )
+    told: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(told, about(tensor))
+    check_parts_alike(label, told)
