@@ -1,5 +1,7 @@
 """What a fresh install must be able to do. Run by `nox -s wheels` on the built wheels."""
 
+import tape_autograd
+import tape_autograd.numpy as np
 import tape_core as tc
 import tape_nn as nn
 import tape_tf as tf
@@ -23,5 +25,7 @@ assert str(recorded.gradient(z, v)) == "tf.Tensor(6.0, shape=(), dtype=float32)"
 
 # The templates are data of the wheel.
 assert "src/tape_swirl/py.typed" in project("op", "swirl")
+
+assert tape_autograd.grad(lambda x: np.sin(x) ** 2)(0.0) == 0.0
 
 print(f"tape_core {tc.__version__} on {tc.get_backend().name}: ok")

@@ -9,9 +9,16 @@ import numpy as np
 import tape_core as tc
 from tape_core.typing import ArrayLike, Axis, DTypeLike, PyTree, ShapeLike
 
-from tape_autograd.boxes import Box, axes_of, boxed, getval, holds_box, unboxed
+from tape_autograd.boxes import Box, applied, axes_of, boxed, getval, holds_box, unboxed
 
 Function = Callable[..., Any]
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues and eigenvectors, as `numpy.linalg.eig` names them."""
+
+    eigenvalues: Any
+    eigenvectors: Any
 
 
 class EighResult(NamedTuple):
@@ -139,7 +146,63 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Any:
 @_for("clip")
 def clip(a: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, **kwargs: Any) -> Any:
     low, high = kwargs.get("min", a_min), kwargs.get("max", a_max)
-    return boxed(tc.clip(tensor(a), None if low is None else unboxed(low), None if high is None else unboxed(high)))
+    found = tc.clip(tensor(a), None if low is None else unboxed(low), None if high is None else unboxed(high))
+    if holds_box([low, high]):
+        return boxed(found)
+    # As in autograd, no derivative where the value is one of the limits.
+    value = getval(boxed(found))
+    inside = np.ones(np.shape(value), dtype=bool)
+    for limit in (low, high):
+        if limit is not None:
+            inside &= value != limit
+    return boxed(tc.where(tensor(inside), found, tc.stop_gradient(found)))
+
+
+def _extremum_of_two(raw: np.ufunc) -> Function:
+    def extremum(x1: ArrayLike, x2: ArrayLike, **kwargs: Any) -> Any:
+        one, two = tensor(x1), tensor(x2)
+        real = "complex floating" not in (one.dtype.kind, two.dtype.kind)
+        values = [np.asarray(getval(v)) for v in (x1, x2)]
+        tied = values[0] == values[1]
+        if kwargs or (real and not np.any(tied)):
+            return applied(raw, (x1, x2), kwargs, arithmetic=True)
+        # Equal ones share the derivative, as in autograd; complex ones are in NumPy's order, by their real parts.
+        kind = np.result_type(*[_weak(v) for v in (x1, x2)]).name
+        one, two = (tc.astype(t, kind) for t in (one, two))
+        found = raw(*values)
+        chosen = tc.where(tensor(values[0] == found), one, tc.where(tensor(values[1] == found), two, tensor(found)))
+        return boxed(tc.where(tensor(tied), 0.5 * one + 0.5 * two, chosen))
+
+    return extremum
+
+
+for _raw in (np.maximum, np.fmax, np.minimum, np.fmin):
+    FUNCTIONS[_raw.__name__] = _extremum_of_two(_raw)
+
+
+@_for("sort")
+def sort(a: ArrayLike, axis: int | None = -1, **kwargs: Any) -> Any:
+    a = tensor(a)
+    if a.dtype.kind != "complex floating":
+        return boxed(np.sort(a, axis=axis, **kwargs))
+    if axis is None:
+        a, axis = tc.reshape(a, (-1,)), 0
+    order = np.argsort(getval(boxed(a)), axis=axis, **kwargs)
+    return boxed(tc.take_along_axis(a, tensor(order), axis=axis))
+
+
+@_for("linalg.eig")
+def eig(a: ArrayLike) -> Any:
+    w, v = tc.linalg.eig(tensor(a))
+    # NumPy gives real arrays where all eigenvalues are real.
+    if not np.iscomplexobj(getval(a)) and not np.any(np.imag(getval(boxed(w)))):
+        w, v = tc.real(w), tc.real(v)
+    return EigResult(boxed(w), boxed(v))
+
+
+@_for("linalg.eigvals")
+def eigvals(a: ArrayLike) -> Any:
+    return eig(a).eigenvalues
 
 
 @_for("make_diagonal")
