@@ -76,3 +76,18 @@ def test_the_session_with_pytorch_looks_where_tests_are_marked_for_it() -> None:
     session = (root / "noxfile.py").read_text("utf-8")
     assert found, "no test is marked"
     assert not [name for name in found if f'"packages/{name}/tests"' not in session]
+
+
+def test_the_page_of_plugins_lists_those_of_this_repository() -> None:
+    root = PACKAGES[0].parents[1]
+    page = (root / "docs" / "plugins.md").read_text("utf-8")
+    for path in PACKAGES:
+        groups = tomllib.loads((path / "pyproject.toml").read_text("utf-8"))["project"].get("entry-points", {})
+        for group, kind in (("tape.backends", "backend"), ("tape.compilers", "compiler")):
+            table = page.partition(f"| {kind} | package |")[2].partition("\n\n")[0]
+            for name in groups.get(group, {}):
+                assert f"| `{name}` | [{path.name}](" in table, f"{kind} {name!r} is not listed"
+    for folder in re.findall(r"`(tests/plugins/[\w-]+)`", page):
+        about = tomllib.loads((root / folder / "pyproject.toml").read_text("utf-8"))["project"]
+        (name,) = about["entry-points"]["tape.backends"]
+        assert f"| `{name}` | `{folder}` |" in page
