@@ -3,6 +3,7 @@
     python .ci/release build             sdists and wheels of all packages, checked, in dist/
     python .ci/release first-steps       what the README's readers type, in new environments
     python .ci/release upgrades          from the version before, and mixed versions
+    python .ci/release pages             the code of each page, with what the page says to install
     python .ci/release lowest            with the lowest versions of other packages
     python .ci/release                   all of these
 
@@ -18,11 +19,12 @@ import tempfile
 from pathlib import Path
 
 import distributions
+import documents
 import environments
 import lowest
 import readers
 
-STAGES = ("build", "first-steps", "upgrades", "lowest")
+STAGES = ("build", "first-steps", "upgrades", "pages", "lowest")
 
 
 def main() -> None:
@@ -79,6 +81,9 @@ def run(stages: list[str], folder: Path, dist: Path, large: dict[str, Path], *, 
         if "upgrades" in stages:
             print(f"== from {before} to {version}", flush=True)
             readers.upgrades(folder / "upgrades", index, version, before)
+        if "pages" in stages:
+            print("== pages, with what they say to install", flush=True)
+            documents.documents(folder / "pages", index, version, large=with_large)
         if "lowest" in stages:
             print("== lowest versions of what the packages require", flush=True)
             lowest.light(folder / "lowest", index, version)

@@ -116,9 +116,13 @@ def earlier(folder: Path) -> tuple[Path, str]:
     for package in PACKAGES:
         copy = folder / "packages" / package.name
         shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__", "tests"))
-        # The packages say once more in Python what they require: they refuse another tape-core. And tape-core says since
-        # when it has spoken a contract with plugins.
-        for path in (copy / "pyproject.toml", *copy.glob("src/*/__init__.py"), *copy.glob("src/*/backends/versions.py")):
+        # The packages say once more in Python what they require: they refuse another tape-core. And tape-core says
+        # since when it has spoken a contract with plugins.
+        for path in (
+            copy / "pyproject.toml",
+            *copy.glob("src/*/__init__.py"),
+            *copy.glob("src/*/backends/versions.py"),
+        ):
             text = path.read_text("utf-8").replace(f'since="{major}.{minor}"', f'since="{major}.{minor - 1}"')
             text = re.sub(
                 rf"(tape-[a-z]+(?:\[[\w,]+\])?)>={major}\.{minor}[\d.]*,<{major}\.{minor + 1}",

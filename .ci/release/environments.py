@@ -62,6 +62,15 @@ class Environment:
 
         `fails` says that the command is expected to fail.
         """
+        result = self.attempt(command)
+        missing = [text for text in expect if not re.search(text, result.stdout)]
+        if bool(result.returncode) != fails or missing:
+            problem = f"says nothing like {missing}" if missing else f"ended with {result.returncode}"
+            sys.exit(f"\n{result.stdout}\nin {self.folder}:\n{command}\n{problem}")
+        return result.stdout
+
+    def attempt(self, command: str | list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of the environment, and say how long it takes."""
         parts = command.split() if isinstance(command, str) else list(command)
         program = Path(self.python).parent / (
             parts[0] + (".exe" if os.name == "nt" else "")
@@ -82,12 +91,8 @@ class Environment:
             check=False,
         )
         shown = " ".join(part.replace(str(ROOT), ".") for part in parts)
-        print(f"  {shown:<90} {perf_counter() - start:6.1f} s", flush=True)
-        missing = [text for text in expect if not re.search(text, result.stdout)]
-        if bool(result.returncode) != fails or missing:
-            problem = f"says nothing like {missing}" if missing else f"ended with {result.returncode}"
-            sys.exit(f"\n{result.stdout}\nin {self.folder}:\n{shown}\n{problem}")
-        return result.stdout
+        print(f"  {shown:<90.90} {perf_counter() - start:6.1f} s", flush=True)
+        return result
 
     def install(self, *requirements: str, upgrade: bool = False) -> None:
         """Type `python -m pip install ...`; Tape's own packages have to come from the index of this machine."""
