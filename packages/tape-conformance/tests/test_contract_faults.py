@@ -12,7 +12,7 @@ import array_api_strict
 import numpy as np
 import pytest
 from tape_conformance import check_backend, checks
-from tape_conformance.checks import contract
+from tape_conformance.kinds import contract
 from tape_core.backends import ArrayAPIBackend, Backend
 from tape_core.backends.random_kernels import RandomKernels
 from tape_core.backends.selection import select

@@ -13,7 +13,7 @@ import pytest
 from tape_compile import passes
 from tape_compile.program import Instruction, Program, Ref
 from tape_conformance import check_backend
-from tape_conformance.checks import compiled
+from tape_conformance.kinds import compiled
 from tape_conformance.samples import AS_SAMPLED, Case, Replaced
 from tape_core.staging import guard
 

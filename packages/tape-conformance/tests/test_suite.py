@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import run_python
 from tape_conformance import Report, Result, check_backend, checks, suite
 from tape_conformance.expectations import Expectations
 from tape_conformance.reference import functions
@@ -75,6 +76,14 @@ def test_each_check_is_a_test_and_the_matrix_is_written(tmp_path: Path, parallel
     assert (row["refused"], row["complex"]) == ("✓", "✓")
     assert "| `tape/stop-recording` | ✓ |" in text
     assert "<code>hypot</code>" in (tmp_path / "out" / "matrix.html").read_text(encoding="utf-8")
+
+
+def test_a_run_of_another_project_imports_nothing_of_tape() -> None:
+    # pytest loads the plugin in every run where the package is installed.
+    code = (
+        "import sys, tape_conformance.plugin; print([name for name in ('tape_core', 'numpy') if name in sys.modules])"
+    )
+    assert run_python("-c", code) == "[]\n"
 
 
 # -- without pytest

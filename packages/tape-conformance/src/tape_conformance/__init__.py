@@ -7,11 +7,27 @@ against a NumPy or SciPy reference, its derivatives against finite differences, 
 against eager ones, and so on. `python -m tape_conformance new` writes a project for a backend, a compiler or an op.
 """
 
-from tape_core.backends import require_core as _require_core
+from typing import TYPE_CHECKING
 
-_require_core("tape-conformance", "tape-core>=0.1,<0.2")
-
-from tape_conformance.report import Report, Result
-from tape_conformance.suite import check_backend, checks
+if TYPE_CHECKING:
+    from tape_conformance.report import Report, Result
+    from tape_conformance.suite import check_backend, checks
 
 __all__ = ["Report", "Result", "check_backend", "checks"]
+
+_HOMES = {"Report": "report", "Result": "report", "check_backend": "suite", "checks": "suite"}
+
+
+def __getattr__(name: str) -> object:
+    # pytest imports this package in every run of any project: so Tape is imported when it is needed.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

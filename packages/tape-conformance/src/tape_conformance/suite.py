@@ -8,15 +8,17 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from tape_core.backends import Backend, compilers, select, use_backend
+from tape_core.backends import Backend, compilers, require_core, select, use_backend
 from tape_core.extend import TODO, registry
 
+require_core("tape-conformance", "tape-core>=0.1,<0.2")
+
 from tape_conformance.checking import Check, Skipped, Target, expect
-from tape_conformance.checks import contract, semantics
-from tape_conformance.checks.distributed import distributed_checks
-from tape_conformance.checks.ops import op_checks
 from tape_conformance.distributions import Arrays, Distribution, distribution_of
 from tape_conformance.expectations import Expectations
+from tape_conformance.kinds import contract, semantics
+from tape_conformance.kinds.distributed import distributed_checks
+from tape_conformance.kinds.ops import op_checks
 from tape_conformance.processes import Processes
 from tape_conformance.report import Outcome, Report, Result
 

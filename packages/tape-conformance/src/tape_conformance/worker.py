@@ -17,8 +17,8 @@ from functools import cache
 from tape_core.backends import use_backend
 
 from tape_conformance.checking import Check, Skipped
-from tape_conformance.checks.distributed import distributed_checks
 from tape_conformance.distributions import Arrays, Distribution
+from tape_conformance.kinds.distributed import distributed_checks
 
 
 def main(backend: str, kind: str, size: str, module: str, rank: str, store: str, limit: str) -> None:

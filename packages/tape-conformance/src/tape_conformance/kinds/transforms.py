@@ -16,7 +16,7 @@ from tape_core.testing import sparsity_pattern
 
 from tape_conformance import calculus
 from tape_conformance.checking import Check, expect, expect_close, expect_equal
-from tape_conformance.checks.compiled import check_compiled, check_compiled_derivatives
+from tape_conformance.kinds.compiled import check_compiled, check_compiled_derivatives
 from tape_conformance.samples import AS_SAMPLED, Case, Cases, Directions, Leaf, Replaced, Weights, check_of, on_backend
 from tape_conformance.tolerances import BATCHED_RTOL, MAX_JACOBIAN_ELEMENTS, SECOND_EXAMPLE_SCALE
 

@@ -14,11 +14,11 @@ from tape_core.support import wrap
 
 from tape_conformance import calculus, reference
 from tape_conformance.checking import Check, Skipped, Target, expect, expect_close, expect_equal, is_close
-from tape_conformance.checks.compiled import check_compiled_by
-from tape_conformance.checks.complex_numbers import complex_checks
-from tape_conformance.checks.dtypes import dtype_checks
-from tape_conformance.checks.transforms import transform_checks
 from tape_conformance.diagnosis import WrongRule, explain, rule_of
+from tape_conformance.kinds.compiled import check_compiled_by
+from tape_conformance.kinds.complex_numbers import complex_checks
+from tape_conformance.kinds.dtypes import dtype_checks
+from tape_conformance.kinds.transforms import transform_checks
 from tape_conformance.samples import Case, Cases, Leaf, Replaced, check_of, draw_cases, on_backend, telling
 from tape_conformance.tolerances import (
     DOT_PRODUCT_RTOL,
