@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -23,7 +25,7 @@ from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, progra
 from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
-from tape_jax.xla.transfer import into, jax_dtype, out_of
+from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, out_of
 
 _NOWHERE: Mapping[int, NamedSharding] = MappingProxyType({})
 
@@ -47,6 +49,24 @@ def _is_of_tape(instructions: Sequence[Instruction]) -> bool:
         if type(fn) is Flow and not all([_is_of_tape(program_of(part).instructions) for part in fn.parts]):
             return False
     return True
+
+
+_REFERENCES = 3
+"""To an argument that nobody else has: two tuples of the arguments, and the call that counts."""
+
+
+def _donated(program: Program, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[int, ...]:
+    """Return the places of the arguments whose memory results can take: donated arrays of JAX, like a result each."""
+    specs = program.specs
+    results = Counter([(specs[k].shape, specs[k].dtype) for k in outputs])
+    found = []
+    for at, k in enumerate(inputs):
+        what = specs[k].shape, specs[k].dtype
+        is_given = program.owned.get(k, 0) > 0 and k not in program.outputs  # 0: of a Variable
+        if is_given and is_of_jax(specs[k]) and results[what]:
+            results[what] -= 1
+            found.append(at)
+    return tuple(found)
 
 
 class Segment:
@@ -98,7 +118,14 @@ class Segment:
         likes = {one.args[1].id for one in instructions if one.name == LAYOUT and type(one.args[1]) is Ref}
         self._likes = [at for at, k in enumerate(self.inputs) if k in likes]
         self._by_layout: dict[tuple[Any, ...], Any] = {}
-        more: list[Any] = [self._on_host, self._into, self._out_of, self._keys or None, self._likes or None]
+        self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs)
+        self._donating: Any = None
+        if self._donated:
+            places = [2 + at for at in self._donated]  # after the states and the large constants
+            self._donating = jax.jit(self._traced, donate_argnums=places)
+        more: list[Any] = [
+            self._on_host, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
+        ]  # fmt: skip
         self.plain = self._jitted if all([part is None for part in more]) else None
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
@@ -108,7 +135,15 @@ class Segment:
         elif self._into is not None:
             examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
         # The very structure of a call: of another one, JAX would lower the program once more.
-        self._function(examples).trace([state_array(generator_of(key)) for key in self._keys], self.large, *examples)
+        function = self._function(examples) if self._donating is None else self._donating
+        function.trace([state_array(generator_of(key)) for key in self._keys], self.large, *examples)
+
+    def _for_call(self, given: Sequence[Raw]) -> Any:
+        """Return the function of a call: where nobody else has what is donated to it, one that uses its memory."""
+        is_free = self._donating is not None and not (self._likes and kept_layouts.in_use)
+        if is_free and all([sys.getrefcount(given[at]) <= _REFERENCES for at in self._donated]):
+            return self._donating
+        return self._function(given)
 
     def _function(self, given: Sequence[Raw]) -> Any:
         """Return the function for arguments that are divided as these are."""
@@ -156,7 +191,7 @@ class Segment:
         else:
             if self._into is not None:
                 given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-            found, ends = self._function(given)(states, self.large, *given)
+            found, ends = self._for_call(given)(states, self.large, *given)
             if self._out_of is not None:
                 found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
         if ends:

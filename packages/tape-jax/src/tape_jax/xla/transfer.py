@@ -53,6 +53,12 @@ def backend_dtype(backend: Backend, dtype: RawDType) -> Any:
     return jax_backend().raw_dtype(backend.library.dtype(dtype).name)
 
 
+def is_of_jax(spec: Spec) -> bool:
+    """Return whether a value is an array of JAX."""
+    backend = None if spec.dtype is None else owner(spec.kind)
+    return backend is not None and backend.root.name == "jax"
+
+
 def into(spec: Spec) -> Convert | None:
     """Return what makes of an array with this spec an argument for `jax.jit`; None for nothing."""
     if spec.dtype is None:
