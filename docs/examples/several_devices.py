@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 LAYOUTS = ("alone", "replicated", "sharded", "tensor", "both")
 parser = argparse.ArgumentParser(description="A transformer that learns to add, on one device or several.")
 parser.add_argument("--layout", choices=LAYOUTS, default="alone", help="how model and batches are divided")
-parser.add_argument("--compile", metavar="NAME", default=False, help="compile the step: 'python', 'xla'")
+parser.add_argument("--compile", metavar="NAME", nargs="?", const=True, default=False, help="compile the step")
 parser.add_argument("--epochs", type=int, default=8, help="passes over the data")
 parser.add_argument("--seed", type=int, default=0, help="decides all random numbers")
 parser.add_argument("--dtype", default="float32", help="in 'float64' layouts have the same losses to many digits")

@@ -135,6 +135,9 @@ class TorchBackend(Backend):
 
         keep_layouts(settled)
         if self.guard is None:
+            from tape_torch.divided_programs import DividedPrograms
+
+            self.compilers = (DividedPrograms(), *self.compilers)
             for name in UNDIVIDED_RULES:
                 self.rules.pop(name, None)
             self.guarded(guard)

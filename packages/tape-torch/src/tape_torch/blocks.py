@@ -157,7 +157,7 @@ class _Blocks:
         return "\n".join(lines) + "\n"
 
 
-class _OnParts(_Blocks):
+class OnParts(_Blocks):
     """The instructions of a group on arrays that are divided among processes, on the parts that this one has.
 
     PyTorch looks up for each op how its arrays are divided, which takes longer than the op on small arrays; here it is
@@ -171,7 +171,11 @@ class _OnParts(_Blocks):
     def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
         from tape_torch.divided_kernels import on_parts_alike
 
-        return on_parts_alike(super().__call__, arrays, self.cut)
+        return on_parts_alike(self.on_parts, arrays, self.cut)
+
+    def on_parts(self, *parts: Any) -> tuple[Any, ...]:
+        """Call the instructions on tensors of this process."""
+        return super().__call__(*parts)
 
 
 # -- sums of scattered parts
@@ -203,7 +207,7 @@ class TorchSupport(LibrarySupport):
 
     def fused(self, group: Group) -> _Blocks:
         divided = is_divided_kind(group.specs[group.instructions[0].out].kind)
-        return _OnParts(group, {}) if divided else _Blocks(group, {})
+        return OnParts(group, {}) if divided else _Blocks(group, {})
 
     def is_slow(self, spec: Spec) -> bool:
         return is_divided_kind(spec.kind)

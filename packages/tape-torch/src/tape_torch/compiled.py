@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,10 +112,20 @@ def trace_graph(run: Run, examples: Sequence[Any]) -> torch.fx.GraphModule:
     # of the same memory, would enter the graph as the constant that it returned for the examples.
     tracer = make_fx(lambda *arrays: run(list(arrays)), tracing_mode="fake", _allow_non_fake_inputs=True)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), without_memory():
             return tracer(*examples)
     except RuntimeError as error:
         raise _refusal(error) from error
+
+
+def without_memory() -> AbstractContextManager[Any]:
+    """Return a context for making PyTorch's tensors without values: who asks for their memory gets an error.
+
+    Otherwise DLPack hands out memory with no meaning, of which NumPy would compute a constant.
+    """
+    import torch._functorch.config as config
+
+    return config.patch(fake_tensor_allow_unsafe_data_ptr_access=False)  # type: ignore[no-any-return]
 
 
 def _refusal(error: BaseException) -> ValueError:

@@ -491,15 +491,24 @@ def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str) -> None:
     digest = hashlib.blake2b(text, digest_size=8)
     if values.numel():
         digest.update(values.view(torch.uint8).numpy().tobytes())
-    number = int.from_bytes(digest.digest(), "big") >> 1
-    both = torch.tensor([number, -number], device=mesh.device_type)
-    for axis in range(mesh.ndim):
-        dist.all_reduce(both, dist.ReduceOp.MAX, group=mesh.get_group(axis))
-    most, least = both.tolist()
-    if most != -least:
+    if not _is_same(digest.digest(), mesh):
         raise ValueError(
             f"{where}: a plain array of shape {tuple(tensor.shape)} beside a divided one is a copy in each process, "
             f"and the processes have different ones (this is rank {dist.get_rank()}). If each has its part, make it "
             f"tape_torch.distributed.distribute(part, layout, mesh=mesh, local=True); if it is to be the same, draw "
             f"it from one seed, or take that of the first process: distribute(value, (), mesh=mesh)"
         )
+
+
+def same_everywhere(text: str, mesh: DeviceMesh) -> bool:
+    """Return whether all processes of a mesh, which all call this, have the same text."""
+    return _is_same(hashlib.blake2b(text.encode(), digest_size=8).digest(), mesh)
+
+
+def _is_same(digest: bytes, mesh: DeviceMesh) -> bool:
+    number = int.from_bytes(digest, "big") >> 1
+    both = torch.tensor([number, -number], device=mesh.device_type)
+    for axis in range(mesh.ndim):
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=mesh.get_group(axis))
+    most, least = both.tolist()
+    return bool(most == -least)

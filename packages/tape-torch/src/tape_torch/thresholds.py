@@ -53,3 +53,10 @@ more, PyTorch's threads are worth it."""
 
 DRAWN_AT_ONCE = 1 << 20
 """Elements: random numbers of an array that is made divided are drawn in blocks of so many."""
+
+REDUCTIONS_IN_FLIGHT = 2
+"""Collectives that add up gradients and have begun when what needs the first of them is computed: each keeps its
+gradient in memory meanwhile."""
+
+REDUCED_TOGETHER_BYTES = 1 << 20
+"""Bytes of gradients that are added up by one collective: for 2 KB and 1 MB it takes 0.5 to 0.7 of the time of two."""

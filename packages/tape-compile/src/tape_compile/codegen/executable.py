@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, cast
 from weakref import proxy, ref
 
 from tape_core import IndexedSlices, Tensor, Variable
@@ -134,17 +134,20 @@ class Compiled:
         examples = [trace.values[k] for k in program.inputs]
         numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:
-            plain = not any(_unsupported(program, numbers).values()) and program.backend is not None
-            return self._offered(name, run, examples) if plain else run
+            return run if program.backend is None else self._offered(name, run, examples, numbers)
         code = compile_program(program, run, examples, name, how, compiler, numbers, trace.backends)
         return self._check_first_run(code, run, name, how)
 
-    def _offered(self, name: str, run: Run, examples: list[Any]) -> Run:
+    def _offered(self, name: str, run: Run, examples: list[Any], numbers: Sequence[str]) -> Run:
         """Return what a compiler of the backend offers, where the user names none; else the Python code."""
         assert self.program.backend is not None
-        for how in self.program.backend.compilers:
+        offering = [cast("str | Compiler", how) for how in self.program.backend.compilers]
+        found = {feature for feature, names in _unsupported(self.program, numbers).items() if names} if offering else ()
+        for how in offering:
             compiler = load_compiler(how)
             assert compiler is not None
+            if not compiler.supports.issuperset(found):
+                continue
             offered = compiler.offer(self.program, run, examples)
             if offered is not None:
                 if self.program.owned and compiler.fuses:

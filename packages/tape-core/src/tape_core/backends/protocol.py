@@ -47,7 +47,8 @@ class Backend:
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
         scalar_types: 0-d results that are not arrays (NumPy's `np.float32`): shape () and one dtype a type.
-        compilers: names of compilers that are offered a compiled function for which the user names none.
+        compilers: names of compilers, or compilers themselves, that are offered a compiled function for which the user
+            names none.
         tells_complex: whether kernels of ops that treat complex arguments in another way, or refuse them, are asked in
             each call whether they have some. False of a backend whose own kernels tell, or that sets it when it meets a
             complex dtype first, and calls `resolve_again`.
@@ -81,7 +82,7 @@ class Backend:
         self.narrow: frozenset[DType] = frozenset()
         self.guard: Callable[[str, Any], Any] | None = None
         self.array_class: Any = None
-        self.compilers: tuple[str, ...] = ()
+        self.compilers: tuple[object, ...] = ()
         self.host_data = False
         self.settings: Callable[[], Any] | None = None
         self.distributed: str | None = None

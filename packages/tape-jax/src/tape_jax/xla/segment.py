@@ -121,8 +121,10 @@ class Segment:
         self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs)
         self._donating: Any = None
         if self._donated:
-            places = [2 + at for at in self._donated]  # after the states and the large constants
-            self._donating = jax.jit(self._traced, donate_argnums=places)
+            jit: Any = jax.jit
+            self._donating = jit(
+                self._traced, donate_argnums=[2 + at for at in self._donated]
+            )  # after the states and the large constants
         more: list[Any] = [
             self._on_host, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
         ]  # fmt: skip

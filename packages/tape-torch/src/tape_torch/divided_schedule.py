@@ -1,0 +1,259 @@
+"""The order of a program of parts, in which no process waits for others sooner than it must.
+
+Collectives are the same in all processes, in one order. What moves is what they are waited for by, and sums of small
+arrays, which are taken by one collective.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from tape_compile.extend import Instruction, Ref, Spec
+
+from tape_torch.thresholds import REDUCED_TOGETHER_BYTES, REDUCTIONS_IN_FLIGHT
+
+_WAIT = "wait_tensor"
+_GATHERS = ("all_gather_into_tensor", "broadcast")
+_SUM = "all_reduce"
+
+
+def collective(line: Instruction) -> str:
+    """Return the name of the collective that an instruction calls, or waits for; "" for any other function."""
+    fn: Any = line.fn
+    return str(fn._schema.name.partition("::")[2]) if "c10d" in getattr(fn, "namespace", "") else ""
+
+
+class Schedule:
+    """Instructions in an order in which much is computed while collectives are on their way.
+
+    Args:
+        lines: the instructions in another order.
+        specs: of values, by number.
+        fresh: returns the number of a new value.
+
+    Attributes:
+        lines: the instructions.
+        pieces: by the number of a value that a collective of its own gave, the number that it has now.
+        sent: what is sent, in order, as text: it must be the same in all processes.
+    """
+
+    def __init__(self, lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int]) -> None:
+        late = _ReducedLate(specs, fresh)
+        self.lines = _gathered_ahead(late.of(_waited_late(lines)))
+        self.pieces = late.pieces
+        places = {k: at for at, line in enumerate(filter(collective, lines)) for k in line.outputs}
+        joined = [places[k] for k in sorted(late.pieces, key=late.pieces.__getitem__) if k in places]
+        sent = [
+            (line.name, len(line.args), [places.get(k) for k in line.outputs])
+            for line in self.lines
+            if collective(line) not in ("", _WAIT) or line.fn is _flat
+        ]
+        self.sent = f"{sent} {joined}"
+
+
+def _is_barrier(line: Instruction) -> bool:
+    """Return whether an instruction has its place: it writes into a tensor, or does what is not known here."""
+    return line.effect and not collective(line)
+
+
+def _waited_late(lines: Sequence[Instruction]) -> list[Instruction]:
+    """Return the lines, with each wait before the first one that needs it."""
+    waits: dict[int, Instruction] = {}  # by the numbers of their results
+    found: list[Instruction] = []
+    for line in lines:
+        if _is_barrier(line):
+            found += waits.values()
+            waits.clear()
+        for k in line.inputs:
+            if k in waits:
+                found.append(waits.pop(k))
+        if collective(line) == _WAIT:
+            waits[line.out] = line
+        else:
+            found.append(line)
+    return [*found, *waits.values()]
+
+
+class _Sums(NamedTuple):
+    """Sums that will be taken by one collective, which has not begun.
+
+    Attributes:
+        kind: what they must have in common.
+        at: which one the collective is among all.
+    """
+
+    kind: Any
+    at: int
+    lines: list[Instruction]
+
+
+class _ReducedLate:
+    """Orders lines such that what needs a sum of all processes comes after the next sums have begun.
+
+    Args:
+        specs, fresh: as for :class:`Schedule`.
+    """
+
+    def __init__(self, specs: dict[int, Spec], fresh: Callable[[Spec], int]) -> None:
+        self._specs = specs
+        self._fresh = fresh
+        self._found: list[Instruction] = []
+        self._late: list[list[Instruction]] = []  # what needs each collective that is on its way, the first begun first
+        self._held: dict[int, int] = {}  # by values that are not there yet, the collective that they need last
+        self._begun: dict[int, int] = {}  # by what a collective gives, which one it is
+        self._first = 0  # of those that are on their way
+        self._sums: _Sums | None = None
+        self.pieces: dict[int, int] = {}  # by what a collective of its own would have given, its part of a larger one
+
+    def of(self, lines: Sequence[Instruction]) -> list[Instruction]:
+        """Return the lines in another order."""
+        for line in lines:
+            if _is_barrier(line):
+                self._come(self._first + len(self._late))
+                self._found.append(line.substitute(self.pieces))
+            else:
+                self._add(line)
+        self._come(self._first + len(self._late))
+        return self._found
+
+    def _add(self, line: Instruction) -> None:
+        name = collective(line)
+        needed = [self._held[k] for k in line.inputs if k in self._held]
+        if name == _WAIT and self._begun.get(line.inputs[0], -1) >= self._first:
+            needed.append(self._begun[line.inputs[0]])
+        if needed and name and name != _WAIT:
+            self._come(max(needed) + 1)  # it is one that the others wait for
+            needed = []
+        if needed:
+            self._late[max(needed) - self._first].append(line)
+            self._held |= dict.fromkeys(line.outputs, max(needed))
+            return
+        if name == _SUM:
+            self._sum(line)
+            return
+        self._write(line)
+        if name and name != _WAIT and name not in _GATHERS:
+            self._begun |= dict.fromkeys(line.outputs, self._first + len(self._late))
+            self._begin()
+
+    def _sum(self, line: Instruction) -> None:
+        kind = line.args[1:], self._specs[line.inputs[0]].dtype
+        if self._sums is not None and self._sums.kind != kind:
+            self._take()
+        if self._sums is None:
+            self._sums = _Sums(kind, self._first + len(self._late), [])
+            self._begin()
+        self._sums.lines.append(line)
+        self._begun[line.out] = self._sums.at
+        if sum([_nbytes(self._specs[each.inputs[0]]) for each in self._sums.lines]) >= REDUCED_TOGETHER_BYTES:
+            self._take()
+
+    def _begin(self) -> None:
+        """Count a collective that begins, and do what needs the first one if there are many on their way."""
+        self._late.append([])
+        if len(self._late) > REDUCTIONS_IN_FLIGHT:
+            self._come(self._first + 1)
+
+    def _come(self, until: int) -> None:
+        """Write what needs the collectives before one."""
+        while self._first < until:
+            if self._sums is not None and self._sums.at == self._first:
+                self._take()
+            for line in self._late.pop(0):
+                self._write(line)
+            self._first += 1
+        self._held = {k: at for k, at in self._held.items() if at >= self._first}
+
+    def _take(self) -> None:
+        """Write the collective of sums that are taken together."""
+        sums, self._sums = self._sums, None
+        assert sums is not None
+        if len(sums.lines) == 1:
+            self._write(sums.lines[0])
+            return
+        like = [self._specs[line.inputs[0]] for line in sums.lines]
+        flat = Spec(torch.Tensor, (sum([spec.size for spec in like]),), like[0].dtype)
+        joined, begun, there = self._fresh(flat), self._fresh(flat), self._fresh(flat)
+        pieces = tuple([self._fresh(spec) for spec in like])
+        first = sums.lines[0]
+        given = tuple([line.args[0] for line in sums.lines])
+        wait = torch.ops._c10d_functional.wait_tensor.default
+        self._write(Instruction("joined", _flat, given, {}, joined, first.place))
+        self._write(Instruction(_SUM, first.fn, (Ref(joined), *first.args[1:]), {}, begun, first.place, effect=True))
+        self._late[sums.at - self._first][:0] = [
+            Instruction(_WAIT, wait, (Ref(begun),), {}, there, first.place, effect=True),
+            Instruction("parted", _Parted(like), (Ref(there),), {}, pieces, first.place),
+        ]
+        self.pieces |= {line.out: piece for line, piece in zip(sums.lines, pieces, strict=True)}
+
+    def _write(self, line: Instruction) -> None:
+        if collective(line) == _WAIT and line.inputs[0] in self.pieces:
+            self.pieces[line.out] = self.pieces[line.inputs[0]]  # all of it has been waited for
+        else:
+            self._found.append(line.substitute(self.pieces))
+
+
+def _nbytes(spec: Spec) -> int:
+    return spec.size * int(spec.dtype.itemsize)
+
+
+def _flat(*parts: torch.Tensor) -> torch.Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+class _Parted:
+    """Returns arrays of some shapes that lie one after the other in a flat one."""
+
+    __name__ = "parted"
+
+    def __init__(self, like: Sequence[Spec]) -> None:
+        self._shapes = [spec.shape for spec in like]
+        self._sizes = [math.prod(shape) for shape in self._shapes]
+
+    def __call__(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        parts = torch.split(flat, self._sizes)
+        return tuple([part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)])
+
+
+def _gathered_ahead(lines: Sequence[Instruction]) -> list[Instruction]:
+    """Return the lines, with each gather that can be begun before the wait for the last collective begun there."""
+    made = {k: at for at, line in enumerate(lines) for k in line.outputs}
+    moved: dict[int, list[int]] = {}  # by the place before which it is to be, what is moved there
+    wait: dict[int, int] = {k: at for at, line in enumerate(lines) if collective(line) == _WAIT for k in line.inputs}
+    last: int | None = None  # where the last collective is waited for
+    for at, line in enumerate(lines):
+        name = collective(line)
+        if _is_barrier(line):
+            last = None
+        if not name or name == _WAIT:
+            continue
+        if name in _GATHERS and last is not None and last < at:
+            chain = _chain(lines, made, at, last)
+            if chain is not None:
+                moved.setdefault(last, []).extend(chain)
+        last = wait.get(line.outputs[0], last)
+    gone = {at for chain in moved.values() for at in chain}
+    found: list[Instruction] = []
+    for at, line in enumerate(lines):
+        found += [lines[k] for k in moved.get(at, ())]
+        if at not in gone:
+            found.append(line)
+    return found
+
+
+def _chain(lines: Sequence[Instruction], made: dict[int, int], at: int, before: int) -> list[int] | None:
+    """Return the places of what a line needs that comes after another place; None if a collective is among it."""
+    chain, left = [at], [at]
+    while left:
+        for k in lines[left.pop()].inputs:
+            source = made.get(k)
+            if source is None or source < before or source in chain:
+                continue
+            if collective(lines[source]):
+                return None
+            chain.append(source)
+            left.append(source)
+    return sorted(chain)
