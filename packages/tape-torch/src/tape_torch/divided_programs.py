@@ -302,8 +302,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = self._out(found)
         out = () if out is None else out
         is_effect = "c10d" in getattr(fn, "namespace", "") or getattr(getattr(fn, "_schema", None), "is_mutable", False)
-        name, place = getattr(getattr(fn, "_schema", None), "name", self.of.name).rpartition("::")[2], self.of.place
-        self.instructions.append(Instruction(name, fn, tuple(args), dict(kwargs), out, place, effect=is_effect))
+        # The op's name, by which errors are told; a collective's own.
+        name = fn._schema.name.rpartition("::")[2] if "c10d" in getattr(fn, "namespace", "") else self.of.name
+        self.instructions.append(Instruction(name, fn, tuple(args), dict(kwargs), out, self.of.place, effect=is_effect))
 
     def _out(self, found: Any) -> Any:
         if isinstance(found, torch.Tensor):

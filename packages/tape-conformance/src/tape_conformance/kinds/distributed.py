@@ -102,7 +102,7 @@ def check_function(case: Case, arrays: Arrays, layout: str) -> None:
 
     expected = all_of(case, seeds)(*[leaf.value for leaf in case.leaves])
     compiled = tc.function(all_of(laid, spread))
-    for _ in range(2):
+    for _ in range(4):  # an engine may note in one call what it leaves out in later ones
         try:
             found = compiled(*[laid.values[leaf.k] for leaf in case.leaves])
         except TracingError:

@@ -1,0 +1,90 @@
+"""Compiled functions of divided arrays, from the call on in which they are computed by parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import run_processes, run_python
+
+pytestmark = pytest.mark.each_backend
+PROGRAM = Path(__file__).with_name("compiled_in_processes.py")
+
+
+def test_parts_give_what_eager_calls_give() -> None:
+    run_python(str(PROGRAM), environment={"OMP_NUM_THREADS": "1"}, timeout=120)
+    run_processes(PROGRAM.read_text(encoding="utf-8"), 2)
+
+
+def lines_of(*names: str) -> list[str]:
+    """Return the lines of a schedule of the program that `names` describe, as text."""
+    torch = pytest.importorskip("torch")
+    from tape_compile.extend import Instruction, Ref, Spec
+    from tape_torch.divided_schedule import Schedule
+
+    c10d = torch.ops._c10d_functional
+    small, specs, lines = Spec(torch.Tensor, (4,), torch.float32), {}, []
+    numbers = {"x": 0, "w": 1}
+
+    def number(name: str) -> int:
+        specs[numbers.setdefault(name, len(numbers))] = small
+        return numbers[name]
+
+    for name in names:
+        out, _, call = name.partition(" = ")
+        function, *given = call.split()
+        args: tuple[Any, ...] = tuple([Ref(number(one)) for one in given])
+        fn = getattr(c10d, function).default if hasattr(c10d, function) else len
+        if function == "all_reduce":
+            args = (*args, "sum", "0")
+        effect = fn is not len or function == "effect"
+        lines.append(Instruction(function, fn, args, {}, number(out), None, effect=effect))
+    fresh = iter(range(100, 200))
+
+    def new(spec: Spec) -> int:
+        specs[k := next(fresh)] = spec
+        return k
+
+    schedule = Schedule(lines, specs, new)
+    known = {k: name for name, k in numbers.items()}
+    return [f"{line.name} {' '.join([known.get(k, '*') for k in line.inputs])}".strip() for line in schedule.lines]
+
+
+def test_a_sum_is_waited_for_after_the_next_ones_have_begun() -> None:
+    pytest.importorskip("tape_torch")
+    import tape_torch.divided_schedule as module
+
+    names = ["a = f x", "s = all_reduce a", "t = wait_tensor s", "u = update t", "b = f w", "c = f b"]
+    assert lines_of(*names) == ["f x", "f w", "f b", "all_reduce a", "wait_tensor s", "update t"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REDUCED_TOGETHER_BYTES", 0)
+        more = [*names[:4], "b = g w", "p = all_reduce b", "q = wait_tensor p", "v = update q", "d = h w"]
+        found = lines_of(*more)
+    assert found.index("all_reduce b") < found.index("wait_tensor s")
+    assert found.index("h w") < found.index("wait_tensor s")
+
+
+def test_small_sums_are_taken_together() -> None:
+    pytest.importorskip("tape_torch")
+    names = ["s = all_reduce x", "t = wait_tensor s", "u = update t", "p = all_reduce w", "q = wait_tensor p"]
+    found = lines_of(*names, "v = update q")
+    assert [line.partition(" ")[0] for line in found] == [
+        "joined", "all_reduce", "wait_tensor", "parted", "update", "update"
+    ]  # fmt: skip
+
+
+def test_an_effect_has_its_place() -> None:
+    pytest.importorskip("tape_torch")
+    names = ["s = all_reduce x", "t = wait_tensor s", "e = effect w", "p = all_reduce w", "q = wait_tensor p"]
+    assert lines_of(*names) == ["all_reduce x", "wait_tensor s", "effect w", "all_reduce w", "wait_tensor p"]
+
+
+def test_a_weight_is_asked_for_before_the_one_before_it_is_used() -> None:
+    pytest.importorskip("tape_torch")
+    names = ["s = all_gather_into_tensor x", "t = wait_tensor s", "u = f t", "h = view w"]
+    names += ["p = all_gather_into_tensor h", "q = wait_tensor p", "v = g u q"]
+    assert lines_of(*names) == [
+        "all_gather_into_tensor x", "view w", "all_gather_into_tensor h", "wait_tensor s", "f t", "wait_tensor p",
+        "g u q",
+    ]  # fmt: skip
