@@ -377,7 +377,17 @@ def release(session: nox.Session) -> None:
 
     `python -m nox -s release -- build first-steps` runs some of the stages; .ci/release lists them.
     """
-    session.install("build", "hatchling", "virtualenv", "twine", "check-wheel-contents", "pyroma", "uv")
+    session.install(
+        "build",
+        "hatchling",
+        "virtualenv",
+        "twine",
+        "check-wheel-contents",
+        "pyroma",
+        "uv",
+        "check-jsonschema",
+        "zizmor",
+    )
     large = [] if "--no-large" in session.posargs else LARGE.values()
     where = [f"--large={library}={unpack(session, library)}" for library in large]
     session.run("python", ".ci/release", *where, *session.posargs)

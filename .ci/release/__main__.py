@@ -1,11 +1,13 @@
 """Try a release: what `nox -s release` runs.
 
-    python .ci/release build             sdists and wheels of all packages, checked, in dist/
+    python .ci/release build             sdists and wheels, checked, in dist/; recipes for conda in conda/
     python .ci/release first-steps       what the README's readers type, in new environments
     python .ci/release upgrades          from the version before, and mixed versions
     python .ci/release pages             the code of each page, with what the page says to install
     python .ci/release lowest            with the lowest versions of other packages
     python .ci/release                   all of these
+
+    python .ci/release set-version 0.2.0    not tried, but done: change the version everywhere
 
 `--large NAME=FOLDER` names where PyTorch or JAX is unpacked; without it they are installed in each environment.
 """
@@ -23,6 +25,7 @@ import documents
 import environments
 import lowest
 import readers
+import recipes
 
 STAGES = ("build", "first-steps", "upgrades", "pages", "lowest")
 
@@ -35,6 +38,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where environments are made, and stay (default: a temporary one)")
     options = parser.parse_args()
     stages = options.stages or list(STAGES)
+    if stages[0] == "set-version":
+        for path in distributions.set_version(distributions.ROOT, *stages[1:]):
+            print(path.relative_to(distributions.ROOT))
+        return
     if unknown := set(stages) - set(STAGES):
         parser.error(f"no stage is named {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     large = {name: Path(folder).resolve() for name, _, folder in (text.partition("=") for text in options.large)}
@@ -46,6 +53,9 @@ def main() -> None:
         distributions.reproducible()
         distributions.build(dist)
         distributions.check(dist)
+        distributions.check_forms()
+        shutil.rmtree(distributions.ROOT / "conda", ignore_errors=True)
+        recipes.write(distributions.ROOT / "conda", dist)
         print(f"  sdists and wheels of {len(distributions.NAMES)} packages are in {dist}", flush=True)
     with tempfile.TemporaryDirectory(prefix="release-", ignore_cleanup_errors=True) as temporary:
         folder = (options.folder or Path(temporary)).resolve()

@@ -77,6 +77,25 @@ def check(dist: Path) -> None:
         _contents(Path(path))
 
 
+FORMS = {
+    "vendor.github-workflows": ".github/workflows/*.yml",
+    "vendor.dependabot": ".github/dependabot.yml",
+    "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "vendor.citation-file-format": "CITATION.cff",
+}
+"""Files whose form others define, by the names that check-jsonschema has for the forms."""
+
+
+def check_forms() -> None:
+    """Check the files that GitHub reads."""
+    for schema, pattern in FORMS.items():
+        paths = [str(path) for path in sorted(ROOT.glob(pattern))]
+        assert paths, pattern
+        call(sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *paths, quiet=True)
+    call(tool("zizmor"), "--offline", "--quiet", ".github/workflows", quiet=True)
+
+
 def tool(name: str) -> str:
     """The program of a package that is installed beside this Python."""
     return shutil.which(name, path=str(Path(sys.executable).parent)) or name
@@ -116,22 +135,37 @@ def earlier(folder: Path) -> tuple[Path, str]:
     for package in PACKAGES:
         copy = folder / "packages" / package.name
         shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__", "tests"))
-        # The packages say once more in Python what they require: they refuse another tape-core. And tape-core says
-        # since when it has spoken a contract with plugins.
-        for path in (
-            copy / "pyproject.toml",
-            *copy.glob("src/*/__init__.py"),
-            *copy.glob("src/*/backends/versions.py"),
-        ):
-            text = path.read_text("utf-8").replace(f'since="{major}.{minor}"', f'since="{major}.{minor - 1}"')
-            text = re.sub(
-                rf"(tape-[a-z]+(?:\[[\w,]+\])?)>={major}\.{minor}[\d.]*,<{major}\.{minor + 1}",
-                rf"\1>={major}.{minor - 1},<{major}.{minor}",
-                text,
-            )
-            path.write_text(text, encoding="utf-8")
-    (folder / VERSION_FILE).write_text(f'"""The version before."""\n\n__version__ = "{before}"\n', encoding="utf-8")
+    set_version(folder, before)
+    # tape-core says since which version it speaks the contract with plugins, in which this one is made, too.
+    contracts = folder / "packages/tape-core/src/tape_core/backends/versions.py"
+    text = contracts.read_text("utf-8").replace(f'since="{major}.{minor}"', f'since="{major}.{minor - 1}"')
+    contracts.write_text(text, encoding="utf-8")
     return folder, before
+
+
+def set_version(root: Path, new: str) -> list[Path]:
+    """Give all packages of a checkout a version, and have them require each other at it; returns the changed files.
+
+    A package needs what the others of its version have, and works with later ones until the next minor version.
+    """
+    old = version(root)
+    major, minor = map(int, new.split(".")[:2])
+    lowest = new if not new.endswith(".0") else f"{major}.{minor}"
+    pattern = re.compile(r"(tape-[a-z]+(?:\[[\w,]+\])?)>=[\d.]+,<[\d.]+")
+    # The packages say once more in Python what they require: they refuse another tape-core when they are imported.
+    paths = [*root.glob("packages/*/pyproject.toml"), *root.glob("packages/*/src/*/__init__.py")]
+    changed = []
+    for path in [*paths, root / VERSION_FILE, root / "CITATION.cff"]:
+        if not path.exists():
+            continue
+        text = path.read_text("utf-8")
+        result = pattern.sub(rf"\1>={lowest},<{major}.{minor + 1}", text)
+        result = result.replace(f'__version__ = "{old}"', f'__version__ = "{new}"')
+        result = result.replace(f"\nversion: {old}\n", f"\nversion: {new}\n")
+        if result != text:
+            path.write_text(result, encoding="utf-8")
+            changed.append(path)
+    return changed
 
 
 def write_index(target: Path, *dists: Path) -> None:
