@@ -46,9 +46,9 @@ def test_a_mesh_tells_its_axes() -> None:
 
 @pytest.mark.parametrize(("other", "got"), [(None, "None"), ((4, 2), "(4, 2); make it math.Mesh(mesh)")])
 def test_what_is_no_mesh_of_the_engine_is_refused(other: Any, got: str) -> None:
-    meshes.check_mesh_of(Mesh, tuple, M, "divide")
+    meshes.check_mesh(M, Mesh, tuple, "divide")
     with pytest.raises(TypeError) as caught:
-        meshes.check_mesh_of(Mesh, tuple, other, "divide")
+        meshes.check_mesh(other, Mesh, tuple, "divide")
     assert str(caught.value) == f"divide: mesh must be a Mesh of math.mesh(axes); got {got}"
 
 
@@ -133,13 +133,13 @@ def test_a_library_may_want_axes_in_order_and_have_other_layouts() -> None:
 
 
 def test_parts_are_equal() -> None:
-    meshes.check_divides("create", "x", (8, 0, 3), (4, 2, 1), M, ("data", "model"))
+    meshes.check_divides("create", "x", (8, 0, 3), [("data",), ("model",), ()], M, ("data", "model"))
     message = (
         r"create: x of shape \(8, 5\) cannot be divided into 2 equal parts along its axis 1, as the mesh "
         r"\{'data': 4, 'model': 2\} asks for by \('data', 'model'\); pad it, .* \(rank 3\)$"
     )
     with pytest.raises(ValueError, match=message):
-        meshes.check_divides("create", "x", (8, 5), (4, 2), M, ("data", "model"))
+        meshes.check_divides("create", "x", (8, 5), [("data",), ("model",)], M, ("data", "model"))
 
 
 # -- moving

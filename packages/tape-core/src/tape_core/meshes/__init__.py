@@ -4,7 +4,7 @@ A mesh has named axes, and a layout says along which of them the dimensions of a
 divides arrays, and how its processes or devices tell each other something, is the business of the backend's package.
 """
 
-from tape_core.meshes.axes import AxesAsked, NamedMesh, asked, check_mesh_of
+from tape_core.meshes.axes import AxesAsked, NamedMesh, asked, check_mesh
 from tape_core.meshes.draws import FILLED, Between, Making, PartwiseRandom, fill, label_of, make
 from tape_core.meshes.layouts import axes_of_dimensions, check_divides, described
 from tape_core.meshes.moving import about, check_parts_alike, divide_tree, map_leaves
@@ -20,7 +20,7 @@ __all__ = [
     "asked",
     "axes_of_dimensions",
     "check_divides",
-    "check_mesh_of",
+    "check_mesh",
     "check_parts_alike",
     "described",
     "divide_tree",

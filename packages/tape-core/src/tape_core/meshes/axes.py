@@ -78,7 +78,7 @@ def no_axis(axis: str, mesh: NamedMesh[M]) -> str:
     return f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, mesh.axes))}"
 
 
-def check_mesh_of(expected: type[NamedMesh[M]], own: type[M], mesh: object, caller: str) -> None:
+def check_mesh(mesh: object, expected: type[NamedMesh[M]], own: type[M], caller: str) -> None:
     """Refuse what is no mesh of an engine.
 
     Args:

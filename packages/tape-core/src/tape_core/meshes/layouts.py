@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
@@ -59,19 +60,20 @@ def axes_of_dimensions(
 
 
 def check_divides(
-    caller: str, label: str, shape: Sequence[int], parts: Iterable[int], mesh: NamedMesh[M], layout: object
+    caller: str, label: str, shape: Sequence[int], axes: Iterable[Sequence[str]], mesh: NamedMesh[M], layout: object
 ) -> None:
     """Refuse an array that cannot be divided into equal parts.
 
     Args:
         label: what the array is, for messages.
-        parts: into how many each dimension is to be divided.
+        axes: of the mesh, along which each dimension is to be divided.
         layout: that asks for it, as the library writes it.
 
     Raises:
         ValueError: the mesh does not divide a dimension.
     """
-    for axis, (n, count) in enumerate(zip(shape, parts, strict=True)):
+    for axis, (n, names) in enumerate(zip(shape, axes, strict=True)):
+        count = math.prod([mesh.axes[name] for name in names])
         if n % count:
             raise ValueError(
                 f"{caller}: {label} of shape {tuple(shape)} cannot be divided into {count} equal parts along its axis "

@@ -11,12 +11,12 @@ import tape_core as tc
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from tape_core import Tensor
-from tape_core.meshes import FILLED, Between, PartwiseRandom, fill, label_of, make
+from tape_core.meshes import FILLED, Between, PartwiseRandom, check_mesh, fill, label_of, make
 from tape_core.staging import current
 
 from tape_jax import devices
 from tape_jax.distributed.layouts import Layout, sharding_dividing
-from tape_jax.distributed.meshes import Mesh, check_mesh
+from tape_jax.distributed.meshes import Mesh
 from tape_jax.distributed.moving import distribute
 from tape_jax.random import JaxRandom, on_host
 from tape_jax.tasks import jax_backend
@@ -80,7 +80,7 @@ def create(
         ValueError: an axis cannot be divided so, the result has another shape, or a Generator has other states in
             other processes.
     """
-    check_mesh(mesh, "create")
+    check_mesh(mesh, Mesh, jax.sharding.Mesh, "create")
     whole = tuple(shape)
     to = sharding_dividing(layout, mesh, whole, label_of(function), "create")
     backend = jax_backend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -60,9 +59,7 @@ def sharding_dividing(layout: Layout, mesh: Mesh, shape: Sequence[int], label: s
         ValueError: the mesh does not divide an axis of the shape.
     """
     found = sharding(layout, mesh, shape, label)
-    names = axes_of_dimensions(found.spec, mesh, shape, label)
-    parts = [math.prod([mesh.axes[name] for name in axes]) for axes in names]
-    check_divides(caller, label, shape, parts, mesh, tuple(found.spec))
+    check_divides(caller, label, shape, axes_of_dimensions(found.spec, mesh, shape, label), mesh, tuple(found.spec))
     return found
 
 

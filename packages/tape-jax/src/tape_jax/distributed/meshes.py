@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import AxisType
-from tape_core.meshes import NamedMesh, asked, check_mesh_of
+from tape_core.meshes import NamedMesh, asked
 
 from tape_jax.tasks import jax_backend
 
@@ -78,15 +78,6 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) ->
     devices = jax.devices() if device is None else jax.devices({"cuda": "gpu"}.get(device, device))
     shape = wanted.shape(len(devices), cure=_cure(wanted.least, devices))
     return Mesh(jax.make_mesh(shape, tuple(wanted.axes), devices=devices, axis_types=(AxisType.Auto,) * len(shape)))
-
-
-def check_mesh(mesh: object, caller: str) -> None:
-    """Refuse what is no mesh of this module.
-
-    Raises:
-        TypeError: it is one of JAX, of another engine, or none.
-    """
-    check_mesh_of(Mesh, jax.sharding.Mesh, mesh, caller)
 
 
 def _cure(wanted: int, devices: list[Any]) -> str:

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray, stop_gradient
 from tape_core.extend import batching, linear, transpose
-from tape_core.meshes import about, check_parts_alike, divide_tree, map_leaves
+from tape_core.meshes import about, check_mesh, check_parts_alike, divide_tree, map_leaves
 from tape_core.staging import current
 from tape_core.support import innermost, is_watched
 from tape_core.typing import ArrayLike, BatchInput, Namespace, PyTree
@@ -21,7 +21,7 @@ from tape_jax import devices
 from tape_jax.backend import is_tracing
 from tape_jax.conversion import private_copy
 from tape_jax.distributed.layouts import Layout, of_spec, sharding, sharding_dividing
-from tape_jax.distributed.meshes import Mesh, check_mesh
+from tape_jax.distributed.meshes import Mesh
 from tape_jax.tasks import jax_backend
 
 T = TypeVar("T", bound=PyTree)
@@ -106,7 +106,7 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
             no Variables in a Module.
         RuntimeError: a Variable is moved inside a compiled function.
     """
-    check_mesh(mesh, "distribute")
+    check_mesh(mesh, Mesh, jax.sharding.Mesh, "distribute")
 
     def divided(value: Any, to: Layout, label: str) -> Tensor:
         return _divided(value, to, mesh, local, label, "distribute")
@@ -129,7 +129,7 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     Raises:
         ValueError: the processes have different values, or the value cannot be divided so.
     """
-    check_mesh(mesh, "divide")
+    check_mesh(mesh, Mesh, jax.sharding.Mesh, "divide")
     array = known_array(value)
     if isinstance(value, Tensor) and array is not None and not array.is_fully_replicated:
         return value

@@ -9,13 +9,14 @@ import tape_core as tc
 import torch
 import torch.distributed as dist
 from tape_core import Tensor
-from tape_core.meshes import FILLED, Between, PartwiseRandom, fill, label_of, make
+from tape_core.meshes import FILLED, Between, PartwiseRandom, check_mesh, fill, label_of, make
 from tape_core.staging import current
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Shard
 
 from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements_dividing
-from tape_torch.distributed.meshes import Mesh, check_mesh
+from tape_torch.distributed.meshes import Mesh
 from tape_torch.distributed.moving import distributed_joined, distributed_part_of, torch_backend
 from tape_torch.divided_kernels import copy_on
 from tape_torch.random import TorchRandom
@@ -82,7 +83,7 @@ def create(
         ValueError: an axis cannot be divided so, the result has another shape, or a Generator has other states in
             other processes.
     """
-    check_mesh(mesh, "create")
+    check_mesh(mesh, Mesh, DeviceMesh, "create")
     whole = tuple(shape)
     label = label_of(function)
     to = placements_dividing(layout, mesh, whole, label, "create")

@@ -52,11 +52,10 @@ def placements_dividing(
         ValueError: the mesh does not divide an axis of the shape.
     """
     found = placements(layout, mesh, shape, label)
-    parts = [1] * len(shape)
-    for count, place in zip(mesh.axes.values(), found, strict=True):
-        if isinstance(place, Shard):
-            parts[place.dim] *= count
-    check_divides(caller, label, shape, parts, mesh, found)
+    axes = [
+        [name for name, place in zip(mesh.axes, found, strict=True) if place.is_shard(dim)] for dim in range(len(shape))
+    ]
+    check_divides(caller, label, shape, axes, mesh, found)
     return found
 
 

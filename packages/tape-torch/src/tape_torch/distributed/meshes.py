@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from tape_core.meshes import AxesAsked, NamedMesh, asked, check_mesh_of
+from tape_core.meshes import AxesAsked, NamedMesh, asked
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -122,15 +122,6 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, ti
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     return Mesh(init_device_mesh(device_type, shape, mesh_dim_names=tuple(wanted.axes)))
-
-
-def check_mesh(mesh: object, caller: str) -> None:
-    """Refuse what is no mesh of this module.
-
-    Raises:
-        TypeError: it is one of PyTorch, of another engine, or none.
-    """
-    check_mesh_of(Mesh, DeviceMesh, mesh, caller)
 
 
 def _ensure_group(wanted: AxesAsked, device_type: str, timeout: float | None) -> None:

@@ -11,7 +11,7 @@ from tape_compile.extend import TracedArray
 from tape_core import Tensor, Variable, asarray
 from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
-from tape_core.meshes import about, check_parts_alike, divide_tree, map_leaves
+from tape_core.meshes import about, check_mesh, check_parts_alike, divide_tree, map_leaves
 from tape_core.support import innermost
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements, placements_dividing
-from tape_torch.distributed.meshes import Mesh, check_mesh
+from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
 from tape_torch.divided_kernels import check_same, copy_on
 
@@ -158,7 +158,7 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         ValueError: a value cannot be divided so, parts have different shapes, or there are no Variables in a Module.
         RuntimeError: a Variable is moved inside a compiled function.
     """
-    check_mesh(mesh, "distribute")
+    check_mesh(mesh, Mesh, DeviceMesh, "distribute")
     backend = torch_backend()
     return divide_tree(tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label))
 
@@ -178,7 +178,7 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     Raises:
         ValueError: the processes have different values, or the value cannot be divided so.
     """
-    check_mesh(mesh, "divide")
+    check_mesh(mesh, Mesh, DeviceMesh, "divide")
     backend = torch_backend()
     tensor = asarray(value, backend=backend, device=_device(mesh, backend))
     if isinstance(tensor.array, DTensor):
