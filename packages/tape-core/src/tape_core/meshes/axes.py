@@ -14,19 +14,14 @@ M = TypeVar("M")
 class NamedMesh(Generic[M]):
     """The processes, or devices, of a program in a grid, whose axes have names: what the meshes of engines share.
 
-    An engine's own `Mesh` adds `coordinates`.
-
     Args:
         device_mesh: the library's own mesh.
         axes: the number of processes, or devices, along each axis, by name.
         kind: of the devices, such as `"cpu"`.
-
-    Attributes:
-        device_mesh: the library's own mesh, for its functions.
-        engine_name: the name of the engine's module.
     """
 
     engine_name: ClassVar[str]
+    """The name of the engine's module."""
 
     def __init__(self, device_mesh: M, axes: Mapping[str, int], kind: str) -> None:
         self.device_mesh = device_mesh
@@ -79,11 +74,7 @@ def no_axis(axis: str, mesh: NamedMesh[M]) -> str:
 
 
 def check_mesh(mesh: object, expected: type[NamedMesh[M]], own: type[M], caller: str) -> None:
-    """Refuse what is no mesh of an engine.
-
-    Args:
-        expected: the engine's class.
-        own: the library's class.
+    """Refuse what is no mesh of an engine, whose class is `expected`; `own` is the library's class.
 
     Raises:
         TypeError: it is one of the library, of another engine, or none.
@@ -96,16 +87,10 @@ def check_mesh(mesh: object, expected: type[NamedMesh[M]], own: type[M], caller:
 
 
 class AxesAsked(NamedTuple):
-    """The axes that a user asks a mesh to have.
-
-    Attributes:
-        caller: for messages.
-        unit: what the mesh is of: `"processes"` or `"devices"`.
-        axes: their sizes by name, of which one may be -1.
-    """
+    """The axes that a user asks a mesh to have: their sizes by name, of which one may be -1."""
 
     caller: str
-    unit: str
+    unit: str  # "processes" or "devices"
     axes: dict[str, int]
 
     @property
@@ -118,11 +103,7 @@ class AxesAsked(NamedTuple):
         return f"{self.caller}: {self.axes} asks for {number} {self.unit}"
 
     def shape(self, n: int, note: str = "", cure: str = "") -> tuple[int, ...]:
-        """Return the sizes of the axes of a mesh of `n` processes or devices.
-
-        Args:
-            n: how many there are.
-            note, cure: what the message says besides.
+        """Return the sizes of all axes, where there are `n` processes or devices; messages say `note` and `cure`, too.
 
         Raises:
             ValueError: so many cannot be divided so.

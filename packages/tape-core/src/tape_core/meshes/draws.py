@@ -71,9 +71,7 @@ def fill(part: Raw, shape: Sequence[int], offsets: Sequence[int], between: Betwe
 
     Args:
         part: an array of NumPy or PyTorch, to be written to.
-        shape: of the whole.
-        offsets: where the part begins.
-        at_once: the numbers to draw at once.
+        shape, offsets: of the whole, and where the part begins in it.
     """
     if math.prod(part.shape):
         _fill(part, tuple(shape), tuple(offsets), 0, between, at_once)

@@ -65,9 +65,8 @@ def check_divides(
     """Refuse an array that cannot be divided into equal parts.
 
     Args:
-        label: what the array is, for messages.
         axes: of the mesh, along which each dimension is to be divided.
-        layout: that asks for it, as the library writes it.
+        label, layout: what the array is, and what asks for it, for messages.
 
     Raises:
         ValueError: the mesh does not divide a dimension.

@@ -80,11 +80,7 @@ def about(part: Tensor) -> str:
 
 
 def check_parts_alike(label: str, told: Sequence[str]) -> None:
-    """Compare the shapes and dtypes of the processes' parts.
-
-    Args:
-        label: what the parts are of.
-        told: what each process has told :func:`about` its part.
+    """Compare what the processes have told :func:`about` their parts.
 
     Raises:
         ValueError: they differ.

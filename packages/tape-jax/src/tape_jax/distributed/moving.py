@@ -232,25 +232,12 @@ def _part(leaf: object) -> object:
             f"none (a value of shape {leaf.shape}); compute with the divided value, or take stop_gradient(x) first"
         )
     shards = array.addressable_shards
-    begins = [[part.start or 0 for part in shard.index] for shard in shards]
-    first = [min(column) for column in zip(*begins, strict=True)]
-    shape = [
-        max(column)
-        for column in zip(
-            *[
-                [begin - least + n for begin, least, n in zip(own, first, shard.data.shape, strict=True)]
-                for own, shard in zip(begins, shards, strict=True)
-            ],
-            strict=True,
-        )
-    ]
-    found: Any = np.empty(shape, array.dtype)
-    for own, shard in zip(begins, shards, strict=True):
-        place = [
-            slice(begin - least, begin - least + n)
-            for begin, least, n in zip(own, first, shard.data.shape, strict=True)
-        ]
-        found[tuple(place)] = np.asarray(shard.data)
+    sides = [[part.indices(n)[:2] for part, n in zip(shard.index, array.shape, strict=True)] for shard in shards]
+    begin, end = np.moveaxis(np.asarray(sides), -1, 0)  # of each shard, along each axis
+    first = begin.min(axis=0)
+    found: Any = np.empty(end.max(axis=0) - first, array.dtype)
+    for shard, low, high in zip(shards, begin - first, end - first, strict=True):
+        found[tuple(map(slice, low, high))] = np.asarray(shard.data)
     return asarray(found, backend=jax_backend())
 
 
