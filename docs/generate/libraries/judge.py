@@ -264,7 +264,7 @@ def named(call: str) -> list[str]:
 def short(error: Exception) -> str:
     """The type of an error and its message, on one line."""
     text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__qualname__}: {text}"
 
 
 def brief(found: list[Any]) -> str:

@@ -48,7 +48,7 @@ from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor
 from tape_core.engine.variable import Variable
 from tape_core.interop import numpy_hooks as _numpy_hooks  # noqa: F401 - NumPy's functions take Tensors
-from tape_core.interop.einops_backend import register as _register
+from tape_core.interop.registrations import register as _register
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.vmap import vmap
 from tape_core.ops import methods as _methods  # noqa: F401 - attaches the methods to Tensor

@@ -15,6 +15,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 class NoCounterpartError(TypeError):
     """A function of another library, or one of its arguments, has no counterpart for Tensors."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeError, self.args
+
+
+# Tracebacks show the error that users know.
+NoCounterpartError.__module__, NoCounterpartError.__qualname__ = "builtins", "TypeError"
+
 
 _KEYWORDS = {
     "a_max": ("max",), "a_min": ("min",), "axes": ("axis",), "ddof": ("correction", "ddof"),

@@ -6,22 +6,19 @@ tape_core. A program that never imports einops pays nothing: tape_core does not 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 from tape_core.typing import ArrayLike
 
-_MODULE = "einops._backends"
 
-
-def _declare(backends: ModuleType) -> None:
-    """Declare the class that einops finds."""
+def declare(backends: ModuleType) -> None:
+    """Declare the class that einops finds, of whose module of backends it is."""
     import tape_core as tc
 
+    if not hasattr(backends, "AbstractBackend"):
+        return
     reductions = {name: getattr(tc, name) for name in ("all", "any", "max", "mean", "min", "prod", "sum")}
 
     class TapeBackend(backends.AbstractBackend):  # type: ignore[name-defined,misc]
@@ -68,44 +65,3 @@ def _declare(backends: ModuleType) -> None:
 
     # einops finds the class by `AbstractBackend.__subclasses__()`, which holds it weakly: the module keeps it alive.
     backends.TapeBackend = TapeBackend  # type: ignore[attr-defined]
-
-
-class _Finder(MetaPathFinder):
-    """An import hook that waits for einops."""
-
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        # Once is enough, and every later import is spared this call.
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
-
-
-class _Loader(Loader):
-    """A loader that runs the module's own loader, and then declares the class."""
-
-    def __init__(self, own: Any) -> None:
-        self._own = own
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        created: ModuleType | None = self._own.create_module(spec)
-        return created
-
-    def exec_module(self, module: ModuleType) -> None:
-        # The module shows its own loader, which reads its source and its resources.
-        if module.__spec__ is not None:
-            module.__spec__.loader = module.__loader__ = self._own
-        self._own.exec_module(module)
-        if hasattr(module, "AbstractBackend"):
-            _declare(module)
-
-
-def register() -> None:
-    """Declare the class to einops, now or when it is imported."""
-    if (backends := sys.modules.get(_MODULE)) is not None and hasattr(backends, "AbstractBackend"):
-        _declare(backends)
-    else:
-        sys.meta_path.insert(0, _Finder())

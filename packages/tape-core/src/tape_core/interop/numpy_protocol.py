@@ -35,7 +35,7 @@ from tape_core.engine.variable import Variable
 from tape_core.interop import numpy_editing, numpy_functions, numpy_statistics
 from tape_core.ops.creation import asarray
 from tape_core.ops.data_types import astype
-from tape_core.ops.special import composed
+from tape_core.ops.special import composed, further, polynomials, probability
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
 
 COMPOSED = {
     name: f
-    for module in (composed, numpy_functions, numpy_editing, numpy_statistics)
+    for module in (composed, further, polynomials, probability, numpy_functions, numpy_editing, numpy_statistics)
     for name, f in vars(module).items()
     if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
 }

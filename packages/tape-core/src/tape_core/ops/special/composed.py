@@ -45,7 +45,7 @@ def to_float_tensors(*values: ArrayLike) -> list[Tensor]:
     ]
 
 
-def _sign_of_gamma(x: Tensor) -> Tensor:
+def sign_of_gamma(x: Tensor) -> Tensor:
     """The sign of the gamma function, 1 or -1: below 0 it changes at each pole."""
     return where(x < 0, 1.0 - 2.0 * ew.remainder(ew.floor(x), 2.0), 1.0)
 
@@ -58,14 +58,14 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     0.0833
     """
     a, b = to_float_tensors(a, b)
-    sign = _sign_of_gamma(a) * _sign_of_gamma(b) * _sign_of_gamma(a + b)
+    sign = sign_of_gamma(a) * sign_of_gamma(b) * sign_of_gamma(a + b)
     return sign * ew.exp(betaln(a, b))
 
 
 def rgamma(x: ArrayLike, /) -> Tensor:
     """`1 / gamma(x)`. At 0, -1, -2, ... it is 0, and its derivative there is NaN."""
     x = _floating(x)
-    return _sign_of_gamma(x) * ew.exp(-gammaln(x))
+    return sign_of_gamma(x) * ew.exp(-gammaln(x))
 
 
 def loggamma(x: ArrayLike, /) -> Tensor:
@@ -121,15 +121,20 @@ def exprel(x: ArrayLike, /) -> Tensor:
     series: Any = 1.0 / math.factorial(18)
     for k in range(17, 0, -1):
         series = series * small + 1.0 / math.factorial(k)
-    return where(near, series, ew.expm1(other) / other)
+    return where(near, series, where(x == math.inf, x, ew.expm1(other) / where(x == math.inf, 1.0, other)))
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
     """The transformation of Box and Cox (1964): `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
     x, lmbda = to_float_tensors(x, lmbda)
-    log = ew.log(x)
-    result: Tensor = log * exprel(lmbda * log)
-    return result
+    return boxcox_of_log(ew.log(where(x == 0, 1.0, x)), x == 0, lmbda)
+
+
+def boxcox_of_log(log: Tensor, at_zero: Tensor, lmbda: Tensor) -> Tensor:
+    """The transformation of Box and Cox of `exp(log)`, and of 0 where `at_zero` holds."""
+    positive = lmbda > 0
+    limit = where(positive, -1.0 / where(positive, lmbda, 1.0), -math.inf)
+    return where(at_zero, limit, log * exprel(lmbda * log))
 
 
 def cbrt(x: ArrayLike, /) -> Tensor:
