@@ -170,17 +170,17 @@ def _of_several_axes(kind: str, inverse: bool) -> Callable[..., Tensor]:
         *,
         orthogonalize: bool | None = None,
     ) -> Tensor:
-        x = tc.asarray(x)
+        y: Tensor = tc.asarray(x)
         lengths = None if s is None else [s] if isinstance(s, int) else list(s)
         if axes is None:
-            axes = range(x.ndim) if lengths is None else range(x.ndim - len(lengths), x.ndim)
+            axes = range(y.ndim) if lengths is None else range(y.ndim - len(lengths), y.ndim)
         places = [axes] if isinstance(axes, int) else list(axes)
         if lengths is not None and len(lengths) != len(places):
             raise ValueError(f"a transform of {len(places)} axes takes as many lengths; got {len(lengths)}")
         for k, axis in enumerate(places):
             n = None if lengths is None else lengths[k]
-            x = one(x, type, n, axis, norm, orthogonalize=orthogonalize)
-        return x
+            y = one(y, type, n, axis, norm, orthogonalize=orthogonalize)
+        return y
 
     return transform
 
