@@ -6,15 +6,8 @@ the reason.
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-from collections.abc import Sequence
-from types import ModuleType
-
 import pytest
+from tape_autograd import alias
 
 EXPECTED = {
     "test_fft.py::test_rfftn_odd_not_implemented": "it has a derivative here",
@@ -25,25 +18,7 @@ EXPECTED = {
     "test_wrappers.py::test_wrapped_name_and_docs": "the text of a docstring",
 }
 
-
-class Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `autograd` and its submodules in `tape_autograd`."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] != "autograd":
-            return None
-        return importlib.util.spec_from_loader(name, self)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return importlib.import_module(f"tape_{spec.name}")
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module has been run under its own name."""
-
-
-sys.meta_path.insert(0, Alias())
+alias.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -42,6 +42,8 @@ def test_the_tables_name_functions_of_numpy():
         "np.c_[x, x**2]",
         "np.append(x, x[0])",
         "np.full((2, 2), x[1])",
+        "np.stack(map(np.sin, x))",
+        "np.outer(x, x)[:, (0, 2)]",
         "np.where(x > 0, x**2, 1.0)",
         "np.select([x > 0], [x], default=0.5)",
         'np.reshape(np.outer(x, x), (3, 3), order="F")[:2]',

@@ -1,6 +1,7 @@
 """Python's `isinstance`, `type`, `list`, `tuple` and `dict`: as autograd's, they see through boxes.
 
-Structures of values that are differentiated are plain lists, tuples and dicts here, so the last three are Python's own.
+Structures of values that are differentiated are plain lists, tuples and dicts here, so the last three are Python's
+own. So are `DictBox` and `SequenceBox`, which annotations name.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ dict = _builtins.dict
 list = _builtins.list
 tuple = _builtins.tuple  # type: ignore[type-arg]  # the class itself
 
-__all__ = ["dict", "isinstance", "list", "tuple", "type"]
+DictBox = _builtins.dict
+SequenceBox = _builtins.list
+
+__all__ = ["DictBox", "SequenceBox", "dict", "isinstance", "list", "tuple", "type"]
 
 
 def isinstance(obj: object, class_or_tuple: Any) -> bool:

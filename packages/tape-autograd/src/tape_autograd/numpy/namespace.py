@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -96,6 +96,9 @@ SEQUENCES = frozenset(
 )
 """Functions that take lists of arrays; for all others a list is an array."""
 
+JOINING = frozenset(["column_stack", "concat", "concatenate", "dstack", "hstack", "stack", "vstack"])
+"""Functions whose first argument may also be an iterator, as in autograd."""
+
 PRODUCTS = frozenset(
     ["convolve", "correlate", "cross", "dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot"]
 )
@@ -112,9 +115,12 @@ def wrap(raw: Function, name: str) -> Function:
         name: as the tables here call it: `"linalg.norm"` for one of a submodule.
     """
     own = composed.FUNCTIONS.get(name)
+    joins = name in JOINING
 
     @wraps(raw)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if joins and args and isinstance(args[0], Iterator):
+            args = (list(args[0]), *args[1:])
         if not holds_box(args) and not (kwargs and holds_box(kwargs)):
             return raw(*args, **kwargs)
         return _answer(call, raw, own, name, args, kwargs)

@@ -165,3 +165,11 @@ def test_an_array_without_dimensions_has_nothing_to_take() -> None:
         tc.take(tc.ones((2, 2)), indices)
     with pytest.raises(IndexError, match="gather"):
         tc.gather(x, indices)
+
+
+@pytest.mark.each_backend
+def test_a_tuple_inside_a_key_is_an_array_of_indices() -> None:
+    x = tc.reshape(tc.arange(6.0), (2, 3))
+    assert x[:, (0, 2)].tolist() == [[0.0, 2.0], [3.0, 5.0]]
+    assert tc.vmap(lambda row: row[(2, 0),])(x).tolist() == [[2.0, 0.0], [5.0, 3.0]]
+    assert tc.sum(tc.jacrev(lambda x: x[:, (0, 2)])(x), axis=(0, 1)).tolist() == [[1.0, 0.0, 1.0]] * 2

@@ -107,7 +107,8 @@ def _tensors_in(key: IndexKey) -> list[Tensor]:
 def raw_key(key: IndexKey, tensor: Tensor) -> IndexKey:
     """A key with raw arrays of the backend of `tensor` in place of Tensors and lists."""
     if isinstance(key, tuple):
-        return tuple([raw_key(part, tensor) for part in key])
+        # A tuple inside the key is an array of indices, as a list is.
+        return tuple([raw_key(list(part) if isinstance(part, tuple) else part, tensor) for part in key])
     if isinstance(key, Tensor):
         if key.backend is not tensor.backend:
             if key.backend.library is tensor.backend.library and key.backend.height < tensor.backend.height:
