@@ -13,7 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tape_conformance.report import Outcome, Report, Result
+    from tape_conformance.marks import Outcome
+    from tape_conformance.report import Report, Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from tape_conformance.report import BATCHING_LEGEND, KINDS, LEGEND, MARKS
+from tape_conformance.marks import BATCHING_LEGEND, KINDS, LEGEND, MARKS
 
 if TYPE_CHECKING:
     from tape_conformance.report import Report

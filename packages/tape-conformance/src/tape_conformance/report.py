@@ -6,36 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from tape_core.extend import registry
 from tape_core.support import way_of
 
-Outcome = Literal["passed", "failed", "expected", "skipped"]
-
-KINDS = (
-    "value",
-    "float32",
-    "vjp",
-    "jvp",
-    "second",
-    "batch",
-    "compose",
-    "sparsity",
-    "complex",
-    "special",
-    "layout",
-    "large",
-    "mutation",
-    "memory",
-    "keywords",
-    "refused",
-)
-"""The columns of the matrix: the kinds of checks of an op. `complex` has all checks of samples with complex inputs."""
+from tape_conformance.marks import BATCHING_LEGEND, KINDS, LEGEND, MARKS, Outcome
 
 _GROUPS = ("contract", "tape", "suite")  # first parts of ids that are no op
-
-MARKS = {"passed": "✓", "failed": "✗", "expected": "~", "skipped": ""}
 
 
 @dataclass(frozen=True)
@@ -185,12 +162,6 @@ class Report:
             path.write_text(text, encoding="utf-8")
             written.append(path)
         return written
-
-
-LEGEND = "✓ passes, ✗ fails, ~ fails as the backend says it does"
-BATCHING_LEGEND = (
-    "In the column batch, inside vmap: loop, one example after the other; composed, of the ops it is made of."
-)
 
 
 def _mark(outcomes: Iterable[Outcome]) -> str:

@@ -19,8 +19,9 @@ from tape_conformance.expectations import Expectations
 from tape_conformance.kinds import contract, semantics
 from tape_conformance.kinds.distributed import distributed_checks
 from tape_conformance.kinds.ops import op_checks
+from tape_conformance.marks import Outcome
 from tape_conformance.processes import Processes
-from tape_conformance.report import Outcome, Report, Result
+from tape_conformance.report import Report, Result
 
 
 def target_of(spec: str | Backend, compiled_by: Iterable[str] = ()) -> Target:
