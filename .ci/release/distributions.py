@@ -155,6 +155,12 @@ def set_version(root: Path, new: str) -> list[Path]:
     # The packages say once more in Python what they require: they refuse another tape-core when they are imported.
     paths = [*root.glob("packages/*/pyproject.toml"), *root.glob("packages/*/src/*/__init__.py")]
     changed = []
+    # Plugins to test with are for the version that is tested, and pages show what to write now.
+    paths += [
+        *root.glob("tests/plugins/*/pyproject.toml"),
+        *root.glob("docs/write-a*.md"),
+        root / "docs" / "plugins.md",
+    ]
     for path in [*paths, root / VERSION_FILE, root / "CITATION.cff"]:
         if not path.exists():
             continue

@@ -18,6 +18,13 @@ __all__ = ["Report", "Result", "check_backend", "checks"]
 _HOMES = {"Report": "report", "Result": "report", "check_backend": "suite", "checks": "suite"}
 
 
+def check_versions() -> None:
+    """Refuse a tape-core for which this package is not made; see :func:`tape_core.backends.require_core`."""
+    from tape_core.backends import require_core
+
+    require_core("tape-conformance", "tape-core>=0.1,<0.2")
+
+
 def __getattr__(name: str) -> object:
     # pytest imports this package in every run of any project: so Tape is imported when it is needed.
     if name not in _HOMES:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from tape_core.backends import Backend, compilers, require_core, select, use_backend
+from tape_core.backends import Backend, compilers, select, use_backend
 from tape_core.extend import TODO, registry
 
-require_core("tape-conformance", "tape-core>=0.1,<0.2")
+from tape_conformance import check_versions
+
+check_versions()
 
 from tape_conformance.checking import Check, Skipped, Target, expect
 from tape_conformance.distributions import Arrays, Distribution, distribution_of

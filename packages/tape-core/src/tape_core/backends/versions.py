@@ -130,7 +130,10 @@ def mismatch_hints(requirement: str, package: str) -> tuple[str, ...]:
 
 
 def require_core(package: str, requirement: str) -> None:
-    """Refuse to import one of Tape's own packages with a tape-core for which it is not made.
+    """Refuse a package, when it is imported, with a tape-core for which it is not made.
+
+    Tape's own packages call it first of all. A package with ops may do the same: it has no entry point, at which Tape
+    would look.
 
     pip installs versions that do not go together if it is asked to, and only warns; what came of it was an ImportError
     of some name, or a call with arguments that the other side does not know.
