@@ -16,11 +16,13 @@ from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
 from tape_torch.distributed.moving import agree, distribute, divide, full, local
+from tape_torch.mismatches import MismatchError
 
 __all__ = [
     "Layout",
     "Loaded",
     "Mesh",
+    "MismatchError",
     "PeerError",
     "Saving",
     "agree",

@@ -6,7 +6,7 @@ pass moves, merges or drops. Their derivatives are those of the sum over all pro
 differentiate a process's own loss, and add gradients up, or average them: where each process differentiates the sum of
 all losses, each counts every loss.
 
-`TORCH_DISTRIBUTED_DEBUG=DETAIL` in the environment has PyTorch compare the processes' calls, and say which one differs.
+`mesh(..., checked=True)` has the processes compare their calls before each, and say what each of them does.
 """
 
 from __future__ import annotations

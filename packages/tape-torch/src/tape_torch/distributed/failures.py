@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,8 @@ from typing import Any, Final
 import torch.distributed as dist
 from tape_core.support import contextmanager, real
 from torch.distributed import distributed_c10d
+
+from tape_torch import mismatches
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
@@ -70,6 +71,7 @@ def watched(timeout: float = 300.0) -> Iterator[None]:
         return
     watch = _Watch(seconds)
     _watches.append(watch)
+    mismatches.looks.append(watch.look)
     try:
         yield
     except PeerError as error:
@@ -91,6 +93,7 @@ def watched(timeout: float = 300.0) -> Iterator[None]:
         watch.note("left", None)
     finally:
         _watches.remove(watch)
+        mismatches.looks.remove(watch.look)
         watch.end()
 
 
@@ -119,7 +122,7 @@ class _Watch:
         own: Any = distributed_c10d._get_default_store()
         self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
-        self.store.set(f"{self.rank}/who", json.dumps([*_machine(), os.getpid()]))
+        self.store.set(f"{self.rank}/who", json.dumps([*mismatches.machine(), os.getpid()]))
         self.store.set(f"{self.rank}/beat", "0")
         self._limit_waiting()
         self._over = threading.Event()
@@ -156,6 +159,16 @@ class _Watch:
         for group, before in self._before:
             with suppress(Exception):
                 group.set_timeout(before)
+
+    def look(self, waited: float) -> None:
+        """End a wait of a checked mesh, by the error that a collective would have ended with.
+
+        Raises:
+            DistError: a process is gone, or the time is over.
+        """
+        found, _ = self._look({rank: _Notes() for rank in range(self.size) if rank != self.rank})
+        if found or waited > self.seconds:
+            raise dist.DistError(f"waited for {waited:.0f} s for processes that are to compare what they do")
 
     def culprits(self) -> dict[int, str]:
         """Return which processes are the cause of an error here, and what they have done."""
@@ -201,17 +214,7 @@ class _Watch:
     def _is_dead(self, rank: int) -> bool:
         """Return whether a process of this machine is no more."""
         who = self._read(rank, "who")
-        if who is None or who[:-1] != _machine():
-            return False
-        try:
-            os.kill(who[-1], 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        with suppress(OSError), open(f"/proc/{who[-1]}/stat", encoding="utf-8", errors="replace") as stream:
-            return stream.read().rpartition(")")[2].split()[0] == "Z"  # dead, but its parent does not know yet
-        return False
+        return who is not None and mismatches.is_dead(who)
 
     def _has(self, rank: int, key: str) -> bool:
         return bool(self.store.check([f"{rank}/{key}"]))
@@ -225,11 +228,3 @@ def _is_of_peers(error: BaseException) -> bool:
     if isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _FAMILIAR)
-
-
-def _machine() -> list[str]:
-    """Return what processes have in common that see each other's numbers: the machine, and on Linux the container."""
-    space = ""
-    with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")
-    return [socket.gethostname(), space]

@@ -15,6 +15,7 @@ from tape_core.meshes import AxesAsked, NamedMesh, asked
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from tape_torch import mismatches
 from tape_torch.distributed import checkpoints
 
 if TYPE_CHECKING:
@@ -93,7 +94,13 @@ class Mesh(NamedMesh[DeviceMesh]):
         return checkpoints.latest(folder)
 
 
-def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, timeout: float | None = None) -> Mesh:
+def mesh(
+    axes: Mapping[str, int] | None = None,
+    *,
+    device: str | None = None,
+    timeout: float | None = None,
+    checked: bool | None = None,
+) -> Mesh:
     """Return the mesh of all processes of the program; each of them calls this with the same arguments.
 
     Where PyTorch has no process group yet, one is made: from what `torchrun` has set, or of this process alone, in
@@ -110,15 +117,23 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, ti
             number on the machine (`LOCAL_RANK`).
         timeout: the seconds that a process waits for another one in a collective, before it is an error; by
             default PyTorch's, minutes. It counts where this call makes the process group.
+        checked: whether the processes compare, before each collective, what they are about to do. Where they differ,
+            in the op, in shapes or dtypes, or one has ended, all raise a :class:`MismatchError` that says what each of
+            them does; otherwise they may wait for each other, or compute with each other's bytes. It is for all
+            collectives of this thread from then on, also those of PyTorch, and for finding mistakes: each takes some
+            tenths of a millisecond more. By default as the environment variable `TAPE_CHECK_RANKS` says, `1` or `0`.
 
     Raises:
         ValueError: the axes are not what the processes can be divided into, or a number is no positive one or -1.
         RuntimeError: there are no processes: the program was not started by `torchrun`.
     """
     wanted = asked("tape_torch.distributed.mesh", "processes", axes)
+    is_checked = mismatches.is_wanted(checked)
     device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
     _ensure_group(wanted, device_type, timeout)
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
+    if is_checked:
+        mismatches.compare(timeout)
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     return Mesh(init_device_mesh(device_type, shape, mesh_dim_names=tuple(wanted.axes)))

@@ -1,0 +1,26 @@
+"""Processes of a checked mesh that do not run the same program raise an error that says what each of them does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import run_processes
+
+pytestmark = pytest.mark.each_backend
+PROGRAM = Path(__file__).with_name("mismatches_in_processes.py")
+
+
+@pytest.mark.parametrize(("n", "how"), [(2, "argument"), (4, "environment")])
+def test_different_programs_are_an_error_that_names_each(n: int, how: str) -> None:
+    environment = {"TAPE_CHECK_RANKS": "1"} if how == "environment" else None
+    found = run_processes(PROGRAM.read_text(encoding="utf-8"), n, how, environment=environment)
+    assert found == ["done\n"] * n
+
+
+def test_an_environment_variable_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tape_torch.distributed import mesh
+
+    monkeypatch.setenv("TAPE_CHECK_RANKS", "yes")
+    with pytest.raises(ValueError, match="TAPE_CHECK_RANKS='yes' is neither 0 nor 1"):
+        mesh(device="cpu")
