@@ -319,7 +319,7 @@ def _install_tape(kind: Kind) -> str:
         return ""
     packages = ["core", "compile", "conformance", *(["numpy"] if kind != "backend" else [])]
     folders = " ".join(f"packages/tape-{package}" for package in packages)
-    return f"python -m pip install {folders}    # in a clone of Tape, whose packages are not on PyPI yet\n"
+    return f"python -m pip install {folders}    # in a clone of Tape, if it is not to come from PyPI\n"
 
 
 def _templates(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:
