@@ -35,7 +35,7 @@ def run(layout: str, processes: int) -> dict[str, Any]:
         report = Path(folder, "report.json")
         program = str(Path(__file__).with_name("several_devices.py"))
         options = ["--layout", layout, "--dtype", "float64", "--epochs", str(args.epochs), "--report", str(report)]
-        options += ["--out", str(Path(folder, "loss.png")), *(["--quick"] if args.quick else [])]
+        options += ["--compile", "--out", str(Path(folder, "loss.png")), *(["--quick"] if args.quick else [])]
         # Processes find each other at an address of this machine, with a port that is free.
         start = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
         start += ["--rdzv-endpoint", "localhost:0"]

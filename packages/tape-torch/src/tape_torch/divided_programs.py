@@ -48,9 +48,16 @@ class DividedPrograms(Compiler):
         given = [*program.inputs, *program.constants]
         if not any([is_divided_kind(program.specs[k].kind) for k in given]):
             return None
-        if any([instruction.kwargs.get("out") is not None for instruction in program.instructions]):
+        if any([_overwrites(instruction) for instruction in program.instructions]):
             return None
         return _Later(program, run)
+
+
+def _overwrites(instruction: Instruction) -> bool:
+    """Return whether a result is written into memory, which a group of divided arrays does not."""
+    targets = instruction.kwargs.get("out", instruction.kwargs.get("in_place"))
+    given = targets if isinstance(targets, tuple) else (targets,)
+    return any([target is not None and target is not False for target in given])
 
 
 class _Layout(NamedTuple):

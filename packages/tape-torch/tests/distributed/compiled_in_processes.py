@@ -142,6 +142,29 @@ for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     if n > 1:
         assert calls.sent["all_reduce"] == 2, calls.sent  # the loss, and all gradients
 
+# The gradient of an embedding is no call of Python's: what is left on DTensors is the lookup, whose indices are checked.
+tc.set_seed(0)
+table, optimizer = nn.Embedding(8, 6), nn.Adam(1e-2)
+table.build((None, 4))
+nn.parallel.Sharded(m).prepare(table)
+
+
+def lookup(k):
+    with tc.GradientTape() as tape:
+        loss = tc.sum(table(k) ** 2)
+    optimizer.apply_gradients([(tape.gradient(loss, table.embeddings), table.embeddings)])
+    return loss
+
+
+names = distribute(tc.asarray(np.arange(32).reshape(8, 4) % 7), ("data",), mesh=m)
+eager_calls = Calls()
+with eager_calls:
+    lookup(names)
+before = float(lookup(names))
+(after,), calls = run(tc.function(lookup), names)
+assert float(after) < before
+assert calls.on_dtensors < eager_calls.on_dtensors / 2, (calls.on_dtensors, eager_calls.on_dtensors)
+
 # An error is that of the op, at the user's line, in all processes.
 refused = tc.function(lambda x, k: tc.linalg.cholesky(tc.matrix_transpose(x) @ x - k * tc.eye(4, dtype="float64")))
 run(refused, rows, distribute(tc.asarray(0.0), (), mesh=m))

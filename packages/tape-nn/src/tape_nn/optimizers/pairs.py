@@ -122,7 +122,7 @@ def is_divided(variable: Variable) -> bool:
     """Return whether the value of a Variable is divided among devices or processes, or a copy on each."""
     if not layouts.in_use:
         return False
-    return bool(variable.backend.place(variable._array))
+    return bool(variable._home.place(variable._raw))  # also where a trace has a value of its own
 
 
 def densified(xp: Namespace, slices: IndexedSlices, like: Raw) -> Raw:
