@@ -142,7 +142,7 @@ for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     if n > 1:
         assert calls.sent["all_reduce"] == 2, calls.sent  # the loss, and all gradients
 
-# The gradient of an embedding is no call of Python's: what is left on DTensors is the lookup, whose indices are checked.
+# The gradient of an embedding is no call of Python's: what is left on DTensors are lookups, whose indices are checked.
 tc.set_seed(0)
 table, optimizer = nn.Embedding(8, 6), nn.Adam(1e-2)
 table.build((None, 4))
