@@ -43,6 +43,7 @@ def test_the_tables_name_functions_of_numpy():
         "np.append(x, x[0])",
         "np.full((2, 2), x[1])",
         "np.stack(map(np.sin, x))",
+        "np.add.reduce(x) * np.multiply.outer(x, x)",
         "np.outer(x, x)[:, (0, 2)]",
         "np.where(x > 0, x**2, 1.0)",
         "np.select([x > 0], [x], default=0.5)",
@@ -110,6 +111,10 @@ def test_ways_out_of_the_trace_are_refused():
         grad(lambda x: x.__setitem__(0, 1.0))(X)
     with pytest.raises(TypeError):
         grad(lambda x: math.sin(x))(1.0)
+    with pytest.raises(TypeError, match=r"write `array = array \+ value`"):
+        grad(lambda x: numpy.ones(3).__iadd__(x))(X)
+    with pytest.raises(AttributeError, match=r"no attribute 'item'.*getval"):
+        grad(lambda x: x.item())(1.0)
     with pytest.raises((TypeError, ValueError)):
         grad(lambda x: numpy.zeros(3).__setitem__(0, x))(1.0)
 

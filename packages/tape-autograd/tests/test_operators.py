@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 import tape_autograd.numpy as np
+import tape_core as tc
 from tape_autograd import (
     checkpoint,
     deriv,
@@ -187,3 +188,23 @@ def test_results_and_arguments_without_derivative_are_refused():
     assert grad(lambda x: np.sum(x**2))(numpy.array([1, 2])).tolist() == [2.0, 4.0]
     with pytest.raises(TypeError, match="argnum must be an int"):
         grad(np.sin, "x")
+
+
+def test_tensors_are_taken_and_given_so_that_functions_compile() -> None:
+    def f(p, x):
+        hidden = np.maximum(np.dot(x, p["w"]) + p["b"], 0.0)
+        return np.mean(np.where(hidden > 0.5, hidden**2, np.sign(hidden))) + np.linalg.norm(np.array([p["b"], p["b"]]))
+
+    params = {"w": A.T, "b": numpy.array([0.1, -0.2])}
+    tensors = tc.tree_map(lambda p: tc.asarray(p, backend="numpy"), params)
+    expected = grad(f)(params, A)
+    for differentiate in (grad(f), tc.function(grad(f))):
+        found = differentiate(tensors, A)
+        assert isinstance(found["w"], tc.Tensor)
+        for name in params:
+            numpy.testing.assert_allclose(found[name].numpy(), expected[name])
+    rows = tc.asarray(numpy.stack([X, -X]), backend="numpy")
+    numpy.testing.assert_allclose(tc.vmap(grad(loss))(rows).numpy(), [grad(loss)(X), grad(loss)(-X)])
+    assert isinstance(value_and_grad(loss)(rows[0])[0], tc.Tensor)
+    assert isinstance(make_jvp(loss)(rows[0])(X)[1], tc.Tensor)
+    assert isinstance(jacobian(np.sin)(rows[0]), tc.Tensor)

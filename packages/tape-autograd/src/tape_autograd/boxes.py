@@ -15,6 +15,7 @@ Function = Callable[..., Any]
 
 _DOUBLE = frozenset({tc.float64, tc.complex128})
 _HOST = (np.ndarray, np.generic)
+_ARRAYS = frozenset({np.ndarray, *np.sctypeDict.values()})
 
 
 class Box:
@@ -132,6 +133,11 @@ class Box:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         if any([_is_foreign(type(x)) for x in inputs]):
             return NotImplemented
+        if kwargs.get("out") is not None:
+            raise TypeError(
+                f"numpy.{ufunc.__name__}: out=, and so `array += value`, would write a value that is being "
+                f"differentiated into a plain array; write `array = array + value`"
+            )
         return applied(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, arithmetic=True)
 
     def __array_function__(self, func: Function, types: Iterable[type], args: Any, kwargs: Any) -> Any:
@@ -166,9 +172,15 @@ class Box:
         """Return the array itself: it cannot be written to."""
         return self
 
+    def __getattr__(self, name: str) -> Any:
+        # Only for what is not there otherwise.
+        raise AttributeError(
+            f"a value that is being differentiated has no attribute {name!r}; use a function of tape_autograd.numpy, "
+            f"or tape_autograd.tracer.getval(value) for the plain value, through which no derivative flows"
+        )
+
     if TYPE_CHECKING:  # attached below
 
-        def __getattr__(self, name: str) -> Any: ...
         def __neg__(self) -> Any: ...
         def __pos__(self) -> Any: ...
         def __abs__(self) -> Any: ...
@@ -209,14 +221,19 @@ def values_of(tensor: tc.Tensor) -> Any:
     return tensor.backend.numpy(tensor._array)[()]
 
 
+def is_plain(tensor: tc.Tensor) -> bool:
+    """Return whether a Tensor holds an array of NumPy: not that of another library, of a trace, or of a vmap."""
+    return type(tensor._array) in _ARRAYS
+
+
 def boxed(found: PyTree) -> Any:
     """Return what an op of tape_core gives as boxes, and as plain values what nobody differentiates."""
     if isinstance(found, tc.Tensor):
-        if not found.dtype.inexact and type(found._array) is not BatchedArray:
-            return values_of(found)
-        if is_watched((found,)) or type(found._array) is BatchedArray:
+        # Of another backend than NumPy, in a vectorised Jacobian, a vmap or a trace, it stays a Tensor in any case.
+        plain = is_plain(found)
+        if is_watched((found,)) and (found.dtype.inexact or not plain):
             return Box(found)
-        return values_of(found)
+        return values_of(found) if plain else Box(found) if type(found._array) is BatchedArray else found
     if isinstance(found, tuple):
         parts = [boxed(part) for part in found]
         return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
@@ -315,11 +332,9 @@ def _attach_comparison(name: str, function: Function) -> None:
     def compare(self: Box, other: ArrayLike) -> Any:
         if _is_foreign(type(other)):
             return NotImplemented
-        # Inside a vectorised Jacobian values differ between rows: the comparison is one of Tensors.
-        if type(self._tensor._array) is BatchedArray:
+        # In a vectorised Jacobian, a vmap or a trace the values are not known: the comparison is one of Tensors.
+        if not is_plain(self._tensor) or (type(other) is Box and not is_plain(other._tensor)):
             return boxed(function(self._tensor, _operand(other, self._tensor)))
-        if type(other) is Box and type(other._tensor._array) is BatchedArray:
-            return boxed(function(self._tensor, other._tensor))
         return function(self._value, getval(other))
 
     setattr(Box, f"__{name}__", compare)

@@ -13,9 +13,9 @@ from tape_core.typing import PyTree
 
 import tape_autograd.numpy as anp
 from tape_autograd import tracing
-from tape_autograd.boxes import Box, getval
+from tape_autograd.boxes import Box
 from tape_autograd.primitives import defvjp_argnum, primitive
-from tape_autograd.tracing import Traced, result_of
+from tape_autograd.tracing import Traced
 from tape_autograd.vspaces import vspace
 from tape_autograd.wrap_util import unary_to_nary
 
@@ -88,7 +88,7 @@ def elementwise_grad(fun: Function, x: PyTree) -> Any:
     [2. 4.]
     """
     run = Traced(fun, x, persistent=False)
-    if any([np.iscomplexobj(getval(out)) for out in run.outs]):
+    if any([anp.iscomplexobj(out) for out in run.outs]):
         raise TypeError("elementwise_grad only applies to real-output functions.")
     return run.pull_leaves([1.0] * len(run.outs))
 
@@ -117,14 +117,14 @@ def jacobian(fun: Function, x: PyTree) -> Any:
     """
     run = Traced(fun, x, persistent=True)
     out = run.outs[0] if len(run.outs) == 1 else None
-    if out is None or np.iscomplexobj(getval(out)):
+    if out is None or anp.iscomplexobj(out):
         raise TypeError(
             "jacobian: the function must return one real array; take those of np.real and np.imag of a complex one"
         )
-    shape = np.shape(getval(out))
+    shape = anp.shape(out)
     if type(out) is not Box:
-        rows = [np.zeros(shape + t.shape, dtype=t.dtype.name) for t in run.sources]
-        return pytree.unflatten(run.structure, rows)
+        rows = [tc.zeros(shape + t.shape, dtype=t.dtype, backend=t.backend.root) for t in run.sources]
+        return run.nested(rows)
     try:
         found = run.tape.jacobian(out._tensor, run.sources, unconnected_gradients="zero")
     except (TypeError, NotImplementedError):
@@ -139,9 +139,7 @@ def jacobian(fun: Function, x: PyTree) -> Any:
             for column, t in zip(columns, run.sources, strict=True)
         ]
         return pytree.unflatten(run.structure, joined)
-    # Gradients of Tape are conjugated.
-    plain = [tc.conj(d) if d.dtype.kind == "complex floating" else d for d in found]
-    return pytree.unflatten(run.structure, [result_of(d) for d in plain])
+    return run.nested(found)
 
 
 @unary_to_nary

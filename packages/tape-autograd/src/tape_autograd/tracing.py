@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,15 +51,17 @@ class Traced:
 
     Attributes:
         sources, structure: the argument as new Tensors, and how it was nested.
+        tensors: for each part of the argument whether it was a Tensor itself: its derivative is one, too.
         outs, out_structure: the result, flattened: boxes, and plain values of what does not depend on the argument.
         tape: the tape that has recorded the run.
     """
 
-    __slots__ = ("out_structure", "outs", "sources", "structure", "tape")
+    __slots__ = ("out_structure", "outs", "sources", "structure", "tape", "tensors")
 
     def __init__(self, fun: Function, x: PyTree, *, persistent: bool) -> None:
         leaves, self.structure = pytree.flatten(x)
         self.sources = [as_tensor(leaf) for leaf in leaves]
+        self.tensors = [isinstance(leaf, tc.Tensor) for leaf in leaves]
         self.tape = tc.GradientTape(persistent=persistent, watch_accessed_variables=False)
         with self.tape:
             self.tape.watch(self.sources)
@@ -69,6 +71,8 @@ class Traced:
     @property
     def value(self) -> Any:
         """The result, as code around the run knows it."""
+        if any(self.tensors):
+            return pytree.unflatten(self.out_structure, [unboxed(out) for out in self.outs])
         return pytree.unflatten(self.out_structure, [known_outside(out) for out in self.outs])
 
     def pull(self, cotangents: PyTree) -> Any:
@@ -89,9 +93,15 @@ class Traced:
         targets = [t for t, _ in pairs]
         seeds = [_conjugate(like(g, t, "the vector")) for t, g in pairs]
         if not targets:
-            return pytree.unflatten(self.structure, [zeros(t) for t in self.sources])
+            return self.nested([tc.zeros_like(tc.stop_gradient(t)) for t in self.sources])
         found = self.tape.gradient(targets, self.sources, output_gradients=seeds, unconnected_gradients="zero")
-        return pytree.unflatten(self.structure, [result_of(_conjugate(dense(g))) for g in found])
+        return self.nested(found)
+
+    def nested(self, found: Sequence[Any]) -> Any:
+        """Return derivatives for the parts of the argument, as Tape's tape gives them, as autograd would."""
+        plain = [_conjugate(dense(g)) for g in found]
+        parts = [d if is_tensor else result_of(d) for d, is_tensor in zip(plain, self.tensors, strict=True)]
+        return pytree.unflatten(self.structure, parts)
 
 
 def make_vjp(fun: Function, x: PyTree) -> tuple[Callable[[PyTree], Any], Any]:
@@ -113,16 +123,18 @@ def make_jvp(fun: Function, x: PyTree) -> Callable[[PyTree], tuple[Any, Any]]:
             )
         primals = [as_tensor(leaf) for leaf in leaves]
         tangents = [like(t, p, "the tangent") for t, p in zip(given, primals, strict=True)]
+        whole = any([isinstance(leaf, tc.Tensor) for leaf in leaves])
         with tc.ForwardAccumulator(primals, tangents) as accumulator:
             out = fun(pytree.unflatten(structure, [Box(p) for p in primals]))
         outs, out_structure = pytree.flatten(out)
-        found = [
-            result_of(dense(accumulator.jvp(o._tensor, unconnected_gradients="zero")))
-            if type(o) is Box
-            else np.zeros_like(o)
-            for o in outs
-        ]
-        values = [known_outside(o) for o in outs]
+        found: list[Any] = []
+        for out in outs:
+            if type(out) is Box:
+                tangent = dense(accumulator.jvp(out._tensor, unconnected_gradients="zero"))
+                found.append(tangent if whole else result_of(tangent))
+            else:
+                found.append(tc.zeros_like(out) if isinstance(out, tc.Tensor) else np.zeros_like(out))
+        values = [unboxed(out) if whole else known_outside(out) for out in outs]
         return pytree.unflatten(out_structure, values), pytree.unflatten(out_structure, found)
 
     return jvp

@@ -9,7 +9,7 @@ import numpy as np
 import tape_core as tc
 from tape_core.typing import ArrayLike, Axis, DTypeLike, PyTree, ShapeLike
 
-from tape_autograd.boxes import Box, applied, axes_of, boxed, getval, holds_box, unboxed
+from tape_autograd.boxes import Box, applied, axes_of, boxed, getval, holds_box, is_plain, unboxed
 
 Function = Callable[..., Any]
 
@@ -51,6 +51,13 @@ def tensor(value: ArrayLike) -> tc.Tensor:
     return tc.asarray(np.asarray(value), backend="numpy")
 
 
+def is_known(value: PyTree) -> bool:
+    """Return whether Python may look at a value: not while it is traced, or stands for many."""
+    if isinstance(value, list | tuple):
+        return all(map(is_known, value))
+    return type(value) is not Box or is_plain(value._tensor)
+
+
 def holds_tensor(value: PyTree) -> bool:
     """Return whether a list or tuple has a Tensor inside."""
     return isinstance(value, tc.Tensor) or (isinstance(value, list | tuple) and any(map(holds_tensor, value)))
@@ -76,6 +83,18 @@ def array(A: ArrayLike, dtype: DTypeLike = None, *, ndmin: int = 0, **_: Any) ->
     if found.ndim < ndmin:
         found = tc.reshape(found, (1,) * (ndmin - found.ndim) + found.shape)
     return boxed(found)
+
+
+# What the type tells, without a look at the values.
+FUNCTIONS.update(
+    {
+        "iscomplexobj": lambda x: x.dtype.kind == "c" if type(x) is Box else np.iscomplexobj(getval(x)),
+        "isrealobj": lambda x: x.dtype.kind != "c" if type(x) is Box else np.isrealobj(getval(x)),
+        "ndim": lambda a: a.ndim if type(a) is Box else np.ndim(getval(a)),
+        "result_type": lambda *args: np.result_type(*[x.dtype if type(x) is Box else getval(x) for x in args]),
+        "shape": lambda a: a.shape if type(a) is Box else np.shape(getval(a)),
+    }
+)
 
 
 @_for("copy")
@@ -117,7 +136,7 @@ def where(condition: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
     y = args[1] if len(args) > 1 else kwargs["y"]
     if holds_box(x) or holds_box(y):
         kind = np.result_type(*[_weak(v) for v in (x, y)]).name
-        return boxed(tc.where(tensor(getval(condition)), *[tc.astype(tensor(v), kind) for v in (x, y)]))
+        return boxed(tc.where(tensor(condition), *[tc.astype(tensor(v), kind) for v in (x, y)]))
     found: Any = np.where(getval(condition), x, y)
     return found if any(map(_holds_array, (condition, x, y))) else found.tolist()
 
@@ -147,7 +166,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Any:
 def clip(a: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, **kwargs: Any) -> Any:
     low, high = kwargs.get("min", a_min), kwargs.get("max", a_max)
     found = tc.clip(tensor(a), None if low is None else unboxed(low), None if high is None else unboxed(high))
-    if holds_box([low, high]):
+    if holds_box([low, high]) or not is_known(a):
         return boxed(found)
     # As in autograd, no derivative where the value is one of the limits.
     value = getval(boxed(found))
@@ -162,9 +181,11 @@ def _extremum_of_two(raw: np.ufunc) -> Function:
     def extremum(x1: ArrayLike, x2: ArrayLike, **kwargs: Any) -> Any:
         one, two = tensor(x1), tensor(x2)
         real = "complex floating" not in (one.dtype.kind, two.dtype.kind)
+        if kwargs or not (is_known(x1) and is_known(x2)):
+            return applied(raw, (x1, x2), kwargs, arithmetic=True)
         values = [np.asarray(getval(v)) for v in (x1, x2)]
         tied = values[0] == values[1]
-        if kwargs or (real and not np.any(tied)):
+        if real and not np.any(tied):
             return applied(raw, (x1, x2), kwargs, arithmetic=True)
         # Equal ones share the derivative, as in autograd; complex ones are in NumPy's order, by their real parts.
         kind = np.result_type(*[_weak(v) for v in (x1, x2)]).name

@@ -16,92 +16,29 @@ from tape_autograd.primitives import call_with_rules, has_rules
 
 Function = Callable[..., Any]
 
-CONSTANT = frozenset(
-    [
-        "all",
-        "allclose",
-        "any",
-        "argmax",
-        "argmin",
-        "argpartition",
-        "argsort",
-        "argwhere",
-        "around",
-        "array_equal",
-        "array_equiv",
-        "ceil",
-        "count_nonzero",
-        "digitize",
-        "empty_like",
-        "equal",
-        "fix",
-        "flatnonzero",
-        "floor",
-        "floor_divide",
-        "greater",
-        "greater_equal",
-        "isclose",
-        "iscomplex",
-        "iscomplexobj",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "isneginf",
-        "isposinf",
-        "isreal",
-        "isrealobj",
-        "isscalar",
-        "less",
-        "less_equal",
-        "lexsort",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "ndim",
-        "nonzero",
-        "not_equal",
-        "ones_like",
-        "result_type",
-        "rint",
-        "round",
-        "searchsorted",
-        "shape",
-        "sign",
-        "signbit",
-        "size",
-        "trunc",
-        "zeros_like",
-    ]
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CONSTANT = _words(
+    "all allclose any argmax argmin argpartition argsort argwhere around array_equal array_equiv ceil count_nonzero "
+    "digitize empty_like equal fix flatnonzero floor floor_divide greater greater_equal isclose iscomplex isfinite "
+    "isinf isnan isneginf isposinf isreal isscalar less less_equal lexsort logical_and logical_not logical_or "
+    "logical_xor nonzero not_equal ones_like rint round searchsorted sign signbit size trunc zeros_like"
 )
 """Functions that have no derivative, or one that is zero: NumPy's own is called on the values."""
 
-SEQUENCES = frozenset(
-    [
-        "block",
-        "broadcast_arrays",
-        "column_stack",
-        "concat",
-        "concatenate",
-        "dstack",
-        "einsum",
-        "hstack",
-        "linalg.multi_dot",
-        "meshgrid",
-        "piecewise",
-        "select",
-        "stack",
-        "vstack",
-    ]
+SEQUENCES = _words(
+    "block broadcast_arrays column_stack concat concatenate dstack einsum hstack linalg.multi_dot meshgrid piecewise "
+    "select stack vstack"
 )
 """Functions that take lists of arrays; for all others a list is an array."""
 
-JOINING = frozenset(["column_stack", "concat", "concatenate", "dstack", "hstack", "stack", "vstack"])
+JOINING = _words("column_stack concat concatenate dstack hstack stack vstack")
 """Functions whose first argument may also be an iterator, as in autograd."""
 
-PRODUCTS = frozenset(
-    ["convolve", "correlate", "cross", "dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot"]
-)
+PRODUCTS = _words("convolve correlate cross dot einsum inner kron matmul outer tensordot vdot")
 """Functions that compute in the dtype that all their arrays have in common."""
 
 _by_name: dict[str, Function] = {}
@@ -125,6 +62,9 @@ def wrap(raw: Function, name: str) -> Function:
             return raw(*args, **kwargs)
         return _answer(call, raw, own, name, args, kwargs)
 
+    if isinstance(raw, np.ufunc):
+        for method in ("accumulate", "at", "outer", "reduce", "reduceat"):
+            setattr(call, method, getattr(raw, method))  # a box among the arguments answers
     _by_name.setdefault(name, call)
     if _hashable(raw):
         _by_function.setdefault(raw, call)
@@ -141,10 +81,10 @@ def _answer(
     """Call a function whose arguments have a box among them."""
     if has_rules(call):  # the user's own
         return call_with_rules(call, raw, args, kwargs)
-    if name in CONSTANT:
-        return raw(*map(getval, args), **{k: getval(v) for k, v in kwargs.items()})
     if own is not None:
         return own(*args, **kwargs)
+    if name in CONSTANT and composed.is_known([*args, *kwargs.values()]):
+        return raw(*map(getval, args), **{k: getval(v) for k, v in kwargs.items()})
     if name not in SEQUENCES:
         args = tuple([composed.array(x) if type(x) in (list, tuple) and holds_box(x) else x for x in args])
     try:
