@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from tape_core import Variable
 from tape_core.backends import select
-from tape_core.support import pytree
+from tape_core.support import pytree, warn_user
 from tape_core.typing import PyTree
 
 from tape_nn.checkpoints import Path, save_tensors
@@ -246,6 +246,7 @@ class TensorParallel(Strategy):
     The default plan divides the kernels of attention by heads, those of pairs of Dense layers in a Sequential by
     columns in the first and by rows in the second, and embeddings by their vocabulary, as in Megatron-LM
     (Shoeybi et al. 2019, arXiv:1909.08053). What it does not know is a copy in each process; on JAX, on each device.
+    So are layers that the mesh does not divide, of which a warning tells.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -303,18 +304,26 @@ class TensorParallel(Strategy):
 def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:
     """Return the layouts of the Variables of a model, by their ids, of :class:`TensorParallel`'s default plan.
 
+    Layers that it would divide, and whose lengths are no multiples of `size`, are named by a warning.
+
     Raises:
         ValueError: the heads of an attention cannot be divided.
     """
     from tape_nn.layers import Dense, Embedding, MultiHeadAttention, Sequential
 
     found: dict[int, Layout] = {}
+    names = {id(variable): name for name, variable in model.named_variables()}
+    whole: list[str] = []
 
     def put(variable: Any, layout: Layout) -> None:
-        if isinstance(variable, Variable) and all(
-            n % size == 0 for n, part in zip(variable.shape, layout, strict=False) if part is not None
-        ):
+        if not isinstance(variable, Variable):  # a bias that is not there
+            return
+        apart = next((k for k, part in enumerate(layout) if part is not None and variable.shape[k] % size), None)
+        if apart is None:
             found.setdefault(id(variable), layout)
+        elif variable.ndim > 1:  # what is to be said of a bias is said of the kernel
+            name = names.get(id(variable), variable.name)
+            whole.append(f"{name} of shape {variable.shape}, along its axis {apart}")
 
     for name, layer in model.named_modules():
         if isinstance(layer, MultiHeadAttention):
@@ -337,6 +346,12 @@ def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:
                     put(inner.kernel, (axis,) if pending else (None, axis))
                     put(inner.bias, () if pending else (axis,))
                     pending = not pending
+    if whole:
+        warn_user(
+            f"TensorParallel: the axis {axis!r} of the mesh has {size} parts, into which these cannot be divided: "
+            f"{'; '.join(dict.fromkeys(whole))}. They are a copy in each: take widths that are multiples of {size}, or "
+            f"give a plan that says what is divided, and along which axis"
+        )
     return found
 
 

@@ -137,10 +137,17 @@ assert np.allclose(full(x * np.arange(4.0, dtype="float32")).numpy(), data * np.
 if n > 1:
     with pytest.raises(ValueError, match=r"multiply.*the processes have different ones.*local=True"):
         x * np.full(4, float(m.rank), "float32")
-    with pytest.raises(ValueError, match=r"the parts of an array differ: rank 0 gives shape \(1,\).*rank 1"):
+    with pytest.raises(ValueError, match=r"the parts of an array differ: rank 0 gives shape \(1,\).*rank 1.*: pad the"):
         distribute(np.ones(1 + m.rank), ("data",), mesh=m, local=True)
-    with pytest.raises(ValueError, match=r"cannot be divided into \d equal parts along its axis 0"):
-        distribute(np.ones(n + 1), ("data",), mesh=m)
+    uneven = nn.Sequential([nn.Dense(n + 1)])
+    uneven.build((None, 4))
+    told = rf"{n} equal parts along its axis 1, as .*Shard\(dim=1\).*; pad it to a length of {2 * n}, .*rank {m.rank}"
+    with pytest.raises(ValueError, match=rf"layers.0.kernel of shape \(4, {n + 1}\) cannot be divided into {told}"):
+        distribute(uneven, lambda name, v: (None, "data") if name.endswith("kernel") else (), mesh=m)
+    with pytest.raises(
+        ValueError, match=rf"batch.*shape \({n + 1},\) cannot be divided into \d equal parts along its axis 0"
+    ):
+        distribute({"batch": np.ones(n + 1)}, ("data",), mesh=m)
 own = distribute(np.full(2, float(m.rank)), ("data",), mesh=m, local=True)
 assert full(own).tolist() == [float(rank) for rank in range(n) for _ in range(2)]
 

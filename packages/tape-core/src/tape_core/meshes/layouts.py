@@ -76,6 +76,6 @@ def check_divides(
         if n % count:
             raise ValueError(
                 f"{caller}: {label} of shape {tuple(shape)} cannot be divided into {count} equal parts along its axis "
-                f"{axis}, as the mesh {mesh.axes} asks for by {layout}; pad it, choose another axis, or leave it "
-                f"undivided, () (rank {mesh.rank})"
+                f"{axis}, as the mesh {mesh.axes} asks for by {layout}; pad it to a length of "
+                f"{-(-n // count) * count}, choose another axis, or leave it undivided, () (rank {mesh.rank})"
             )

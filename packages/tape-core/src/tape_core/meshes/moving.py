@@ -88,5 +88,6 @@ def check_parts_alike(label: str, told: Sequence[str]) -> None:
     for rank, one in enumerate(told):
         if one != told[0]:
             raise ValueError(
-                f"distribute: the parts of {label} differ: rank 0 gives {told[0]}, rank {rank} gives {one}"
+                f"distribute: the parts of {label} differ: rank 0 gives {told[0]}, rank {rank} gives {one}. All are to "
+                f"have one shape and dtype: pad the shorter ones, or leave out what some processes have more"
             )
