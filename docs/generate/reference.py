@@ -274,6 +274,19 @@ PARTS = {
 
 .. autofunction:: tape_tf.names.status""",
         ),
+        Chapter(
+            "autograd names",
+            "The names of HIPS autograd: operators on functions, primitives and their rules, checks, helpers.",
+            guide="[](../migrating-from-autograd.md) is the guide. `tape_autograd.numpy` has NumPy's functions.",
+            sources=(),
+            more="\n\n".join(
+                f".. automodule:: tape_autograd.{module}\n   :members:"
+                for module in (
+                    *("differential_operators", "primitives", "vspaces", "boxes", "test_util", "misc.flatten"),
+                    *("misc.optimizers", "misc.fixed_points", "scipy.signal", "alias"),
+                )
+            ),
+        ),
     ),
     "Array libraries": (
         Chapter(

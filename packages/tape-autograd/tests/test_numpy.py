@@ -104,6 +104,17 @@ def test_a_function_without_derivative_says_so():
         grad(lambda x: npr.normal(x))(1.0)
 
 
+def test_a_singular_matrix_is_numpys_error():
+    for f in (np.linalg.cholesky, np.linalg.inv):
+        with pytest.raises(numpy.linalg.LinAlgError):
+            jacobian(f)(numpy.zeros((2, 2)))
+
+
+def test_the_sign_of_complex_numbers_has_a_derivative():
+    check_grads(np.sign)(X + 1j)
+    assert grad(lambda x: x * np.sign(x))(-2.0) == -1.0
+
+
 def test_ways_out_of_the_trace_are_refused():
     with pytest.raises(TypeError, match="its derivative would be lost"):
         grad(lambda x: numpy.array(x).sum())(X)

@@ -24,6 +24,7 @@ def wraps(fun: Function, namestr: str = "{fun}", docstr: str = "{doc}", **kwargs
     """Give a function the name and the docstring of another one, in these formats."""
 
     def decorate(f: Function) -> Function:
+        f.__module__ = getattr(fun, "__module__", None) or f.__module__
         try:
             f.__name__ = namestr.format(fun=get_name(fun), **kwargs)
             f.__doc__ = docstr.format(fun=get_name(fun), doc=get_doc(fun), **kwargs)

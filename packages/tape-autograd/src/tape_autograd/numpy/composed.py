@@ -241,6 +241,12 @@ def real_if_close(a: ArrayLike, tol: float = 100) -> Any:
     return boxed(tc.real(tensor(a))) if np.iscomplexobj(getval(a)) and not np.iscomplexobj(value) else array(a)
 
 
+@_for("sign")
+def sign(x: ArrayLike) -> Any:
+    # That of complex numbers, z / |z|, changes with its argument.
+    return boxed(tc.sign(tensor(x))) if FUNCTIONS["iscomplexobj"](x) or not is_known(x) else np.sign(getval(x))
+
+
 @_for("take")
 def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, **_: Any) -> Any:
     a, indices = tensor(a), np.asarray(getval(indices))

@@ -25,7 +25,7 @@ CONSTANT = _words(
     "all allclose any argmax argmin argpartition argsort argwhere around array_equal array_equiv ceil count_nonzero "
     "digitize empty_like equal fix flatnonzero floor floor_divide greater greater_equal isclose iscomplex isfinite "
     "isinf isnan isneginf isposinf isreal isscalar less less_equal lexsort logical_and logical_not logical_or "
-    "logical_xor nonzero not_equal ones_like rint round searchsorted sign signbit size trunc zeros_like"
+    "logical_xor nonzero not_equal ones_like rint round searchsorted signbit size trunc zeros_like"
 )
 """Functions that have no derivative, or one that is zero: NumPy's own is called on the values."""
 
@@ -89,6 +89,10 @@ def _answer(
         args = tuple([composed.array(x) if type(x) in (list, tuple) and holds_box(x) else x for x in args])
     try:
         return applied(raw, args, kwargs, arithmetic=isinstance(raw, np.ufunc) or name in PRODUCTS)
+    except ValueError as error:
+        if name.startswith("linalg.") and not isinstance(error, np.linalg.LinAlgError):
+            raise np.linalg.LinAlgError(str(error)) from error  # what callers of NumPy catch
+        raise
     except NoCounterpartError as error:
         raise NotImplementedError(
             f"numpy.{name} has no derivative here: {str(error).split(', and no gradient')[0]}. Give it one with "

@@ -105,7 +105,8 @@ CORE_SAID: Final = {
     "print": "write print(x)",
     "train": "training loops are in the package tape_nn: tape_nn.fit; TensorFlow's are in tape_tf.train",
     "append": "write tc.concat([x, y])",
-    "autograd": "write `with tc.GradientTape() as tape:` and tape.gradient(y, x), or tc.grad(f)(x)",
+    "autograd": "write `with tc.GradientTape() as tape:` and tape.gradient(y, x), or tc.grad(f)(x); the names of HIPS "
+    "autograd are in the package tape-autograd: import tape_autograd",
     "backward": "write `with tc.GradientTape() as tape:` and tape.gradient(y, x)",
     "block_until_ready": "there is nothing to wait for: reading a value waits",
     "config": "see tc.set_default_dtype, tc.set_backend, and the environment variable TAPE_BACKEND",
