@@ -8,7 +8,7 @@
     python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
     python -m nox -s dtensor     the ops of the conformance suite on arrays that 2 and 4 processes hold together
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
-    python -m nox -s libraries   compare 1,000 calls of other libraries on Tensors, and write docs/libraries.md
+    python -m nox -s libraries   compare 1,300 calls of other libraries on Tensors, and write docs/libraries.md
     python -m nox -s array_api -- PATH   run the standard's own suite from a checkout of data-apis/array-api-tests
     python -m nox -s guides -- PATH      run TensorFlow's guides from a checkout of tensorflow/docs
     python -m nox -s autograd -- PATH    run HIPS autograd's own tests from a checkout of HIPS/autograd

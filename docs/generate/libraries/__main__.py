@@ -4,6 +4,8 @@ python docs/generate/libraries                     run all calls and write the p
 python docs/generate/libraries --check             compare the page with what is found, for what is installed
 python docs/generate/libraries --check --every 9   the same for each ninth call
 python docs/generate/libraries scipy.signal        only show what is found for one library, or a part of one
+
+The Tensors are on the backend that TAPE_BACKEND names, NumPy's by default; the page is of NumPy's.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Nothing here is specific to a library.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -142,7 +143,7 @@ def differentiate(
 ) -> Outcome:
     """Differentiate with respect to one of the arrays, a Variable or a watched Tensor."""
     values = {other: tensor(array) for other, array in arrays.items()}
-    given = tc.Variable(arrays[name], dtype=tc.float64) if variable else values[name]
+    given = tc.Variable(tensor(arrays[name])) if variable else values[name]
     constant = bool(np.all(np.abs(slope) < 1e-9))
     with warnings.catch_warnings(record=True) as told, np.errstate(all="ignore"):
         warnings.simplefilter("always")
@@ -186,13 +187,13 @@ def differences(plain: Callable[[dict[str, Any]], list[Any]], arrays: dict[str, 
 
 def weighted(found: list[Any]) -> tc.Tensor:
     """The weighted sum of the Tensors among what a call gives; numbers and arrays have no gradient to give."""
-    total = tc.asarray(0.0, dtype=tc.float64)
+    total = tensor(np.asarray(0.0))
     for k, leaf in enumerate([leaf for leaf in found if inexact(leaf)]):
         if isinstance(leaf, tc.Tensor):
             weight = weights(k, leaf)
-            total += tc.sum(tc.asarray(weight.real) * tc.real(leaf))
+            total = total + tc.sum(tensor(weight.real) * tc.real(leaf))
             if leaf.dtype.kind == "complex floating":
-                total -= tc.sum(tc.asarray(weight.imag) * tc.imag(leaf))
+                total = total - tc.sum(tensor(weight.imag) * tc.imag(leaf))
     return total
 
 
@@ -250,7 +251,7 @@ def values(leaf: Any) -> Any:
 
 def tensor(array: Any) -> tc.Tensor:
     """A Tensor with values of its own."""
-    return tc.asarray(array.copy())
+    return tc.asarray(array.copy(), backend=os.environ.get("TAPE_BACKEND", "numpy"))
 
 
 def named(call: str) -> list[str]:

@@ -8,7 +8,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-MODULES = ("scipy_special", "scipy_stats", "scipy_arrays", "scipy_functions", "array_api", "learning", "tables")
+MODULES = (
+    "numpy_functions",
+    "scipy_special",
+    "scipy_stats",
+    "scipy_arrays",
+    "scipy_functions",
+    "array_api",
+    "learning",
+    "tables",
+)
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,8 @@ class Backend:
                         found = candidate
                         break
                 else:
+                    found = dtypes.of_numpy(raw)
+                if found is None:
                     raise TypeError(f"{raw!r} is not a dtype of backend {self.name!r}") from None
             if not isinstance(raw, str | type):  # the meaning of `float` follows set_default_dtype
                 self._dtypes[raw] = found

@@ -7,6 +7,7 @@ gives a `DType`, and every `dtype=` argument takes one, its name, the library's 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Final
@@ -258,6 +259,16 @@ def default_for(kind: type) -> DType:
     if kind is complex:
         return complex128 if get_default_dtype() is float64 else complex64
     return get_default_dtype()
+
+
+def of_numpy(dtype: Any) -> DType | None:
+    """Return the DType of a dtype or a scalar type of NumPy's, which other libraries give to arrays of any kind."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    if isinstance(dtype, numpy.dtype) or (isinstance(dtype, type) and issubclass(dtype, numpy.generic)):
+        return DTYPES.get(numpy.dtype(dtype).name)
+    return None
 
 
 def as_dtype(dtype: Any) -> DType | None:
