@@ -1,6 +1,7 @@
 """Steps of data-parallel training in several processes: Tape against PyTorch's DistributedDataParallel and FSDP2.
 
     torchrun --nproc-per-node 2 benchmarks/parallel.py
+    torchrun --nproc-per-node 2 benchmarks/parallel.py --memory "Sharded, compiled"
 
 Each process trains the same network, an MLP with Adam, on its rows of a batch. The sides take turns in one run; of each
 the median step is compared with that of PyTorch's own for the same layout, and the state that a process holds with the
@@ -9,6 +10,9 @@ whole.
 - `averaged_gradient`: a loop of one's own with plain arrays, and gradients averaged while the backward pass goes on, as
   DistributedDataParallel does.
 - `Replicated` and `Sharded`: the strategies of `nn.parallel`, whose arrays are DTensors, eagerly and compiled.
+
+With `--memory` one side alone is run, and the table has by how many bytes its process grew at most, since the data were
+made: of several sides in one process it is the largest that would be seen.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import tape_core as tc
@@ -79,12 +85,37 @@ def _held(p: Any) -> int:
     return int(own.numel() * own.element_size())
 
 
+def _memory(name: str, make: Callable[[], tuple[Callable[[], None], int]], steps: int, rank: int) -> None:
+    """Print by how many MB the process grew at most, and what it holds: parameters, and twice as much for Adam."""
+    before = _peak()
+    step, held = make()
+    for _ in range(5):  # traced, noted, and compiled
+        step()
+    first = _peak() - before
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what there is now
+    for _ in range(steps):
+        step()
+    later = _peak() - before
+    if rank == 0:
+        print(
+            f"{name:<24} grew by {later:7.0f} MB, in its first steps by {first:7.0f}; "
+            f"{3 * held / 2**20:.0f} MB are its state"
+        )
+
+
+def _peak() -> float:
+    """Return the most MB that the process has had in memory, as Linux counts them."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--rows", type=int, default=256, help="of the whole batch")
+    parser.add_argument("--memory", metavar="SIDE", help="measure the memory of one side")
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -93,14 +124,18 @@ def main() -> None:
     rows = torch.randn(options.rows, options.width, generator=torch.Generator().manual_seed(0))
     own = rows.chunk(m.size)[m.rank].clone()
     size = options.width, options.depth
-    sides = {
-        "DDP": torch_side(DistributedDataParallel, *size, own),
-        "FSDP2": torch_side(lambda model: fully_shard(model, mesh=m.device_mesh), *size, own),
+    makers: dict[str, Callable[[], tuple[Callable[[], None], int]]] = {
+        "DDP": lambda: torch_side(DistributedDataParallel, *size, own),
+        "FSDP2": lambda: torch_side(lambda model: fully_shard(model, mesh=m.device_mesh), *size, own),
     }
     for kind in ("averaged_gradient", "Replicated", "Sharded"):
         for compiled in (False, True):
             name = f"{kind}, compiled" if compiled else kind
-            sides[name] = tape_side(kind, *size, tc.asarray(rows), tc.asarray(own), compiled)
+            makers[name] = partial(tape_side, kind, *size, tc.asarray(rows), tc.asarray(own), compiled)
+    if options.memory:
+        _memory(options.memory, makers[options.memory], options.steps, m.rank)
+        return
+    sides = {name: make() for name, make in makers.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
     for k in range(options.steps + 3):
         for name, (step, _) in sides.items():

@@ -102,7 +102,7 @@ class _ReducedLate:
         self._fresh = fresh
         self._found: list[Instruction] = []
         self._late: list[list[Instruction]] = []  # what needs each collective that is on its way, the first begun first
-        self._held: dict[int, int] = {}  # by values that are not there yet, the collective that they need last
+        self._held: dict[int, int] = {}  # by values that wait, the collective that they need last
         self._begun: dict[int, int] = {}  # by what a collective gives, which one it is
         self._first = 0  # of those that are on their way
         self._sums: _Sums | None = None
