@@ -35,6 +35,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, is_divided, is_here, part_of
+from tape_torch.divided_classes import on_classes
 from tape_torch.divided_rows import on_rows
 from tape_torch.kernels import KERNELS
 
@@ -155,7 +156,7 @@ def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None
 
 
 def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
-    name = name.removesuffix("_with_residuals")
+    keeps_residuals, name = name.endswith("_with_residuals"), name.removesuffix("_with_residuals")
     if name == "laid_out_like" and type(args[0]) is type(args[1]) is DTensor:
         return kernel(*args)
     summed = name not in _LINEAR
@@ -181,6 +182,8 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return found
     if (rows := on_rows(name, kernel, mesh, args, kwargs)) is not None:
         return _settled(rows) if made_here else added_up(rows)
+    if (classes := on_classes(name, mesh, args, kwargs)) is not None:
+        return (classes, ()) if keeps_residuals else classes
     if (why := _why_whole(name, arrays)) is not None:
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
     if name in _BY_EXAMPLE:

@@ -83,7 +83,7 @@ def _scatter(kernel: Kernel, mesh: DeviceMesh, values: Any, key: Any, shape: Seq
 def _add_rows(
     kernel: Kernel, mesh: DeviceMesh, x: Any, indices: Any, rows: Any, *, in_place: bool = False
 ) -> DTensor | None:
-    if not _are_arrays(x, indices, rows):
+    if not are_arrays(x, indices, rows):
         return None
 
     def added(values: torch.Tensor, key: Any, shape: tuple[int, ...]) -> torch.Tensor:
@@ -108,7 +108,7 @@ _WAYS: Final[dict[str, Callable[..., DTensor | None]]] = {
 def _looked_up(mesh: DeviceMesh, x: Any, indices: Any, axis: int, kernel: Kernel) -> DTensor | None:
     """Look up `indices` along an axis of `x`; return None where it is not divided by equal parts."""
     # Never by PyTorch: a process whose own indices make its `embedding` fail would go on otherwise than the others.
-    if not _are_arrays(x, indices) or not _are_plain(x, indices):
+    if not are_arrays(x, indices) or not are_plain(x, indices):
         return None
     n = x.shape[axis]
     # Rows are summands of processes only if they can be added up.
@@ -133,16 +133,16 @@ def _looked_up(mesh: DeviceMesh, x: Any, indices: Any, axis: int, kernel: Kernel
         else:
             out.append(Shard(axis + q.dim) if isinstance(q, Shard) else Replicate())
         final.append(out[-1])
-    part, places = _part(x, own), _part(indices, rows)
+    part, places = part_as(x, own), part_as(indices, rows)
     if any([p.is_partial() for p in out]):
-        first, length = _range(x.shape, mesh, own, axis)
-        places, mine = _in_range(places, first, length, axis, n)
+        first, length = own_range(x.shape, mesh, own, axis)
+        places, mine = within(places, first, length, axis, n)
         picked = kernel(part, places) if length else part.new_zeros(_looked_up_shape(part, places, axis))
-        picked = torch.where(_beside(mine, axis, part.ndim - axis - 1), picked, torch.zeros_like(picked))
+        picked = torch.where(beside(mine, axis, part.ndim - axis - 1), picked, torch.zeros_like(picked))
     else:
         picked = kernel(part, places)
     shape = torch.Size([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
-    found = _joined(picked, mesh, out, shape)
+    found = joined(picked, mesh, out, shape)
     return found if out == final else found.redistribute(mesh, final)
 
 
@@ -163,10 +163,10 @@ def _added_up(
             divided otherwise, or left as summands.
         scatter: called with values, a key whose last part is indices along the axis, and a shape.
     """
-    if not _are_arrays(values, indices):
+    if not are_arrays(values, indices):
         return None
     # Rows of a batch of sequences, of which both axes were divided, lie apart; PyTorch has a placement for it.
-    is_strided = not _are_plain(values, indices)
+    is_strided = not are_plain(values, indices)
     if is_strided and list(values.placements) != [_moved(q, axis) for q in indices.placements]:
         here = [Replicate()] * mesh.ndim
         values, indices = values.redistribute(mesh, here), indices.redistribute(mesh, here)
@@ -202,17 +202,17 @@ def _added_up(
             given.append(Replicate())
             rows.append(Replicate())
             out.append(Replicate())
-    part, places = _part(values, given), _part(indices, rows)
+    part, places = part_as(values, given), part_as(indices, rows)
     local, _ = compute_local_shape_and_global_offset(shape, mesh, [Replicate() if p.is_partial() else p for p in out])
     if any([p.is_shard(axis) for p in out]):
-        first, length = _range(shape, mesh, out, axis)
-        places, mine = _in_range(places, first, length, axis, shape[axis])
-        part = torch.where(_beside(mine, axis, len(shape) - axis - 1), part, torch.zeros_like(part))
+        first, length = own_range(shape, mesh, out, axis)
+        places, mine = within(places, first, length, axis, shape[axis])
+        part = torch.where(beside(mine, axis, len(shape) - axis - 1), part, torch.zeros_like(part))
     if math.prod(local):
         found = scatter(part, (slice(None),) * axis + (places,), tuple(local))
     else:
         found = part.new_zeros(local)
-    return _joined(found, mesh, out, torch.Size(shape))
+    return joined(found, mesh, out, torch.Size(shape))
 
 
 def _scattered_lines(
@@ -220,7 +220,7 @@ def _scattered_lines(
 ) -> DTensor | None:
     """Scatter to a key of slices and integers, where values are divided only along axes that the key leaves whole."""
     parts = list(key) if type(key) is tuple else [key]
-    if not all([type(part) in (int, slice) or part is None or part is ... for part in parts]) or not _are_plain(values):
+    if not all([type(part) in (int, slice) or part is None or part is ... for part in parts]) or not are_plain(values):
         return None
     used = len([part for part in parts if part is not None and part is not ...])
     if ... not in parts:
@@ -256,7 +256,7 @@ def _scattered_lines(
         found = part_of_values.new_zeros(local)
     else:
         found = kernel(part_of_values, tuple(parts), tuple(local))
-    return _joined(found, mesh, out, torch.Size(shape))
+    return joined(found, mesh, out, torch.Size(shape))
 
 
 def _one_array(key: Any, ndim: int) -> tuple[int, Any] | None:
@@ -272,14 +272,14 @@ def _one_array(key: Any, ndim: int) -> tuple[int, Any] | None:
     return (len(parts) - 1, rows) if len(parts) <= ndim else None
 
 
-def _are_arrays(*arrays: Any) -> bool:
+def are_arrays(*arrays: Any) -> bool:
     """Return whether all are DTensors with elements, on one mesh."""
     if not all([isinstance(x, DTensor) and x.numel() for x in arrays]):
         return False
     return all([x.device_mesh == arrays[0].device_mesh for x in arrays[1:]])
 
 
-def _are_plain(*arrays: DTensor) -> bool:
+def are_plain(*arrays: DTensor) -> bool:
     """Return whether arrays are divided in no other way than by equal parts, one after the other, or not at all."""
     return all([type(p) in (Shard, Replicate) for x in arrays for p in x.placements])
 
@@ -291,23 +291,23 @@ def _moved(p: Placement, by: int) -> Placement:
     return Shard(p.dim + by) if isinstance(p, Shard) else p
 
 
-def _part(x: DTensor, placements: Places) -> torch.Tensor:
+def part_as(x: DTensor, placements: Places) -> torch.Tensor:
     return part_of(x if list(x.placements) == placements else x.redistribute(x.device_mesh, placements))
 
 
-def _joined(part: torch.Tensor, mesh: DeviceMesh, placements: Places, shape: torch.Size) -> DTensor:
+def joined(part: torch.Tensor, mesh: DeviceMesh, placements: Places, shape: torch.Size) -> DTensor:
     stride = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(part.contiguous(), mesh, placements, run_check=False, shape=shape, stride=stride)
 
 
-def _range(shape: Sequence[int], mesh: DeviceMesh, placements: Places, axis: int) -> tuple[int, int]:
+def own_range(shape: Sequence[int], mesh: DeviceMesh, placements: Places, axis: int) -> tuple[int, int]:
     """Return the first of the rows along an axis that this process has, and their number."""
     along = [p if p.is_shard(axis) else Replicate() for p in placements]
     local, offset = compute_local_shape_and_global_offset(torch.Size(shape), mesh, along)
     return offset[axis], local[axis]
 
 
-def _in_range(rows: torch.Tensor, first: int, length: int, axis: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+def within(rows: torch.Tensor, first: int, length: int, axis: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return indices of rows within a range, 0 where they are outside, and which are in it.
 
     Raises:
@@ -322,7 +322,7 @@ def _in_range(rows: torch.Tensor, first: int, length: int, axis: int, n: int) ->
     return torch.where(wrong, n, torch.where(mine, rows, 0)), mine
 
 
-def _beside(mine: torch.Tensor, before: int, after: int) -> torch.Tensor:
+def beside(mine: torch.Tensor, before: int, after: int) -> torch.Tensor:
     """Return which rows are meant with axes of length 1 for the others."""
     return mine.reshape((1,) * before + tuple(mine.shape) + (1,) * after)
 

@@ -80,6 +80,27 @@ for wrong in (8, -9):
     with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds for axis 0 with size 8"):
         tc.gather(t, distribute(tc.asarray([0, wrong]), (), mesh=m))
 
+# The cross-entropy of logits whose classes are divided: three numbers of each example are sent, and not its logits.
+logits, truth, c = rng.normal(size=(4, 3, 8)), rng.integers(0, 8, (4, 3)), rng.normal(size=(4, 3))
+with tc.GradientTape() as tape:
+    tape.watch(whole := tc.asarray(logits))
+    target = tc.sum(tc.cross_entropy(whole, tc.asarray(truth)) * c)
+expected = tape.gradient(target, whole).numpy()
+for k, layout in enumerate(((None, None, "data"), ("data", None, "model"), (None, None, ("data", "model")))):
+    divided, labels = distribute(tc.asarray(logits), layout, mesh=m), distribute(tc.asarray(truth), ("data",), mesh=m)
+    loss = tc.function(tc.cross_entropy) if k == 0 else tc.cross_entropy
+    with CommDebugMode() as sent, tc.GradientTape() as tape:
+        tape.watch(divided)
+        found = tc.sum(loss(divided, labels) * c)
+        gradient = tape.gradient(found, divided)
+    assert gradient.array.placements == divided.array.placements
+    np.testing.assert_allclose(full(gradient).numpy(), expected, 1e-10, 1e-12, err_msg=str(layout))
+    np.testing.assert_allclose(float(found), float(target), 1e-12)
+    if layout == ("data", None, "model"):
+        assert not [op for op in sent.get_comm_counts() if "gather" in str(op)], sent
+with pytest.raises(ValueError, match=r"labels must be in \[0, 8\), got 0 to 8"):
+    tc.cross_entropy(distribute(tc.asarray(logits[0, :2]), (None, "data"), mesh=m), tc.asarray([0, 8]))
+
 # Training: the table in each layout, with optimizers that take rows as they are, as a whole, and clipped.
 ids, labels = rng.integers(0, 12, (16, 5)), rng.integers(0, 3, 16)
 
