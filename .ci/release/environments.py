@@ -103,7 +103,8 @@ class Environment:
         del self.variables["PIP_REPORT"]
         for entry in json.loads(report.read_text("utf-8"))["install"]:
             name, url = entry["metadata"]["name"], entry["download_info"]["url"]
-            assert name not in NAMES or url.startswith(self.index.url), f"{name} comes from {url}"
+            allowed = (self.index.url, ROOT.as_uri())
+            assert name not in NAMES or url.startswith(allowed), f"{name} comes from {url}"
 
     def installed(self) -> dict[str, str]:
         """The versions of Tape's packages that are installed."""

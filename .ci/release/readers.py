@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from distributions import ROOT
 from environments import Environment, Index, new
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -46,6 +47,15 @@ def first_steps(folder: Path, index: Index, version: str, python: dict[str, str]
     tf.run(program("tensorflow_names"), fails=True, expect=["no backend is installed", "pip install tape-numpy"])
     tf.install("tape-numpy")
     tf.run(program("tensorflow_names"))
+
+    # In an environment that is made from a clone, errors name its folders: there is no release yet, or an older one.
+    clone = make("clone")
+    clone.install(str(ROOT / "packages" / "tape-core"))
+    printed = clone.run(program("gradient", "numpy"), fails=True, expect=["no backend is installed"])
+    command = printed[printed.index("pip install") :].split()
+    assert command[-1] == str(ROOT / "packages" / "tape-numpy"), command
+    clone.run(["python", "-m", *command, "--quiet"])
+    clone.run(program("gradient", "numpy"))
 
     suite = make("conformance")
     suite.install("tape-conformance", "tape-numpy")

@@ -8,6 +8,7 @@ import sys
 
 from tape_core import __version__
 from tape_core.__main__ import main
+from tape_core.base.installing import install_command
 
 
 def report(capsys, *, code: int = 0) -> tuple[list[str], str]:
@@ -77,7 +78,7 @@ def test_nothing_installed(site, monkeypatch, capsys):
     lines, err = report(capsys, code=1)
     assert lines[2:] == ["environment: no TAPE_ variable is set", "selected:    none"]
     assert "no backend is installed" in err
-    assert "pip install tape-numpy" in err
+    assert install_command("tape-numpy") in err
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+from tape_core.base.installing import install_command
 from tape_core.base.mistakes import explaining
 from tape_core.typing import Fallback, Retrace
 
@@ -29,7 +30,8 @@ def _function_class() -> type[Function[..., Any]]:
         if error.name is None or error.name.partition(".")[0] != "tape_compile":
             raise
         raise ImportError(
-            "tape_core.function needs the package that traces and compiles\n  To install it: pip install tape-compile"
+            "tape_core.function needs the package that traces and compiles\n"
+            f"  To install it: {install_command('tape-compile')}"
         ) from error
     return Function
 

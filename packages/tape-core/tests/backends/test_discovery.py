@@ -17,6 +17,7 @@ from tape_core.backends import (
     BackendLoadError,
     BackendNotFoundError,
     discovery,
+    install_command,
 )
 from tape_core.backends.errors import load_error, not_found
 from tape_core.backends.versions import satisfies
@@ -120,7 +121,7 @@ assert discovery.load("numpy").name == "numpy"
         (
             "torch",
             ["numpy"],
-            ["To install it: pip install tape-torch", "Installed backends: numpy"],
+            ["To install it: " + install_command("tape-torch"), "Installed backends: numpy"],
         ),
         ("alpah", ["alpha", "beta"], ["Did you mean 'alpha'?", "Installed backends: alpha, beta"]),
         (
@@ -128,11 +129,11 @@ assert discovery.load("numpy").name == "numpy"
             [],
             [
                 "Did you mean 'numpy'?",
-                "To install it: pip install tape-numpy",
+                "To install it: " + install_command("tape-numpy"),
                 "Installed backends: none",
             ],
         ),
-        ("jax", ["numpy"], ["To install it: pip install tape-jax", "Installed backends: numpy"]),
+        ("jax", ["numpy"], ["To install it: " + install_command("tape-jax"), "Installed backends: numpy"]),
         ("zig", ["numpy"], ["Installed backends: numpy"]),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 from tape_core import Tensor, Variable, asarray
+from tape_core.backends import install_command
 from tape_core.typing import Array, PyTree
 
 from tape_jax.functional import call
@@ -49,7 +50,7 @@ def optimizer(transformation: Transformation, variables: PyTree, /) -> Transform
     try:
         import tape_nn
     except ImportError as error:
-        raise ImportError("tape_jax.optimizer needs tape-nn; install it with: pip install tape-jax[optax]") from error
+        raise ImportError(f"tape_jax.optimizer needs tape-nn; install it with: {install_command('tape-nn')}") from error
     for name in ("init", "update"):
         if not callable(getattr(transformation, name, None)):
             raise TypeError(

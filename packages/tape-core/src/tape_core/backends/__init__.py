@@ -53,6 +53,7 @@ from tape_core.backends.windows import (
     windows,
 )
 from tape_core.base.dtypes import get_default_dtype
+from tape_core.base.installing import install_command
 
 __all__ = [
     "COMPARISONS",
@@ -94,6 +95,7 @@ __all__ = [
     "get_default_dtype",
     "hookimpl",
     "info",
+    "install_command",
     "installed",
     "ints",
     "is_host_array",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tape_core.backends.errors import CompilerError, CompilerLoadError, CompilerNotFoundError, listing
 from tape_core.backends.plugins import Installed, Plugins
+from tape_core.base.installing import install_command
 
 if TYPE_CHECKING:
     from tape_core.backends.hookspecs import CompilerInfo
@@ -26,7 +27,7 @@ def _not_found(name: str, installed: Iterable[str]) -> CompilerNotFoundError:
     names = list(installed)
     lines = [f"no compiler named {name!r} is installed"]
     if name in PACKAGES:
-        lines.append(f"To install it: pip install {PACKAGES[name]}")
+        lines.append(f"To install it: {install_command(PACKAGES[name])}")
     elif close := get_close_matches(name, [*names, *PACKAGES], n=1):
         lines.append(f"Did you mean {close[0]!r}?")
     lines.append(f"Installed compilers: {listing(names)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
+from tape_core.base.installing import install_command
+
 PACKAGES = {"numpy": "tape-numpy", "torch": "tape-torch", "jax": "tape-jax"}
 """The packages of the Tape project, for install hints: nothing is ever imported by these names."""
 
@@ -114,9 +116,9 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
     if name not in PACKAGES and close:
         lines.append(f"Did you mean {close[0]!r}?")
         if close[0] not in installed:
-            lines.append(f"To install it: pip install {PACKAGES[close[0]]}")
+            lines.append(f"To install it: {install_command(PACKAGES[close[0]])}")
     elif name in PACKAGES:
-        lines.append(f"To install it: pip install {PACKAGES[name]}")
+        lines.append(f"To install it: {install_command(PACKAGES[name])}")
     lines.append(f"Installed backends: {listing(installed)}")
     return BackendNotFoundError("\n  ".join(lines))
 

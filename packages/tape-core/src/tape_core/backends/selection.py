@@ -21,6 +21,7 @@ from tape_core.backends.errors import BackendError, listing, load_error, not_fou
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import SELECTIONS
 from tape_core.base.contexts import Leaving
+from tape_core.base.installing import install_command
 
 
 class Selection(NamedTuple):
@@ -244,4 +245,4 @@ def _preferred() -> tuple[str, str]:
         raise BackendError(
             f"every installed backend ({listing(all_names)}) is disabled by TAPE_DISABLE_BACKENDS={value}"
         )
-    raise BackendError("no backend is installed\n  To install one: pip install tape-numpy")
+    raise BackendError(f"no backend is installed\n  To install one: {install_command('tape-numpy')}")

@@ -441,5 +441,5 @@ def _scipy(name: str) -> tuple[Any, Any]:
         import numpy
         from scipy import sparse
     except ImportError as error:
-        raise ImportError(f"{name} needs SciPy; install it with: pip install tape-core[sparse]") from error
+        raise ImportError(f"{name} needs SciPy; install it with: pip install 'tape-core[sparse]'") from error
     return numpy, sparse
