@@ -63,6 +63,8 @@ def row(verdict: Verdict) -> Row:
         message = verdict.message
         if name:  # so that calls with the same message have one row
             message = re.sub(rf"(?<=ufunc )_?{name[1]}\b", "…", message)
+        if verdict.call.startswith(("np.", "(np.")):
+            message = re.sub(r"(?<=numpy\.)[\w.]+(?= has no counterpart)", "…", message)
         return "no", "no", cell(message)
     if verdict.by_rule:
         return "yes", "no, by rule", cell(verdict.by_rule)

@@ -32,7 +32,7 @@ from tape_core.engine.call_paths import accepts
 from tape_core.engine.op import registry
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.engine.variable import Variable
-from tape_core.interop import numpy_editing, numpy_functions, numpy_statistics
+from tape_core.interop import numpy_editing, numpy_functions, numpy_polynomials, numpy_statistics
 from tape_core.ops.creation import asarray
 from tape_core.ops.data_types import astype
 from tape_core.ops.special import composed, further, polynomials, probability
@@ -125,7 +125,7 @@ RENAMED = {"ddof": "correction", "rcond": "rtol"}
 ARRAYS = frozenset(
     {
         *("a_max", "a_min", "append", "aweights", "base", "fweights", "max", "min", "prepend", "q", "sorter"),
-        *("to_begin", "to_end", "weights", "x", "y"),
+        *("to_begin", "to_end", "w", "weights", "x", "y"),
     }
 )
 """Parameters that are arrays."""
@@ -138,14 +138,17 @@ IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
 
 COMPOSED = {
     name: f
-    for module in (composed, further, polynomials, probability, numpy_functions, numpy_editing, numpy_statistics)
+    for module in (
+        *(composed, further, polynomials, probability),
+        *(numpy_functions, numpy_editing, numpy_polynomials, numpy_statistics),
+    )
     for name, f in vars(module).items()
     if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
 }
 COMPOSED["yn"] = tape_core.special.yv
 """Functions that are composed of several of tape_core; NumPy's `linalg.norm` is `linalg_norm` here."""
 
-FIRST_AS_GIVEN = frozenset({"block", "einsum"})
+FIRST_AS_GIVEN = frozenset({"apply_along_axis", "block", "einsum"})
 """Functions whose first argument is passed unconverted: nested lists of blocks, subscripts."""
 
 UNCONVERTED = frozenset({"obj", "condlist", "funclist", "kth", "new_shape"})
