@@ -133,7 +133,7 @@ class TorchBackend(Backend):
         """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
 
-        keep_layouts(settled)
+        keep_layouts(settled, is_divided)
         if self.guard is None:
             from tape_torch.divided_programs import DividedPrograms
 

@@ -75,6 +75,20 @@ with CommDebugMode() as sent, tc.GradientTape() as tape:
     gradient = tape.gradient(target, t)
     nn.Adam(0.1).apply_gradients([(gradient, t)])
 assert {str(op).split(".")[-1]: n for op, n in sent.get_comm_counts().items()} in ({"all_reduce": 1}, {}), sent
+# Of two lookups of one table the gradients are joined where they are.
+copied, batch = (
+    distribute(tc.Variable(table), (), mesh=m),
+    distribute(tc.asarray(np.arange(24).reshape(4, 6) % 8), ("data",), mesh=m),
+)
+with CommDebugMode() as sent, tc.GradientTape() as tape:
+    target = tc.sum(tc.gather(copied, batch) ** 2, axis=2)
+    gradient = tape.gradient((target, tc.gather(copied, batch[:, 0]) ** 3), copied)
+assert isinstance(gradient, tc.IndexedSlices)
+assert not sent.get_comm_counts(), sent
+expected = np.zeros_like(table)
+np.add.at(expected, np.arange(24) % 8, 2 * table[np.arange(24) % 8])
+np.add.at(expected, np.arange(0, 24, 6) % 8, 3 * table[np.arange(0, 24, 6) % 8] ** 2)
+np.testing.assert_allclose(full(gradient.densify()).numpy(), expected, 1e-12)
 # An index that is out of bounds was a row of zeros here.
 for wrong in (8, -9):
     with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds for axis 0 with size 8"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.lookup import ops
+from tape_core.engine import layouts
 from tape_core.typing import Array, Cotangent, Namespace
 
 if TYPE_CHECKING:
@@ -95,9 +97,12 @@ class IndexedSlices:
         if isinstance(other, IndexedSlices):
             # Rows that both have stay apart: merging would sort in every addition, and `densify` adds them up anyhow.
             xp = self._namespace()
+            join = _concatenated
+            if layouts.in_use and layouts.is_divided(self.values):
+                join = _joined
             return IndexedSlices(
-                xp.concat([self.values, other.values], axis=0),
-                xp.concat([self.indices, other.indices], axis=0),
+                join(xp, self.values, other.values),
+                join(xp, self.indices, other.indices),
                 self.dense_shape,
                 _xp=self._xp,
             )
@@ -131,6 +136,23 @@ class IndexedSlices:
 
     def __rpow__(self, other: Array | IndexedSlices) -> Any:
         return other ** self.densify()
+
+
+def _concatenated(xp: Namespace, a: Array, b: Array) -> Any:
+    return xp.concat([a, b], axis=0)
+
+
+def _joined(xp: Namespace, a: Array, b: Array) -> Any:
+    """Return the rows of two arrays in another order: of each part of the one and of the other, one after the other.
+
+    So each process joins the rows that it has, where the lengths have a common factor that the processes divide, as
+    those of two lookups for one batch have: the order of slices does not matter, and those of all need not be sent.
+    """
+    n = math.gcd(a.shape[0], b.shape[0])
+    if not (a.shape[0] and b.shape[0]):
+        return _concatenated(xp, a, b)
+    parts = [xp.reshape(x, (n, x.shape[0] // n, *x.shape[1:])) for x in (a, b)]
+    return xp.reshape(xp.concat(parts, axis=1), (a.shape[0] + b.shape[0], *a.shape[1:]))
 
 
 def dense(value: Cotangent) -> Any:

@@ -7,23 +7,29 @@ from collections.abc import Callable, Iterable
 from tape_core.typing import Raw
 
 Settle = Callable[[Raw, Raw], Raw]
+Tell = Callable[[Raw], bool]
 
 in_use = False
 """Whether there is such a backend: nothing is asked before."""
 
 _settles: list[Settle] = []
+_tells: list[Tell] = []
 
 
-def keep_layouts(settle: Settle) -> None:
+def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
     """Have a function called wherever Variables get new values.
 
     Args:
         settle: called with a new raw value of a Variable, of any backend, or of a host number, and the former one;
             returns the new one in the layout of the former, or itself.
+        is_divided: called with a raw value of any backend; returns whether it is divided so that other orders of its
+            rows are better than some: see `is_divided`.
     """
     global in_use
     if settle not in _settles:
         _settles.append(settle)
+        if is_divided is not None:
+            _tells.append(is_divided)
     in_use = True
 
 
@@ -33,3 +39,12 @@ def settled(arrays: Iterable[Raw], former: Iterable[Raw]) -> list[Raw]:
     for settle in _settles:
         found = list(map(settle, found, former))
     return found
+
+
+def is_divided(array: Raw) -> bool:
+    """Return whether a raw array is divided among processes, each of which would have to send its rows to append some.
+
+    In a trace it is the array that was traced that counts.
+    """
+    array = getattr(array, "_array", array)
+    return any([tell(getattr(array, "value", array)) for tell in _tells])
