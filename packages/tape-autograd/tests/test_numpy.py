@@ -8,7 +8,7 @@ import numpy
 import pytest
 import tape_autograd.numpy as np
 import tape_autograd.numpy.random as npr
-from tape_autograd import grad, jacobian
+from tape_autograd import grad, jacobian, make_vjp
 from tape_autograd.numpy.namespace import CONSTANT, SEQUENCES
 from tape_autograd.test_util import check_grads
 
@@ -43,6 +43,9 @@ def test_the_tables_name_functions_of_numpy():
         "np.append(x, x[0])",
         "np.full((2, 2), x[1])",
         "np.stack(map(np.sin, x))",
+        "np.take(x, [4, -1], mode='wrap')",
+        "np.trapezoid([1.0, 2.0, 4.0], x)",
+        "np.sum(x[0], axis=0) + np.max(x[1], axis=0)",
         "np.add.reduce(x) * np.multiply.outer(x, x)",
         "np.outer(x, x)[:, (0, 2)]",
         "np.where(x > 0, x**2, 1.0)",
@@ -68,6 +71,8 @@ def test_the_tables_name_functions_of_numpy():
 def test_derivatives(expression):
     f = eval(f"lambda x: {expression}")
     check_grads(f)(X)
+    # The value is NumPy's, also while it is differentiated.
+    numpy.testing.assert_allclose(make_vjp(f)(X)[1], f(X))
     numpy.testing.assert_allclose(jacobian(f)(X).shape, (*numpy.shape(f(X)), 3))
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("scipy")
 
 import scipy.signal
 import tape_autograd.numpy as np
-from tape_autograd import grad
+from tape_autograd import grad, make_vjp
 from tape_autograd.scipy import integrate, linalg, signal, special, stats
 from tape_autograd.scipy.stats import multivariate_normal as mvn
 from tape_autograd.test_util import check_grads
@@ -41,6 +41,10 @@ NAMES = {
         "stats.beta.logpdf(x / 2, x, 2.0)",
         "mvn.logpdf(x, x[::-1], P * x[0])",
         "mvn.entropy(x, P * x[0])",
+        "mvn.logpdf(x, x[0], x[1])",
+        "mvn.logpdf(x, cov=x[1])",
+        "mvn.pdf(x[0], cov=x[1])",
+        "mvn.logpdf(x[:, None], x[2], 0.5)",
         "stats.dirichlet.logpdf(numpy.array([0.2, 0.5, 0.3]), x)",
         'linalg.solve_triangular(P * x, x, trans="T", lower=True)',
         "linalg.solve_sylvester(P * x, P, P)",
@@ -53,6 +57,8 @@ NAMES = {
 def test_derivatives(expression):
     f = eval(f"lambda x: {expression}", NAMES)
     check_grads(f, modes=["rev"])(X)
+    # With what SciPy computes of plain arrays, while it is differentiated.
+    numpy.testing.assert_allclose(make_vjp(f)(X)[1], f(X))
 
 
 def test_plain_arrays_get_scipys_results():

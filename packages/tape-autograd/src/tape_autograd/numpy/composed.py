@@ -164,7 +164,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Any:
 
 @_for("clip")
 def clip(a: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, **kwargs: Any) -> Any:
-    low, high = kwargs.get("min", a_min), kwargs.get("max", a_max)
+    low, high = kwargs.pop("min", a_min), kwargs.pop("max", a_max)
+    _refuse("clip", kwargs)
     found = tc.clip(tensor(a), None if low is None else unboxed(low), None if high is None else unboxed(high))
     if holds_box([low, high]) or not is_known(a):
         return boxed(found)
@@ -248,11 +249,22 @@ def sign(x: ArrayLike) -> Any:
 
 
 @_for("take")
-def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, **_: Any) -> Any:
+def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str = "raise") -> Any:
+    _refuse("take", {"out": out})
     a, indices = tensor(a), np.asarray(getval(indices))
     if axis is None:
         a, axis = tc.reshape(a, (-1,)), 0
+    if mode == "wrap":
+        indices = indices % a.shape[axis]
+    elif mode == "clip":
+        indices = np.clip(indices, 0, a.shape[axis] - 1)
     return boxed(a[(slice(None),) * (axis % a.ndim) + (indices,)])
+
+
+@_for("trapezoid")
+def trapezoid(y: ArrayLike, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: int = -1) -> Any:
+    points = None if x is None else tensor(x)
+    return boxed(tc.trapezoid(tensor(y), points, dx=unboxed(dx), axis=axis))
 
 
 @_for("linalg.norm")
@@ -281,6 +293,7 @@ def smallest(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool =
 
 def _extremum(name: str, a: ArrayLike, axis: Axis, keepdims: bool, given: dict[str, Any]) -> Any:
     a = tensor(a)
+    axis = None if not a.ndim and axis in (0, -1) else axis
     if a.dtype.kind != "complex floating" or given:
         return boxed(getattr(np, name)(a, axis=axis, keepdims=keepdims, **given))
     # NumPy orders complex numbers by their real parts first. Equal ones share the derivative.
@@ -315,6 +328,13 @@ def _from_triangle(a: tc.Tensor, uplo: str) -> tc.Tensor:
     eye = tc.eye(a.shape[-1], dtype=a.dtype, backend="numpy")
     diagonal = tc.astype(tc.real(a), a.dtype) * eye
     return one + tc.conj(one).mT + diagonal
+
+
+def _refuse(name: str, given: dict[str, Any]) -> None:
+    """Raise for arguments that a function does not take while it is differentiated."""
+    wrong = [key for key, value in given.items() if value is not None]
+    if wrong:
+        raise NotImplementedError(f"numpy.{name} with {wrong[0]}= has no derivative here; leave it out")
 
 
 class Rows:

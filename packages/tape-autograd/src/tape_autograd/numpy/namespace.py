@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tape_core.support import NoCounterpartError
 
-from tape_autograd.boxes import answer_by, applied, getval, holds_box
+from tape_autograd.boxes import Box, answer_by, applied, getval, holds_box
 from tape_autograd.numpy import composed
 from tape_autograd.primitives import call_with_rules, has_rules
 
@@ -40,6 +40,9 @@ JOINING = _words("column_stack concat concatenate dstack hstack stack vstack")
 
 PRODUCTS = _words("convolve correlate cross dot einsum inner kron matmul outer tensordot vdot")
 """Functions that compute in the dtype that all their arrays have in common."""
+
+REDUCTIONS = _words("nanmax nanmean nanmin nanprod nansum prod ptp sum")
+"""Functions that take `axis=0` for a number, too."""
 
 _by_name: dict[str, Function] = {}
 _by_function: dict[Any, Function] = {}
@@ -85,6 +88,9 @@ def _answer(
         return own(*args, **kwargs)
     if name in CONSTANT and composed.is_known([*args, *kwargs.values()]):
         return raw(*map(getval, args), **{k: getval(v) for k, v in kwargs.items()})
+    # NumPy lets a number have an axis in its reductions.
+    if name in REDUCTIONS and kwargs.get("axis") in (0, -1) and type(args[0]) is Box and not args[0].ndim:
+        kwargs = {**kwargs, "axis": None}
     if name not in SEQUENCES:
         args = tuple([composed.array(x) if type(x) in (list, tuple) and holds_box(x) else x for x in args])
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as _np
 import scipy.special as _raw
 import tape_core as _tc
 from tape_core.typing import ArrayLike as _ArrayLike
@@ -25,7 +26,11 @@ def _logsumexp(a: _ArrayLike, axis: _Axis = None, b: _ArrayLike = None, keepdims
     return _tc.reshape(total, ()) if axis is None else _tc.squeeze(total, axis=axis)
 
 
-_OWN = {"logsumexp": _logsumexp, "psi": _tc.special.digamma}
+def _yn(n: _ArrayLike, x: _ArrayLike) -> Any:
+    return _tc.special.yn(n if isinstance(n, _tc.Tensor) else _np.trunc(n), x)  # SciPy's takes whole orders only
+
+
+_OWN = {"yn": _yn, "logsumexp": _logsumexp, "psi": _tc.special.digamma}
 
 
 def _wrapped() -> dict[str, Any]:
