@@ -27,10 +27,14 @@ def _logsumexp(a: _ArrayLike, axis: _Axis = None, b: _ArrayLike = None, keepdims
 
 
 def _yn(n: _ArrayLike, x: _ArrayLike) -> Any:
-    return _tc.special.yn(n if isinstance(n, _tc.Tensor) else _np.trunc(n), x)  # SciPy's takes whole orders only
+    if isinstance(n, _tc.Tensor):
+        raise NotImplementedError(
+            "scipy.special.yn has whole orders only, and no derivative with respect to them; see yv"
+        )
+    return _tc.special.yn(_np.trunc(n), x)
 
 
-_OWN = {"yn": _yn, "logsumexp": _logsumexp, "psi": _tc.special.digamma}
+_OWN: dict[str, Any] = {"yn": _yn, "logsumexp": _logsumexp, "psi": _tc.special.digamma}
 
 
 def _wrapped() -> dict[str, Any]:
