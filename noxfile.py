@@ -170,7 +170,8 @@ def typecheck(session: nox.Session) -> None:
 @nox.session(**WITH_PIP)
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error. (The tests run its code.)"""
-    install(session, "sphinx", "myst-parser", "furo", packages=PACKAGES)  # Sphinx imports what the reference names
+    # Sphinx imports what the reference names, so the packages are there, too.
+    install(session, "sphinx", "myst-parser", "furo", "sphinx-copybutton", packages=PACKAGES)
     target = "docs/_build/html"
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-j", "auto", "docs", target, *session.posargs)
     session.log(f"The documentation is in {target}/index.html")

@@ -22,7 +22,10 @@ PAGES = [
 ]
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PARTS = re.compile(
+    r"^```python\n(?P<block>.*?)^```$|^<!-- the last column runs -->\n\n(?P<table>(?:\|[^\n]*\n)+)",
+    re.DOTALL | re.MULTILINE,
+)
 
 TO_RUN = "To run the code of this page: "
 _COMMAND = r"python -m pip install ((?!nox|-)[^`#&\n]+)"
@@ -86,9 +89,19 @@ def leave_out_results(test: doctest.DocTest) -> None:
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Each block's code and the number of its first line, from 0."""
-    for match in BLOCK.finditer(text):
-        yield text.count("\n", 0, match.start(1)), match[1]
+    """Each block's code and the number of its first line, from 0.
+
+    A table below the comment `<!-- the last column runs -->` has a block for each piece of code in its last column.
+    """
+    for match in PARTS.finditer(text):
+        if match["block"] is not None:
+            yield text.count("\n", 0, match.start("block")), match["block"]
+            continue
+        first = text.count("\n", 0, match.start("table"))
+        for line, row in enumerate(match["table"].splitlines()[2:], first + 2):
+            cell = re.split(r"(?<!\\)\|", row)[-2]
+            for code in re.findall(r"`([^`]+)`", cell):
+                yield line, code.replace("\\|", "|") + "\n"
 
 
 def run(text: str, page: str) -> str:

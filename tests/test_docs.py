@@ -11,6 +11,7 @@ import importlib
 import re
 import subprocess
 import sys
+import traceback
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_docstrings(name: str) -> None:
 def test_failures_name_page_and_line() -> None:
     page = "Text.\n\n```python\nx = 1\n```\n\n```python\n>>> x\n1\n>>> x + 1\n3\n```\n"
     assert 'File "page.md", line 10, in page.md' in run(page, "page.md")
+
+
+def test_the_last_column_of_a_table_runs_where_the_page_says_so() -> None:
+    table = "| there | here |\n|---|---|\n| `a.b` | `x = 1`, `y = x \\| 2` |\n| `c` | `1 / (y - 3)` |\n"
+    assert run(f"{table}\n```python\n>>> 1\n1\n```\n", "page.md") == ""
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(f"<!-- the last column runs -->\n\n{table}", "page.md")
+    place = traceback.extract_tb(raised.tb)[-1]
+    assert (place.filename, place.lineno) == ("page.md", 6)
 
 
 @pytest.mark.parametrize(
