@@ -79,6 +79,7 @@ MARKED = [
     "packages/tape-compile/tests",
     "packages/tape-nn/tests",
     "packages/tape-tf/tests",
+    "packages/tape-autograd/tests",
 ]
 # What of these runs on JAX in every run: each array of a new shape is compiled for, so that all take half an hour.
 ON_JAX = [

@@ -103,8 +103,8 @@ def test_dtypes_are_numpys():
 
 
 def test_a_function_without_derivative_says_so():
-    with pytest.raises(NotImplementedError, match=r"numpy\.ldexp has no derivative here"):
-        grad(lambda x: np.ldexp(x, 2))(1.0)
+    with pytest.raises(NotImplementedError, match=r"numpy\.frexp has no derivative here"):
+        grad(lambda x: np.frexp(x)[0])(1.0)
     with pytest.raises(NotImplementedError, match=r"mu \+ sigma \* randn"):
         grad(lambda x: npr.normal(x))(1.0)
 

@@ -208,3 +208,17 @@ def test_tensors_are_taken_and_given_so_that_functions_compile() -> None:
     assert isinstance(value_and_grad(loss)(rows[0])[0], tc.Tensor)
     assert isinstance(make_jvp(loss)(rows[0])(X)[1], tc.Tensor)
     assert isinstance(jacobian(np.sin)(rows[0]), tc.Tensor)
+
+
+@pytest.mark.each_backend
+def test_arrays_are_numpys_whatever_backend_is_selected() -> None:
+    f = lambda x: np.sum(np.dot(A, np.maximum(x, 0.1)) * np.array([x[0], 1.0])) + np.linalg.norm(x)  # noqa: E731
+    g = grad(f)(X)
+    assert type(g) is numpy.ndarray
+    assert g.dtype == numpy.float64
+    assert hessian(f)(X).shape == (3, 3)
+    check_grads(f)(X)
+    # Tensors of the selected backend stay there.
+    found = grad(f)(tc.asarray(X))
+    assert found.backend.name == tc.get_backend().name
+    numpy.testing.assert_allclose(found.numpy(), g, rtol=1e-5)

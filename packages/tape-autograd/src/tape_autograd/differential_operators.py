@@ -126,7 +126,8 @@ def jacobian(fun: Function, x: PyTree) -> Any:
         rows = [tc.zeros(shape + t.shape, dtype=t.dtype, backend=t.backend.root) for t in run.sources]
         return run.nested(rows)
     try:
-        found = run.tape.jacobian(out._tensor, run.sources, unconnected_gradients="zero")
+        with tracing.selected(run.sources):
+            found = run.tape.jacobian(out._tensor, run.sources, unconnected_gradients="zero")
     except (TypeError, NotImplementedError):
         # A rule that takes values out of the batch of rows, to compute with NumPy: row by row.
         basis = [np.zeros(shape) for _ in range(out.size)]

@@ -131,7 +131,7 @@ def call_with_rules(function: Function, raw: Function, args: tuple[Any, ...], kw
     flowing = [k for k, leaf in enumerate(leaves) if _is_inexact(leaf)]
     if not flowing or not call.inputs:
         return result
-    outs = [tc.asarray(np.asarray(leaves[k]), backend="numpy") for k in flowing]
+    outs = [tc.asarray(np.asarray(leaves[k])) for k in flowing]
 
     def answer(values: Sequence[Any]) -> Any:
         parts = list(leaves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Traced:
         self.sources = [as_tensor(leaf) for leaf in leaves]
         self.tensors = [isinstance(leaf, tc.Tensor) for leaf in leaves]
         self.tape = tc.GradientTape(persistent=persistent, watch_accessed_variables=False)
-        with self.tape:
+        with selected(self.sources), self.tape:
             self.tape.watch(self.sources)
             out = fun(pytree.unflatten(self.structure, [Box(t) for t in self.sources]))
         self.outs, self.out_structure = pytree.flatten(out)
@@ -94,8 +95,9 @@ class Traced:
         seeds = [_conjugate(like(g, t, "the vector")) for t, g in pairs]
         if not targets:
             return self.nested([tc.zeros_like(tc.stop_gradient(t)) for t in self.sources])
-        found = self.tape.gradient(targets, self.sources, output_gradients=seeds, unconnected_gradients="zero")
-        return self.nested(found)
+        with selected(self.sources):
+            found = self.tape.gradient(targets, self.sources, output_gradients=seeds, unconnected_gradients="zero")
+            return self.nested(found)
 
     def nested(self, found: Sequence[Any]) -> Any:
         """Return derivatives for the parts of the argument, as Tape's tape gives them, as autograd would."""
@@ -124,7 +126,7 @@ def make_jvp(fun: Function, x: PyTree) -> Callable[[PyTree], tuple[Any, Any]]:
         primals = [as_tensor(leaf) for leaf in leaves]
         tangents = [like(t, p, "the tangent") for t, p in zip(given, primals, strict=True)]
         whole = any([isinstance(leaf, tc.Tensor) for leaf in leaves])
-        with tc.ForwardAccumulator(primals, tangents) as accumulator:
+        with selected(primals), tc.ForwardAccumulator(primals, tangents) as accumulator:
             out = fun(pytree.unflatten(structure, [Box(p) for p in primals]))
         outs, out_structure = pytree.flatten(out)
         found: list[Any] = []
@@ -138,6 +140,13 @@ def make_jvp(fun: Function, x: PyTree) -> Callable[[PyTree], tuple[Any, Any]]:
         return pytree.unflatten(out_structure, values), pytree.unflatten(out_structure, found)
 
     return jvp
+
+
+def selected(tensors: Sequence[tc.Tensor]) -> AbstractContextManager[object]:
+    """Return a context in which new arrays are on the backend of these Tensors, whichever is selected around it."""
+    if not tensors or tensors[0].backend.root.name == tc.get_backend().name:
+        return nullcontext()
+    return tc.use_backend(tensors[0].backend.root.name)
 
 
 def known_outside(value: PyTree) -> Any:

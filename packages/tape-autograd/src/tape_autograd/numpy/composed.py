@@ -48,7 +48,7 @@ def tensor(value: ArrayLike) -> tc.Tensor:
         return value
     if isinstance(value, list | tuple) and holds_tensor(value):
         return _stacked(value)
-    return tc.asarray(np.asarray(value), backend="numpy")
+    return tc.asarray(np.asarray(value))
 
 
 def is_known(value: PyTree) -> bool:
@@ -231,8 +231,10 @@ def eigvals(a: ArrayLike) -> Any:
 def make_diagonal(D: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if (offset, axis1, axis2) != (0, -1, -2):
         raise NotImplementedError("Currently make_diagonal only supports offset=0, axis1=-1, axis2=-2")
+    if not holds_box(D):
+        return np.asarray(D)[..., None] * np.eye(np.shape(D)[-1])
     D = tensor(D)
-    eye = tc.eye(D.shape[-1], dtype=D.dtype, backend="numpy")
+    eye = tc.eye(D.shape[-1], dtype=D.dtype)
     return boxed(D[..., None] * eye)
 
 
@@ -299,7 +301,7 @@ def _extremum(name: str, a: ArrayLike, axis: Axis, keepdims: bool, given: dict[s
     # NumPy orders complex numbers by their real parts first. Equal ones share the derivative.
     values = getval(boxed(a))
     chosen = values == getattr(np, name)(values, axis=axis, keepdims=True)
-    total = tc.sum(a * tc.asarray(chosen / chosen.sum(axis=axis, keepdims=True), backend="numpy"), axis=axis)
+    total = tc.sum(a * tc.asarray(chosen / chosen.sum(axis=axis, keepdims=True)), axis=axis)
     return boxed(tc.reshape(total, getattr(np, name)(values, axis=axis, keepdims=keepdims).shape))
 
 
@@ -311,7 +313,7 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
         known = np.linalg.eigh(getval(boxed(tensor(a))), "U")[1]
         phase = np.sum(np.conj(getval(boxed(v))) * known, axis=-2, keepdims=True)
         if np.allclose(np.abs(phase), 1.0, atol=1e-6):  # not where eigenvalues are equal
-            v = v * tc.asarray(phase / np.abs(phase), backend="numpy")
+            v = v * tc.asarray(phase / np.abs(phase))
     return EighResult(boxed(w), boxed(v))
 
 
@@ -325,7 +327,7 @@ def _from_triangle(a: tc.Tensor, uplo: str) -> tc.Tensor:
     if uplo.upper() not in ("L", "U"):
         raise ValueError(f"UPLO must be 'L' or 'U', got {uplo!r}")
     one = tc.tril(a, k=-1) if uplo.upper() == "L" else tc.triu(a, k=1)
-    eye = tc.eye(a.shape[-1], dtype=a.dtype, backend="numpy")
+    eye = tc.eye(a.shape[-1], dtype=a.dtype)
     diagonal = tc.astype(tc.real(a), a.dtype) * eye
     return one + tc.conj(one).mT + diagonal
 

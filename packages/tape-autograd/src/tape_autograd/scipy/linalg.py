@@ -19,7 +19,7 @@ from tape_autograd.scipy.dispatch import dispatching as _dispatching
 def _solve_triangular(
     a: _ArrayLike, b: _ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
 ) -> Any:
-    a, b = (x if isinstance(x, _tc.Tensor) else _tc.asarray(x, backend="numpy") for x in (a, b))
+    a, b = (x if isinstance(x, _tc.Tensor) else _tc.asarray(x) for x in (a, b))
     if trans in (1, "T", 2, "C"):
         a, lower = a.mT, not lower
         a = _tc.conj(a) if trans in (2, "C") else a

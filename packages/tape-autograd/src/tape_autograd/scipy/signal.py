@@ -10,7 +10,7 @@ import scipy.signal as _raw
 import tape_core as tc
 from tape_core.typing import ArrayLike
 
-from tape_autograd.boxes import boxed
+from tape_autograd.boxes import boxed, holds_box
 from tape_autograd.numpy.composed import tensor
 
 Axes = Sequence[Sequence[int]]
@@ -39,7 +39,13 @@ def convolve(
     """
     if mode not in ("full", "valid", "same"):
         raise ValueError(f"convolve: mode must be 'full', 'valid' or 'same', got {mode!r}")
-    a, b = tensor(A), tensor(B)
+    if not holds_box([A, B]):
+        with tc.use_backend("numpy"):
+            return boxed(_convolve(tensor(A), tensor(B), axes, dot_axes, mode))
+    return boxed(_convolve(tensor(A), tensor(B), axes, dot_axes, mode))
+
+
+def _convolve(a: tc.Tensor, b: tc.Tensor, axes: Axes | None, dot_axes: Axes, mode: str) -> tc.Tensor:
     conv = [[k % t.ndim for k in ks] for t, ks in zip((a, b), axes or [range(a.ndim), range(b.ndim)], strict=True)]
     dots = [[k % t.ndim for k in ks] for t, ks in zip((a, b), dot_axes, strict=True)]
     lengths = [(a.shape[i], b.shape[j]) for i, j in zip(*conv, strict=True)]
@@ -52,11 +58,11 @@ def convolve(
         if any([x > y for x, y in lengths]):
             raise ValueError("convolve: one array must be larger than the other along all convolved dimensions")
         found = _slide(b, a, m, n, len(dots[0]))  # the other way round: its axes come in that order
-        return boxed(tc.permute_dims(found, (*range(m, m + n), *range(m), *range(m + n, found.ndim))))
+        return tc.permute_dims(found, (*range(m, m + n), *range(m), *range(m + n, found.ndim)))
     if mode != "valid" and lengths:
         pads = [(y - 1, y - 1) if mode == "full" else (y - 1 - (y - 1) // 2, (y - 1) // 2) for _, y in lengths]
         a = tc.pad(a, [(0, 0)] * (a.ndim - len(pads)) + pads)
-    return boxed(_slide(a, b, n, m, len(dots[0])))
+    return _slide(a, b, n, m, len(dots[0]))
 
 
 def _slide(a: tc.Tensor, b: tc.Tensor, n: int, m: int, dots: int) -> tc.Tensor:

@@ -45,7 +45,7 @@ def _logpdf(
     size = cov.shape[-1]
     highest = _raw.logpdf([0.0] * size, [0.0] * size, cov, allow_singular=True)
     difference = x - mean
-    inverse = _tc.linalg.pinv(_tc.asarray(cov, backend="numpy"))
+    inverse = _tc.linalg.pinv(_tc.asarray(cov))
     return highest - 0.5 * _tc.sum((difference @ inverse) * difference, axis=-1)
 
 
