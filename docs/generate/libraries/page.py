@@ -20,7 +20,7 @@ differences of the library's own function in float64. [](interoperability.md) te
 where it does not.
 
 The Tensors are on the backend for NumPy. On those for PyTorch and JAX the same was found for NumPy, SciPy,
-array-api-extra, einops, opt_einsum and xarray, but for three calls in a thousand.
+array-api-extra, einops, opt_einsum and xarray.
 
 SciPy is imported with `SCIPY_ARRAY_API=1` in the environment, and scikit-learn has `array_api_dispatch=True`.
 
