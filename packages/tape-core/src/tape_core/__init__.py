@@ -36,6 +36,7 @@ from tape_core.base.dtypes import (
 from tape_core.base.dtypes import bool_ as bool
 from tape_core.base.lookup import TOOLS as _TOOLS
 from tape_core.base.lookup import publish as _publish
+from tape_core.base.tracebacks import install as _install_tracebacks
 from tape_core.base.user_code import attribute_warnings as _attribute_warnings
 from tape_core.compiled import function
 from tape_core.engine import reading as _reading  # noqa: F401 - gives Variables the op that reads them
@@ -525,6 +526,7 @@ __all__ = [
 
 _register()
 _attribute_warnings()
+_install_tracebacks()
 _attach_absent(Tensor, [name for name in __all__ if name.islower() and callable(globals()[name])])
 # Lower layers find ops and functions of this namespace by name, so that they need not import what stands above them.
 _publish(globals())

@@ -302,7 +302,7 @@ class Op(Options):
             for p in self.signature.parameters.values()
         ]
         given = [*placed, *[f"{name}={name}" for name in named]]
-        names: dict[str, Any] = {"kernel": kernel}
+        names: dict[str, Any] = {"kernel": kernel, "__name__": __name__}  # by which the frame is known as Tape's
         for p in self.signature.parameters.values():
             # 0.0 as 0: with a float for `correction` NumPy's `std` of few elements takes a fifth longer.
             whole = type(p.default) is float and p.default.is_integer()
