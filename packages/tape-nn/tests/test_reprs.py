@@ -92,3 +92,49 @@ def test_tensors_in_notebooks() -> None:
     tc.vmap(double)(tc.ones((3, 2001)))
     assert len(seen) == 3
     assert not any("minimum" in text or "<another" in text for text in seen)
+
+
+def test_a_notebook_shows_a_module_as_the_table_of_its_variables() -> None:
+    model = nn.Sequential([nn.Dense(3)])
+    assert "not built" in model._repr_html_()
+    model.build((None, 2))
+    html = model._repr_html_()
+    assert html.startswith("<p>Sequential</p><table>")
+    assert "<td>kernel (2, 3), bias (3,)</td><td>9</td>" in html
+    assert nn.Dropout(0.5)._repr_html_() == "<pre>&lt;Dropout: 0 variables, 0 parameters&gt;</pre>"
+
+
+def test_a_notebook_shows_a_module_that_a_transformation_made() -> None:
+    seen: list[str] = []
+
+    def loss(model: Any) -> Any:
+        seen.append(model._repr_html_())
+        return tc.sum(model(tc.ones((1, 2))))
+
+    model = nn.Dense(3)
+    model.build((None, 2))
+    tc.grad(loss)(model)
+    assert "Dense" in seen[0]
+
+
+def test_a_notebook_shows_the_settings_of_an_optimizer() -> None:
+    html = nn.Adam(0.5, clipnorm=1.0)._repr_html_()
+    assert html.startswith("<p>Adam</p><table>")
+    assert "<th>learning_rate</th><td>0.5</td>" in html
+    assert "<th>clipnorm</th><td>1.0</td>" in html
+    assert "WarmUp(schedule=0.1" in nn.SGD(nn.schedules.WarmUp(0.1, 3))._repr_html_()
+
+
+def test_a_notebook_shows_what_a_compiled_function_was_traced_for() -> None:
+    @tc.function(fallback="silent")
+    def double(x: Any) -> Any:
+        return x * 2 if x.ndim or x > 0 else x
+
+    assert "traced when it is first called" in double._repr_html_()
+    double(tc.ones((2, 3)))
+    double(tc.ones(()))
+    html = double._repr_html_()
+    assert "<td>float32[2,3]</td><td>1</td><td>1</td>" in html
+    assert "<code>double.show()</code>" in html
+    assert "runs as plain Python for some arguments: double is compiled" in html
+    assert "<lambda>" not in tc.function(lambda x: x)._repr_html_()

@@ -144,6 +144,15 @@ class Function(Generic[P, R_co]):
             state += ", calls that run as plain Python"
         return f"<compiled function {self._name}: {state}>"
 
+    def _repr_html_(self) -> str:
+        from tape_compile.display import function_html
+
+        kept: list[tuple[str, Any]] = [
+            *[("call", one) for one in self._compiled.all], *[("in a tape's block", one) for one in self._joints]
+        ]  # fmt: skip
+        traces = [(what, one.traced, one.source.program) for what, one in kept]
+        return function_html(repr(self), self._name, traces, self.fallbacks)
+
     # Of a method the type checker sees the parameters without `self`.
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Function[P, R_co]: ...

@@ -41,6 +41,11 @@ def program_text(program: Program) -> str:
     return "\n".join(_lines(program))
 
 
+def input_types(program: Program) -> list[str]:
+    """Return dtype and shape of each input, as `float32[3,2]`."""
+    return [_typed(k, program.specs).rpartition(" ")[2] for k in program.inputs]
+
+
 def instruction_line(instruction: Instruction, specs: Mapping[int, Spec]) -> str:
     """Return the line of one call; a value that has no spec is shown without a type."""
     arguments = [_argument(arg) for arg in instruction.args]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -300,6 +301,18 @@ class Module:
         variables = self.variables
         parameters = sum(getattr(variable, "size", 0) for variable in variables)
         return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
+
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: :meth:`summary`, where there is something to list."""
+        variables = self.variables
+        # The values of a functional copy are no Variables that a table could name.
+        if all([isinstance(variable, Variable) for variable in variables]):
+            from tape_nn.summary import Summary
+
+            table = Summary(self)
+            if table.rows:
+                return f"<p>{escape(type(self).__name__)}</p>{table._repr_html_()}"
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 hint_at_names(Module, "Module")

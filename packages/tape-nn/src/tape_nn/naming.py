@@ -43,10 +43,14 @@ def unknown_names(who: str, unknown: Collection[str], known: Collection[str]) ->
     return f"{who}: unknown names: {', '.join(parts)}. There are {', '.join(map(repr, known)) or 'none'}"
 
 
+def settings_of(thing: object, **first: object) -> dict[str, object]:
+    """Return after `first` the public attributes of an object that are numbers or text."""
+    plain = {name: value for name, value in vars(thing).items() if not name.startswith("_")}
+    return first | {name: value for name, value in plain.items() if isinstance(value, str | int | float)}
+
+
 def describe_settings(thing: object, **first: object) -> str:
-    """Return a `repr` of an object: its class, and after `first` its public attributes that are numbers or text."""
+    """Return a `repr` of an object: its class, and its settings, as :func:`settings_of` finds them."""
     with outside():  # in a trace a number has no value that its text could have
-        plain = {name: value for name, value in vars(thing).items() if not name.startswith("_")}
-        plain = {name: value for name, value in plain.items() if isinstance(value, str | int | float)}
-        settings = ", ".join([f"{name}={value!r}" for name, value in (first | plain).items()])
+        settings = ", ".join([f"{name}={value!r}" for name, value in settings_of(thing, **first).items()])
     return f"{type(thing).__name__}({settings})"

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from html import escape
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 from weakref import ref
@@ -38,7 +39,7 @@ from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 from tape_nn import clipping
 from tape_nn.hints import hint_at_names, present
 from tape_nn.module import Module
-from tape_nn.naming import copy_like, describe_settings, named_variables, unknown_names
+from tape_nn.naming import copy_like, describe_settings, named_variables, settings_of, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.pairs import (
     beside,
@@ -157,6 +158,14 @@ class Optimizer:
         rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
         text = describe_settings(self, learning_rate=rate)
         return f"{text[:-1]}, groups=[{', '.join(map(repr, self.groups))}])" if self.groups else text
+
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: a table of the settings, and the groups as text."""
+        rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
+        rows = settings_of(self, learning_rate=rate)
+        cells = [f"<tr><th>{escape(name)}</th><td>{escape(repr(value))}</td></tr>" for name, value in rows.items()]
+        groups = "".join([f"<p>group: {escape(repr(group))}</p>" for group in self.groups])
+        return f"<p>{escape(type(self).__name__)}</p><table><tbody>{''.join(cells)}</tbody></table>{groups}"
 
     def __dir__(self) -> list[str]:
         return present(self, super().__dir__())
