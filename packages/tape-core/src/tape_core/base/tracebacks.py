@@ -94,17 +94,22 @@ def _is_raise(step: TracebackType) -> bool:
     return not line.lstrip().startswith("assert ")  # which is a raise to Python
 
 
-def _calls_users(error: BaseException, frame: FrameType) -> bool:
-    """Return whether the error says that a function of the user's takes other arguments than it was called with."""
+def _calls_users(error: BaseException, frame: FrameType) -> bool | None:
+    """Return whether a function that was called with other arguments than it takes is the user's.
+
+    None for one that is not found; False for errors that do not say so at all.
+    """
     found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
     if found is None:
         return False
-    for value in frame.f_locals.values():
+    values = [*frame.f_locals.values()]
+    held = getattr(frame.f_locals.get("self"), "__dict__", {})  # as a loss holds its function
+    for value in [*values, *held.values()]:
         python = getattr(value, "python", value)  # of a compiled function
         for name in ("__qualname__", "__name__"):
             if getattr(python, name, None) == found[1]:
                 return not str(getattr(python, "__module__", "")).startswith("tape_")
-    return False
+    return None
 
 
 def _is_told(error: BaseException, steps: list[TracebackType], owners: list[str]) -> bool | None:
@@ -119,9 +124,9 @@ def _is_told(error: BaseException, steps: list[TracebackType], owners: list[str]
         # A missing attribute that Tape itself has asked for is a mistake of Tape's.
         asks = innermost.tb_frame.f_code.co_name in ("__getattr__", "__getattribute__")
         return not (asks and last > 0 and owners[last - 1] is _TAPE)
-    if isinstance(error, _TOLD) or _calls_users(error, innermost.tb_frame):
+    if isinstance(error, _TOLD):
         return True
-    return None if isinstance(error, _BLAMELESS) else False
+    return None if isinstance(error, _BLAMELESS) else _calls_users(error, innermost.tb_frame)
 
 
 class _Plan:
