@@ -555,5 +555,5 @@ if not _typing.TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     """The public names; the modules of the package that are no part of its surface are left out."""
-    modules = ["backends", "meshes", "random", "staging", "support", "tracing", "typing"]
+    modules = ["backends", "random", "staging", "support", "tracing", "typing"]
     return sorted([*__all__, *modules, *[name for name in globals() if name.startswith("__")]])

@@ -259,13 +259,11 @@ def hide_frames(error: BaseException) -> None:
     """Mark Tape's frames in the traceback of an error as hidden, for pytest and IPython's debugger.
 
     They leave out frames with a local variable `__tracebackhide__`. With `TAPE_TRACEBACK=full`, and where an error
-    arose inside Tape without being foreseen, nothing is marked. In a conftest.py:
+    arose inside Tape without being foreseen, nothing is marked. In a conftest.py::
 
-    ```python
-    def pytest_runtest_makereport(item, call):
-        if call.excinfo is not None:
-            tape_core.debugging.hide_frames(call.excinfo.value)
-    ```
+        def pytest_runtest_makereport(item, call):
+            if call.excinfo is not None:
+                tape_core.debugging.hide_frames(call.excinfo.value)
 
     Args:
         error: the exception.
