@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import update_wrapper
+from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 from weakref import ref
@@ -30,6 +31,7 @@ from tape_compile.cache_key import (
     static_key,
 )
 from tape_compile.compilers import Compiler, NeedsValues
+from tape_compile.events import not_compiled, traced
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, importable_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -312,6 +314,7 @@ class Function(Generic[P, R_co]):
         *,
         with_values: bool = False,
     ) -> Any:
+        began = perf_counter()
         if not with_values:
             self._check_retraces(self._traces)
         # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
@@ -382,7 +385,7 @@ class Function(Generic[P, R_co]):
             trace.end()
         if trace.stand_ins is not None:
             assert compiled is not None
-            self._keep(compiled, signature, static)
+            self._keep(compiled, signature, static, began)
             return compiled(signature.leaves)
         if trace.failed is None:
             invalidate_donated(self._name, signature.leaves, trace.donated)
@@ -394,12 +397,13 @@ class Function(Generic[P, R_co]):
             self._check_new_variables(new_variables)
         else:
             assert compiled is not None
-            self._keep(compiled, signature, static)
+            self._keep(compiled, signature, static, began)
         with outside():
             return _concrete_result(result)
 
-    def _keep(self, compiled: Compiled, signature: Signature, static: Static) -> None:
+    def _keep(self, compiled: Compiled, signature: Signature, static: Static, began: float) -> None:
         """Keep a trace for further calls."""
+        traced(self._name, compiled, signature, self._traces, began)
         callers = [*signature.leaves, *[value for _, value, _ in static]]
         compiled.release(callers, self._forget_key(signature.key))
         self._compiled.add(signature.key, compiled)
@@ -408,6 +412,7 @@ class Function(Generic[P, R_co]):
     def _fall_back(self, key: Hashable, why: TracingError) -> None:
         """Run the function as plain Python for this cache key from now on, with a warning."""
         remember(self._eager, key, str(why))
+        not_compiled(self._name, str(why))
         if self._fallback != "silent":
             warn_user(f"{why}\n{self._name} is not compiled for these arguments, and runs as plain Python.")
 

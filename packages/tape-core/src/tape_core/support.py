@@ -15,6 +15,7 @@ from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
+from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
@@ -75,6 +76,7 @@ __all__ = [
     "keep_former",
     "keep_layouts",
     "layouts",
+    "log",
     "meant",
     "new_serial",
     "one_line",
