@@ -1,7 +1,7 @@
 """The order of a program of parts, in which no process waits for others sooner than it must.
 
-Collectives are the same in all processes, in one order. What moves is what they are waited for by, and sums of small
-arrays, which are taken by one collective.
+Collectives are the same in all processes, in one order. What moves is what they are waited for by. Small arrays are
+added up, and gathered, by one collective for several.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from tape_compile.extend import Instruction, Ref, Spec
 
-from tape_torch.thresholds import REDUCED_TOGETHER_BYTES, REDUCTIONS_IN_FLIGHT
+from tape_torch.thresholds import REDUCTIONS_IN_FLIGHT, TAKEN_TOGETHER_BYTES
 
 _WAIT = "wait_tensor"
 _GATHERS = ("all_gather_into_tensor", "broadcast")
@@ -42,10 +42,11 @@ class Schedule:
 
     def __init__(self, lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int]) -> None:
         late = _ReducedLate(specs, fresh)
-        self.lines = _gathered_ahead(late.of(_waited_late(lines)))
-        self.pieces = late.pieces
+        together, gathered = _gathered_together(late.of(_waited_late(lines)), specs, fresh)
+        self.lines = _gathered_ahead(together)
+        self.pieces = {k: gathered.get(piece, piece) for k, piece in late.pieces.items()} | gathered
         places = {k: at for at, line in enumerate(filter(collective, lines)) for k in line.outputs}
-        joined = [places[k] for k in sorted(late.pieces, key=late.pieces.__getitem__) if k in places]
+        joined = [places[k] for k in sorted(self.pieces, key=self.pieces.__getitem__) if k in places]
         sent = [
             (line.name, len(line.args), [places.get(k) for k in line.outputs])
             for line in self.lines
@@ -148,7 +149,7 @@ class _ReducedLate:
             self._begin()
         self._sums.lines.append(line)
         self._begun[line.out] = self._sums.at
-        if sum([_nbytes(self._specs[each.inputs[0]]) for each in self._sums.lines]) >= REDUCED_TOGETHER_BYTES:
+        if sum([_nbytes(self._specs[each.inputs[0]]) for each in self._sums.lines]) >= TAKEN_TOGETHER_BYTES:
             self._take()
 
     def _begin(self) -> None:
@@ -216,6 +217,87 @@ class _Parted:
     def __call__(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
         parts = torch.split(flat, self._sizes)
         return tuple([part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)])
+
+
+def _gathered_together(
+    lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int]
+) -> tuple[list[Instruction], dict[int, int]]:
+    """Return the lines with small arrays gathered by one collective for several, and the numbers of what it gives.
+
+    Arrays are gathered with the first one whose place all that they need can be moved to.
+    """
+    made = {k: at for at, line in enumerate(lines) for k in line.outputs}
+    groups: list[list[int]] = []
+    moved: dict[int, list[int]] = {}  # by the place before which it is to be, what is moved there
+    kind: Any = None
+    nbytes = 0
+    for at, line in enumerate(lines):
+        if _is_barrier(line):
+            kind = None
+        if collective(line) != _GATHERS[0]:
+            continue
+        spec = specs[line.inputs[0]]
+        if not spec.shape:
+            kind = None
+            continue
+        chain = None if kind is None else _chain(lines, made, at, groups[-1][0])
+        nbytes += _nbytes(spec)
+        if kind == (line.args[1:], spec.dtype) and chain is not None and nbytes <= TAKEN_TOGETHER_BYTES:
+            groups[-1].append(at)
+            moved.setdefault(groups[-1][0], []).extend([k for k in chain if k != at])
+        else:
+            kind, nbytes = (line.args[1:], spec.dtype), _nbytes(spec)
+            groups.append([at])
+    first = {group[0]: group for group in groups if len(group) > 1}
+    gone = {at for chain in moved.values() for at in chain} | {at for group in first.values() for at in group[1:]}
+    ends: dict[int, list[Instruction]] = {}  # by what a collective of its own gave, what waits for the one of all
+    found: list[Instruction] = []
+    pieces: dict[int, int] = {}
+    for at, line in enumerate(lines):
+        found += [lines[k].substitute(pieces) for k in sorted(set(moved.get(at, ())))]
+        if at in gone:
+            continue
+        if at in first:
+            members = [lines[k] for k in first[at]]
+            like = [specs[one.inputs[0]] for one in members]
+            count: int = line.args[1]
+            flat = Spec(torch.Tensor, (sum([spec.size for spec in like]),), like[0].dtype)
+            whole = flat._replace(shape=(count * flat.size,))
+            joined, begun = fresh(flat), fresh(whole)
+            given = tuple([one.args[0] for one in members])
+            found.append(Instruction("joined", _flat, given, {}, joined, line.place).substitute(pieces))
+            args = (Ref(joined), *line.args[1:])
+            found.append(Instruction(line.name, line.fn, args, {}, begun, line.place, effect=True))
+            new = tuple([fresh(spec._replace(shape=(count * spec.shape[0], *spec.shape[1:]))) for spec in like])
+            parted = Instruction("parted", _Gathered(like, count), (Ref(there := fresh(whole)),), {}, new, line.place)
+            wait = torch.ops._c10d_functional.wait_tensor.default
+            end = [Instruction(_WAIT, wait, (Ref(begun),), {}, there, line.place, effect=True), parted]
+            ends |= {one.out: end for one in members}
+            pieces |= {one.out: piece for one, piece in zip(members, new, strict=True)}
+            continue
+        if collective(line) == _WAIT and line.inputs[0] in ends:
+            pieces[line.out] = pieces[line.inputs[0]]
+            end = ends[line.inputs[0]]
+            found += end
+            end.clear()  # the first of them that is waited for has waited for all
+            continue
+        found.append(line.substitute(pieces))
+    return found, pieces
+
+
+class _Gathered:
+    """Returns arrays of the parts of all processes, each joined along its first axis, of what one collective gave."""
+
+    __name__ = "parted"
+
+    def __init__(self, like: Sequence[Spec], count: int) -> None:
+        self._count = count
+        self._shapes = [(count * spec.shape[0], *spec.shape[1:]) for spec in like]
+        self._sizes = [spec.size for spec in like]
+
+    def __call__(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        parts = torch.split(flat.view(self._count, -1), self._sizes, dim=1)
+        return tuple([part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)])
 
 
 def _gathered_ahead(lines: Sequence[Instruction]) -> list[Instruction]:

@@ -36,8 +36,7 @@ def lines_of(*names: str) -> list[str]:
         function, *given = call.split()
         args: tuple[Any, ...] = tuple([Ref(number(one)) for one in given])
         fn = getattr(c10d, function).default if hasattr(c10d, function) else len
-        if function == "all_reduce":
-            args = (*args, "sum", "0")
+        args = (*args, *{"all_reduce": ("sum", "0"), "all_gather_into_tensor": (2, "0")}.get(function, ()))
         effect = fn is not len or function == "effect"
         lines.append(Instruction(function, fn, args, {}, number(out), None, effect=effect))
     fresh = iter(range(100, 200))
@@ -58,7 +57,7 @@ def test_a_sum_is_waited_for_after_the_next_ones_have_begun() -> None:
     names = ["a = f x", "s = all_reduce a", "t = wait_tensor s", "u = update t", "b = f w", "c = f b"]
     assert lines_of(*names) == ["f x", "f w", "f b", "all_reduce a", "wait_tensor s", "update t"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "REDUCED_TOGETHER_BYTES", 0)
+        patch.setattr(module, "TAKEN_TOGETHER_BYTES", 0)
         more = [*names[:4], "b = g w", "p = all_reduce b", "q = wait_tensor p", "v = update q", "d = h w"]
         found = lines_of(*more)
     assert found.index("all_reduce b") < found.index("wait_tensor s")
@@ -82,9 +81,17 @@ def test_an_effect_has_its_place() -> None:
 
 def test_a_weight_is_asked_for_before_the_one_before_it_is_used() -> None:
     pytest.importorskip("tape_torch")
+    import tape_torch.divided_schedule as module
+
     names = ["s = all_gather_into_tensor x", "t = wait_tensor s", "u = f t", "h = view w"]
     names += ["p = all_gather_into_tensor h", "q = wait_tensor p", "v = g u q"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TAKEN_TOGETHER_BYTES", 0)
+        assert lines_of(*names) == [
+            "all_gather_into_tensor x", "view w", "all_gather_into_tensor h", "wait_tensor s", "f t", "wait_tensor p",
+            "g u q",
+        ]  # fmt: skip
+    # Small ones are gathered together.
     assert lines_of(*names) == [
-        "all_gather_into_tensor x", "view w", "all_gather_into_tensor h", "wait_tensor s", "f t", "wait_tensor p",
-        "g u q",
+        "view w", "joined x h", "all_gather_into_tensor *", "wait_tensor *", "parted *", "f *", "g u *"
     ]  # fmt: skip
