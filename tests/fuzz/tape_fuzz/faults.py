@@ -66,7 +66,8 @@ def programs(draw: Any) -> Program:
         "faults": draw(
             st.lists(
                 st.tuples(
-                    st.sampled_from(FAULTS),
+                    # JAX's threads are gone in a forked child, where its arrays wait for them.
+                    st.sampled_from([f for f in FAULTS if "fork" not in f or tc.get_backend().name != "jax"]),
                     st.integers(0, CALLS - 2),
                     st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 5)),
                 ),
