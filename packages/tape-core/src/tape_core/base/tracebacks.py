@@ -244,7 +244,7 @@ def traceback_text(error: BaseException) -> str:
     ...     tc.ones(3) @ tc.ones(4)
     ... except ValueError as error:
     ...     text = traceback_text(error)
-    >>> text.startswith("Traceback"), "ValueError: matmul(x1: float32[3], x2: float32[4])" in text
+    >>> text.startswith("Traceback"), "matmul(x1: float32[3], x2: float32[4])" in text
     (True, True)
     """
     import traceback
