@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.base import tracebacks
@@ -52,7 +53,7 @@ def _from_mine() -> None:
 
 
 def _warned() -> None:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(divide="warn"):  # whatever a library has made of NumPy's settings
         warnings.simplefilter("error")
         tc.log(tc.zeros(3, backend="numpy"))
 
