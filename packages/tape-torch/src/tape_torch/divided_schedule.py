@@ -297,7 +297,8 @@ class _Gathered:
 
     def __call__(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
         parts = torch.split(flat.view(self._count, -1), self._sizes, dim=1)
-        return tuple([part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)])
+        # In order in memory, as a collective of its own gives each.
+        return tuple([part.reshape(shape).contiguous() for part, shape in zip(parts, self._shapes, strict=True)])
 
 
 def _gathered_ahead(lines: Sequence[Instruction]) -> list[Instruction]:

@@ -95,3 +95,16 @@ def test_a_weight_is_asked_for_before_the_one_before_it_is_used() -> None:
     assert lines_of(*names) == [
         "view w", "joined x h", "all_gather_into_tensor *", "wait_tensor *", "parted *", "f *", "g u *"
     ]  # fmt: skip
+
+
+def test_what_is_gathered_together_lies_as_what_is_gathered_alone() -> None:
+    torch = pytest.importorskip("torch")
+    from tape_compile.extend import Spec
+    from tape_torch.divided_schedule import _Gathered
+
+    one, other = torch.arange(6.0).reshape(2, 1, 3), torch.arange(8.0).reshape(2, 2, 2)  # of two processes
+    flat = torch.cat([torch.cat([one[k].reshape(-1), other[k].reshape(-1)]) for k in range(2)])
+    specs = [Spec(torch.Tensor, (1, 3), torch.float32), Spec(torch.Tensor, (2, 2), torch.float32)]
+    for found, expected in zip(_Gathered(specs, 2)(flat), (one.reshape(2, 3), other.reshape(4, 2)), strict=True):
+        assert torch.equal(found, expected)
+        assert found.is_contiguous()
