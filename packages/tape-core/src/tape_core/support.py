@@ -17,6 +17,7 @@ from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
+from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
@@ -37,6 +38,7 @@ from tape_core.transforms.calls import forbid_captures
 
 __all__ = [
     "ACTIVE",
+    "COUNTS_REFERENCES",
     "DTYPES",
     "FORMER",
     "OPEN_AXES",

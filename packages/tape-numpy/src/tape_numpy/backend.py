@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from tape_core import DType
 from tape_core.backends import Backend
-from tape_core.support import dtypes
+from tape_core.support import COUNTS_REFERENCES, dtypes
 from tape_core.typing import ArrayLike, Raw, RawDType
 
 from tape_numpy import allocator, linalg
@@ -21,14 +21,6 @@ from tape_numpy.thresholds import COMPARE_BYTES_MAX_ELEMENTS, PARTIAL_BLOCK, STR
 
 if TYPE_CHECKING:
     from tape_numpy.compiler_support.support import NumPySupport
-
-# From Python 3.14 on, and without the GIL, references exist that the count does not show: a local variable may hold a
-# borrowed one. Then no array is ever taken to be exclusive.
-_COUNTS_REFERENCES = (
-    sys.implementation.name == "cpython"
-    and sys.version_info < (3, 14)
-    and getattr(sys, "_is_gil_enabled", lambda: True)()
-)
 
 # Every compiled call asks whether the user has called np.seterr or np.errstate. NumPy keeps the settings in an object
 # of a context variable, which is the default one as long as nobody has; np.geterr makes a dictionary each time.
@@ -68,7 +60,7 @@ class NumPyBackend(Backend):
         self._has_float16 = False
         self.tells_complex = False  # until a complex dtype is met: see `meet`
         self._unmet = "eFD"  # characters of dtypes that a program has not used so far, and that matter
-        self.array_class = np.ndarray if _COUNTS_REFERENCES else None
+        self.array_class = np.ndarray if COUNTS_REFERENCES else None
         allocator.configure()
         dtypes.DEFAULT_IS_SET.append(self._prepare)
         self._prepare()
@@ -232,7 +224,7 @@ class NumPyBackend(Backend):
         """
         # The caller's references, and two more: the argument of this function and that of getrefcount.
         return (
-            _COUNTS_REFERENCES
+            COUNTS_REFERENCES
             and type(array) is np.ndarray
             and array.base is None
             and array.flags.writeable

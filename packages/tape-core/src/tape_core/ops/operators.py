@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.engine.call_paths import accepts, binary_call
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
@@ -57,9 +58,8 @@ _Probe()[0] = None
 _TEMPORARY_REFCOUNT = _Probe.references
 """References that `__setitem__` counts on an object that only the assignment holds; -1 where Python counts none."""
 
-# From Python 3.14 on, and without the GIL, a local variable may lend its value to the stack without counting, so that
-# a variable's value has the count of a temporary.
-_COUNTS_MISS_LOCALS = sys.version_info >= (3, 14) or not getattr(sys, "_is_gil_enabled", lambda: True)()
+# Then a variable's value has the count of a temporary.
+_COUNTS_MISS_LOCALS = not COUNTS_REFERENCES
 
 
 def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:

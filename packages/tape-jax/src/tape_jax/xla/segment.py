@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from tape_compile.extend import Flow, Instruction, Program, Ref
 from tape_core.staging import outside
+from tape_core.support import COUNTS_REFERENCES
 from tape_core.support import layouts as kept_layouts
 from tape_core.typing import Raw
 
@@ -58,6 +59,8 @@ _REFERENCES = 3
 def _donated(program: Program, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[int, ...]:
     """Return the places of the arguments whose memory results can take: donated arrays of JAX, like a result each."""
     specs = program.specs
+    if not COUNTS_REFERENCES:  # nor is it known what else somebody has
+        return ()
     results = Counter([(specs[k].shape, specs[k].dtype) for k in outputs])
     found = []
     for at, k in enumerate(inputs):
@@ -122,9 +125,8 @@ class Segment:
         self._donating: Any = None
         if self._donated:
             jit: Any = jax.jit
-            self._donating = jit(
-                self._traced, donate_argnums=[2 + at for at in self._donated]
-            )  # after the states and the large constants
+            after = 2  # the states and the large constants
+            self._donating = jit(self._traced, donate_argnums=[after + at for at in self._donated])
         more: list[Any] = [
             self._on_host, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
         ]  # fmt: skip
