@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
     from tape_compile.passes import pass_
     from tape_compile.passes.fusion import Group
-    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec, source_line
+    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec, results, source_line
     from tape_compile.rewrite import Rewriter, Rules
     from tape_compile.tracer.trace import AsArray
     from tape_compile.tracer.traced_array import Method, TracedArray
@@ -63,6 +63,7 @@ _FROM = {
     "WeakMethod": "tape_compile.methods",
     "importable_name": "tape_compile.methods",
     "pass_": "tape_compile.passes",
+    "results": "tape_compile.program",
     "source_line": "tape_compile.program",
 }
 
@@ -104,6 +105,7 @@ __all__ = [
     "importable_name",
     "pass_",
     "passes",
+    "results",
     "source_line",
     "thresholds",
 ]

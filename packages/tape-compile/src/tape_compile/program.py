@@ -149,6 +149,10 @@ class Instruction:
         out = self.out
         return [out] if type(out) is int else list(_flatten_numbers(out))
 
+    def arguments(self, values: Mapping[int, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the call, with the values themselves in place of references to them."""
+        return resolve(self.args, values), {name: resolve(arg, values) for name, arg in self.kwargs.items()}
+
     def substitute(self, replaced: Mapping[int, int]) -> Instruction:
         """Return the call with other values for those that are keys; the call itself if it has none of them."""
         if replaced.keys().isdisjoint(self.inputs):
@@ -194,6 +198,15 @@ def resolve(arg: Any, values: Mapping[int, Any]) -> Any:
     if kind is Ref:
         return values[arg.id]
     return kind([resolve(part, values) for part in arg]) if kind is tuple or kind is list else arg
+
+
+def results(out: Any, found: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the numbers and the values of what a call with the results `out` has returned."""
+    if type(out) is int:
+        yield out, found
+    elif out is not None:
+        for part, value in zip(out, found, strict=True):
+            yield from results(part, value)
 
 
 def _distinct(values: Collection[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tape_compile.passes.registry import pass_
-from tape_compile.program import Instruction, Out, Program, Raw, resolve
+from tape_compile.program import Program, results
 
 
 @pass_(stage="exact")
@@ -24,19 +24,6 @@ def constant_folding(program: Program) -> Program:
                 if instruction.effect:
                     kept.append(instruction)
                 else:
-                    _store(instruction.out, _evaluate(instruction, found), found)
+                    args, kwargs = instruction.arguments(found)
+                    found.update(results(instruction.out, instruction.fn(*args, **kwargs)))
     return program if len(kept) == len(program.instructions) else program.replace(kept, constants=found)
-
-
-def _evaluate(instruction: Instruction, known: dict[int, Raw]) -> Raw:
-    args = resolve(instruction.args, known)
-    return instruction.fn(*args, **{name: resolve(arg, known) for name, arg in instruction.kwargs.items()})
-
-
-def _store(out: Out, value: Raw, known: dict[int, Raw]) -> None:
-    """Enter results under their numbers."""
-    if isinstance(out, int):
-        known[out] = value
-    elif out is not None:
-        for number, part in zip(out, value, strict=True):
-            _store(number, part, known)

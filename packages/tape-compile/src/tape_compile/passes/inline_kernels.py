@@ -12,7 +12,7 @@ from tape_core.tracing import STAGE
 from tape_compile import thresholds
 from tape_compile.library import support_of
 from tape_compile.passes.registry import pass_
-from tape_compile.program import Instruction, Out, Program, Raw, Spec, resolve, substitute
+from tape_compile.program import Instruction, Out, Program, Raw, Spec, substitute
 from tape_compile.rewrite import Builder
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -62,8 +62,8 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
         numbers[inputs[k].id] = k
     try:
         with setting(STAGE, trace), backend.quiet():
-            kwargs = {name: resolve(arg, inputs) for name, arg in instruction.kwargs.items()}
-            found = fn.func(tracing_backend(backend).xp, *resolve(instruction.args, inputs), **kwargs)
+            args, kwargs = instruction.arguments(inputs)
+            found = fn.func(tracing_backend(backend).xp, *args, **kwargs)
     except Exception:  # noqa: BLE001 - for ones in all places it may fail, and not for the values of a call
         return [instruction]
     if any([spec.size > largest for spec in trace.specs.values()]) or any(
