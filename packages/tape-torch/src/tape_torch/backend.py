@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
-from tape_core.support import dtypes, forget_in_children, keep_layouts
+from tape_core.support import COUNTS_REFERENCES, dtypes, forget_in_children, keep_layouts
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
-from tape_torch.divided import added_up, describe, is_divided, is_here, whole_value
+from tape_torch.divided import COMPILED_PARTS, added_up, describe, is_asked_for, is_divided, is_here, whole_value
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
@@ -23,14 +23,10 @@ from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 if TYPE_CHECKING:
     from tape_torch.blocks import TorchSupport
 
-# Whether reference counts tell if anybody else holds a tensor. From Python 3.14 on, and without the GIL, they do not:
-# some references are not counted. PyTorch's own counts are private functions, which may disappear.
+# Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
+# disappear.
 _COUNTS_REFERENCES = (
-    sys.implementation.name == "cpython"
-    and sys.version_info < (3, 14)
-    and getattr(sys, "_is_gil_enabled", lambda: True)()
-    and hasattr(torch.Tensor, "_use_count")
-    and hasattr(torch._C, "_storage_Use_Count")
+    COUNTS_REFERENCES and hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
 )
 # How PyTorch's messages for shapes that do not broadcast begin.
 _SHAPE_MISMATCH = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
@@ -135,9 +131,10 @@ class TorchBackend(Backend):
 
         keep_layouts(settled, is_divided)
         if self.guard is None:
-            from tape_torch.divided_programs import DividedPrograms
+            if is_asked_for(COMPILED_PARTS):  # else its modules are not imported
+                from tape_torch.divided_programs import DividedPrograms
 
-            self.compilers = (DividedPrograms(), *self.compilers)
+                self.compilers = (DividedPrograms(), *self.compilers)
             for name in UNDIVIDED_RULES:
                 self.rules.pop(name, None)
             self.guarded(guard)

@@ -5,15 +5,31 @@ They are told by their attributes: PyTorch's module for them is imported by thos
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
+
+COMPILED_PARTS = "TAPE_COMPILED_PARTS"
+"""The environment variable that has compiled functions of divided arrays computed by parts: see `divided_programs`."""
 
 _ELSEWHERE = (
     "an array of shape {shape} with the placements {placements} is divided among processes, and rank {rank} has only a "
     "part of the values: tape_torch.distributed.full(x), which all processes call, returns all of them in each, and "
     "tape_torch.distributed.local(x) this part"
 )
+
+
+def is_asked_for(variable: str) -> bool:
+    """Return whether an environment variable turns something on.
+
+    Raises:
+        ValueError: it is neither 0 nor 1, nor empty.
+    """
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{variable}={value!r} is neither 0 nor 1")
+    return value == "1"
 
 
 def is_divided(array: object) -> bool:

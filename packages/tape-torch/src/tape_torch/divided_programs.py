@@ -1,5 +1,8 @@
 """Compiled functions of arrays that are divided among processes, as calls on the parts that this one has.
 
+They are off unless `TAPE_COMPILED_PARTS=1` asks for them: with PyTorch 2.13 about one in 2,000 of these programs ended
+its process by a fault in memory whose cause is not known.
+
 PyTorch looks up for each op on DTensors how its arrays are divided, and what is to be sent. In a compiled function that
 is the same in each run. So in the third call the layout of each value is noted, and each instruction is run once
 more on tensors that hold no values, which tells what PyTorch computes with parts, and sends. From these calls a program
@@ -17,13 +20,24 @@ An instruction that cannot be run without values, or has an effect, stays as it 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Instruction, Program, Ref, Run, Source, Spec
+from tape_compile.extend import (
+    BRANCHES,
+    EFFECTS,
+    NUMBERS,
+    Compiler,
+    Instruction,
+    Program,
+    Ref,
+    Run,
+    Source,
+    Spec,
+    results,
+)
 from tape_core.support import Lock, warn_user
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
@@ -36,22 +50,18 @@ from tape_torch.divided import is_divided_kind
 from tape_torch.divided_kernels import on_parts_alike, same_everywhere
 from tape_torch.divided_schedule import Schedule
 
-VARIABLE = "TAPE_COMPILED_PARTS"
-"""The environment variable that turns this on. With PyTorch 2.13 about one in 2,000 of these programs ended its process
-by a fault in memory whose cause is not known: so it is off unless it is asked for."""
-
 
 class DividedPrograms(Compiler):
-    """Offers code for compiled functions of divided arrays."""
+    """Offers code for compiled functions of divided arrays.
+
+    Small arrays are added up together, which in more than two processes is another order of the sum than one by one.
+    """
 
     supports = frozenset({EFFECTS, NUMBERS, BRANCHES})
-    exact = True
     fuses = False
 
     def offer(self, program: Program, run: Run, examples: Sequence[Any]) -> Run | None:
-        """Offer code for a program that has divided arrays, and no memory to overwrite; where the user asks for it."""
-        if os.environ.get(VARIABLE) != "1":
-            return None
+        """Offer code for a program that has divided arrays, and no memory to overwrite."""
         given = [*program.inputs, *program.constants]
         if not any([is_divided_kind(program.specs[k].kind) for k in given]):
             return None
@@ -94,7 +104,7 @@ def _layout_of(value: Any) -> _Layout | None:
 
 
 def _own(array: Any) -> torch.Tensor:
-    """Return the part of a DTensor; what is still being sent is waited for."""
+    """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
     part = array._local_tensor
     return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
@@ -140,8 +150,8 @@ def _noted(program: Program, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[i
     last = {k: at for at, instruction in enumerate(program.instructions) for k in instruction.inputs}
     kept = {*program.outputs, *program.constants}
     for at, instruction in enumerate(program.instructions):
-        args, kwargs = _resolved((instruction.args, instruction.kwargs), values)
-        for k, value in _results(instruction.out, instruction.fn(*args, **kwargs)):
+        args, kwargs = instruction.arguments(values)
+        for k, value in results(instruction.out, instruction.fn(*args, **kwargs)):
             values[k] = value
             layouts[k] = _layout_of(value)
         del args, kwargs
@@ -149,24 +159,6 @@ def _noted(program: Program, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[i
             if last.get(k, at) == at:
                 del values[k]
     return tuple([values[k] for k in program.outputs]), layouts
-
-
-def _results(out: Any, found: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the numbers and values of the results of a call."""
-    if type(out) is int:
-        yield out, found
-    elif out is not None:
-        for part, value in zip(out, found, strict=True):
-            yield from _results(part, value)
-
-
-def _resolved(value: Any, values: Any) -> Any:
-    kind = type(value)
-    if kind is Ref:
-        return values[value.id]
-    if kind is tuple or kind is list:
-        return kind([_resolved(part, values) for part in value])
-    return {key: _resolved(part, values) for key, part in value.items()} if kind is dict else value
 
 
 class _OnParts:
@@ -254,7 +246,6 @@ class _NotRecordedError(Exception):
 
 _AS_THEY_ARE = frozenset({torch.ops.aten.detach.default, torch.ops.aten.alias.default})
 """Functions that return their argument, with other bookkeeping of PyTorch's."""
-
 
 _VIEW = torch.ops.aten.view.default
 
@@ -415,11 +406,11 @@ def _recorded(
             made = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=layout.device)
             recorder.give(made, k)
             values[k] = made if layout.spec is None else _divided(made, layout.spec)
-    args, kwargs = _resolved((instruction.args, instruction.kwargs), values)
+    args, kwargs = instruction.arguments(values)
     with torch.no_grad(), fake, recorder:
         found = on_parts_alike(_group_call(fn, recorder), args, fn.cut) if is_group else fn(*args, **kwargs)
     same = {}
-    for k, value in _results(instruction.out, found):
+    for k, value in results(instruction.out, found):
         layout, own = layouts[k], _layout_of(value)
         if layout is None or own is None or own != layout:
             raise _NotRecordedError(f"{own} where {layout} was noted")

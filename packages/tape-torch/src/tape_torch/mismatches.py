@@ -26,6 +26,8 @@ from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tape_torch.divided import is_asked_for
+
 VARIABLE: Final = "TAPE_CHECK_RANKS"
 TIMEOUT: Final = 300.0
 """Seconds that a process waits for the others in a collective, where a mesh is checked and nothing else is said."""
@@ -70,10 +72,7 @@ def is_wanted(checked: bool | None) -> bool:
     """
     if checked is not None:
         return bool(checked)
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", "0", "1"):
-        raise ValueError(f"{VARIABLE}={value!r} is neither 0 nor 1")
-    return value == "1"
+    return is_asked_for(VARIABLE)
 
 
 def compare(timeout: float | None) -> None:

@@ -20,6 +20,15 @@ def test_parts_give_what_eager_calls_give() -> None:
         run_processes(PROGRAM.read_text(encoding="utf-8"), 2, environment=on)
 
 
+def test_a_variable_of_the_environment_that_is_no_switch_is_refused() -> None:
+    code = (
+        "import tape_core as tc\nfrom tape_torch.distributed import distribute, mesh\n"
+        "try: distribute(tc.ones(4), (), mesh=mesh())\nexcept ValueError as e: print(e)"
+    )
+    found = run_python("-c", code, environment={"TAPE_COMPILED_PARTS": "yes"}, timeout=120)
+    assert found.strip() == "TAPE_COMPILED_PARTS='yes' is neither 0 nor 1"
+
+
 def lines_of(*names: str) -> list[str]:
     """Return the lines of a schedule of the program that `names` describe, as text."""
     torch = pytest.importorskip("torch")
