@@ -31,7 +31,8 @@ _TOLD = (Warning, FloatingPointError)
 _BLAMELESS = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, RecursionError, OSError)
 # How bugs show: as the cause of an error that Tape raised on purpose, they are not left out.
 _OF_BUGS = (AttributeError, NameError, KeyError, AssertionError, UnboundLocalError)
-_WRONG_CALL = re.compile(
+# It is compiled when it is needed, which `import tape_core` shall not pay for.
+_WRONG_CALL = (
     r"(\S+)\(\) (missing \d+ required|takes .*\b(was|were) given|got an unexpected keyword|got multiple values)"
 )
 
@@ -99,7 +100,7 @@ def _calls_users(error: BaseException, frame: FrameType) -> bool | None:
 
     None for one that is not found; False for errors that do not say so at all.
     """
-    found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
+    found = re.match(_WRONG_CALL, str(error)) if type(error) is TypeError else None
     if found is None:
         return False
     values = [*frame.f_locals.values()]
