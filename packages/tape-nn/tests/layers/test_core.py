@@ -71,7 +71,7 @@ def test_dense_messages() -> None:
         nn.Dense(2)(1.0)
     with pytest.raises(ValueError, match=r"unknown activation 'rleu'; .* relu, gelu"):
         nn.Dense(2, activation="rleu")
-    with pytest.raises(ValueError, match="unknown activation 2"):
+    with pytest.raises(ValueError, match=r"activation is 2, a number: .* nn\.Dense\(2\)"):
         nn.Dense(4, 2)  # type: ignore[arg-type] # only the outputs are given
     with pytest.raises(ValueError, match=r"unknown initializer 'glorot'; .* glorot_uniform"):
         nn.Dense(2, kernel_initializer="glorot")
@@ -113,6 +113,10 @@ def test_sequential() -> None:
     assert len(model) == 4
     with pytest.raises(TypeError, match="layer 1 of type 'int' is not callable"):
         nn.Sequential([double, 3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"one list: nn\.Sequential\(\[first, second"):
+        nn.Sequential(nn.Dense(2), double)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="one list"):
+        nn.Sequential(nn.Dense(2))  # type: ignore[arg-type]
 
 
 def test_glorot_uniform() -> None:

@@ -204,6 +204,12 @@ def activation_of(activation: Function | str | None) -> Function | None:
     if activation in ACTIVATIONS:
         function: Function = getattr(tc, activation)
         return function
+    given: object = activation  # whatever it is declared to be
+    if isinstance(given, int):
+        raise ValueError(
+            f"the activation is {given}, a number: a layer takes how many outputs it has, as in "
+            f"nn.Dense({given}), and finds out how many inputs there are in its first call"
+        )
     raise ValueError(f"unknown activation {activation!r}; pass a callable, None or one of " + ", ".join(ACTIVATIONS))
 
 

@@ -243,7 +243,10 @@ class Sequential(Module):
     (3, 8)
     """
 
-    def __init__(self, layers: Iterable[Function]) -> None:
+    def __init__(self, layers: Iterable[Function], *others: Function) -> None:
+        # As PyTorch's takes them, each an argument of its own.
+        if others or not isinstance(layers, Iterable):
+            raise TypeError("Sequential takes its layers as one list: nn.Sequential([first, second, ...])")
         self.layers = list(layers)
         for index, layer in enumerate(self.layers):
             if not callable(layer):
