@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
@@ -13,7 +13,17 @@ from weakref import ref
 from tape_core import GradientTape, IndexedSlices, Tensor, asarray, random
 from tape_core.backends import BackendMismatchError, compilers
 from tape_core.staging import TracingError, current, foreign_tracers
-from tape_core.support import ACTIVE, OPEN_AXES, Lock, active_recorders, pytree, undone_on_error, warn_user, wrap
+from tape_core.support import (
+    ACTIVE,
+    OPEN_AXES,
+    Lock,
+    active_recorders,
+    pytree,
+    report_stage,
+    undone_on_error,
+    warn_user,
+    wrap,
+)
 from tape_core.tracing import BINDINGS, is_replaying
 from tape_core.typing import Fallback, PyTree, Retrace
 
@@ -31,7 +41,7 @@ from tape_compile.cache_key import (
     static_key,
 )
 from tape_compile.compilers import Compiler, NeedsValues
-from tape_compile.events import not_compiled, traced
+from tape_compile.events import compiling, not_compiled, traced
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, importable_name, unbound
 from tape_compile.tracer.traced_array import TracedArray
 from tape_compile.tracer.traced_backend import tracing_backend
@@ -219,15 +229,17 @@ class Function(Generic[P, R_co]):
                 found = next((one for one in self._compiled.get(signature.key, ()) if one.fits()), None)
                 if found is None and signature.key not in self._eager:
                     bits = None if signature.uploaded is None else random.get_state()
-                    try:
-                        return self._first_call(signature, static, with_kwargs, lambda: self._run_eagerly(args, kwargs))
-                    except BackendMismatchError as error:
-                        if bits is None or not self._move_host_data(signature, error):
-                            raise
-                        random.set_state(bits)
-                        signature, static, with_kwargs = self._split_call(args, kwargs)
-                        signature.upload()
-                        return self._first_call(signature, static, with_kwargs, lambda: self._run_eagerly(args, kwargs))
+                    eager = partial(self._run_eagerly, args, kwargs)
+                    with compiling(self._name, signature):
+                        try:
+                            return self._first_call(signature, static, with_kwargs, eager)
+                        except BackendMismatchError as error:
+                            if bits is None or not self._move_host_data(signature, error):
+                                raise
+                            random.set_state(bits)
+                            signature, static, with_kwargs = self._split_call(args, kwargs)
+                            signature.upload()
+                            return self._first_call(signature, static, with_kwargs, eager)
             else:
                 found = None
         return self._run_eagerly(args, kwargs) if found is None else found(signature.leaves)
@@ -386,6 +398,7 @@ class Function(Generic[P, R_co]):
         if trace.stand_ins is not None:
             assert compiled is not None
             self._keep(compiled, signature, static, began)
+            report_stage("first run")
             return compiled(signature.leaves)
         if trace.failed is None:
             invalidate_donated(self._name, signature.leaves, trace.donated)

@@ -10,6 +10,7 @@ from functools import partial
 
 from tape_core.backends import Backend, compilers, select, use_backend
 from tape_core.extend import TODO, registry
+from tape_core.support import progress_of
 
 from tape_conformance import check_versions
 
@@ -162,6 +163,7 @@ def check_backend(
     only: str | Iterable[str] = "*",
     compiled_by: str | Iterable[str] = (),
     quick: bool = False,
+    progress: bool = True,
 ) -> Report:
     """Run the suite without pytest.
 
@@ -176,6 +178,7 @@ def check_backend(
         only: patterns of check ids, with `*` for anything.
         compiled_by: compilers whose code is compared with eager calls, by name; `"all"` for every installed one.
         quick: run those checks alone that find most mistakes in little time; see :func:`checks`.
+        progress: whether to show how many checks are done, on a terminal or in a notebook, after two seconds.
 
     Raises:
         BackendError: there is no such backend, or it cannot be used.
@@ -186,10 +189,19 @@ def check_backend(
     names = [compiled_by] if isinstance(compiled_by, str) else list(compiled_by)
     target = target_of(backend, names)
     expectations = Expectations.of(target)
-    chosen = checks(backend, patterns, compiled_by=names, quick=quick)
-    if not chosen:
-        raise ValueError(f"check_backend: only={only!r} selects no check")
-    return Report(target.name, [_run(check, expectations.reason(check.id)) for check in chosen])
+    results: list[Result] = []
+    with progress_of(f"checking {target.name}", unit="checks", logger="tape_conformance", shown=progress) as task:
+        task.stage("collecting")
+        chosen = checks(backend, patterns, compiled_by=names, quick=quick)
+        if not chosen:
+            raise ValueError(f"check_backend: only={only!r} selects no check")
+        task.total, failed = len(chosen), 0
+        for check in chosen:
+            results.append(_run(check, expectations.reason(check.id)))
+            failed += results[-1].outcome == "failed"
+            task.detail = f"{failed} failed" if failed else ""
+            task.advance()
+    return Report(target.name, results)
 
 
 def _run(check: Check, expected: str | None) -> Result:

@@ -17,6 +17,7 @@ from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
+from tape_core.base.progress import Task, first_process_only, progress_of, report_stage
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
@@ -52,6 +53,7 @@ __all__ = [
     "Lock",
     "NoCounterpartError",
     "Plans",
+    "Task",
     "WatchError",
     "active_recorders",
     "as_dtype",
@@ -64,6 +66,7 @@ __all__ = [
     "dense",
     "dtypes",
     "finfo",
+    "first_process_only",
     "flag",
     "forbid_captures",
     "forget_in_children",
@@ -84,6 +87,7 @@ __all__ = [
     "one_line",
     "permissions",
     "placement",
+    "progress_of",
     "pytree",
     "read",
     "read_array",
@@ -91,6 +95,7 @@ __all__ = [
     "record_as_one",
     "report_assigned",
     "report_leave",
+    "report_stage",
     "rows_added",
     "sequence",
     "set_all",

@@ -12,7 +12,7 @@ from weakref import proxy, ref
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.staging import TracingError
-from tape_core.support import FORMER, binding, keep_former, layouts, pytree, wrap
+from tape_core.support import FORMER, binding, keep_former, layouts, pytree, report_stage, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
@@ -105,7 +105,9 @@ class Compiled:
         self.changed = list(changed)
         self.traced: Program = trace.program([*arrays, *changed.values()])
         self.compiler = compiler = load_compiler(how)
+        report_stage("passes")
         self.program, self.effects = passes.run(self.traced, options, left_out(compiler))
+        report_stage("code")
         self.source = Source(self.program, name)
         self.options = options
         self.run = self._compiled(name, how, compiler, trace)
@@ -395,6 +397,7 @@ def compile_program(
             f"{name}: compile={how!r} is for arrays of {' and '.join(backends)}, and these are of "
             f"{program.backend.root.name}: leave out compile, or select another backend"
         )
+    report_stage(f"compiler {how if isinstance(how, str) else type(how).__name__}")
     try:
         return compiler.compile(program, run, examples)
     except (ValueError, RuntimeError, TracingError) as error:  # these are meant for the user

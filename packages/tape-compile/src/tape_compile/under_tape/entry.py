@@ -13,6 +13,7 @@ the first one for a new pattern of cotangents, and every one that is itself reco
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -25,6 +26,7 @@ from tape_compile import thresholds
 from tape_compile.cache import Traces, notify_on_end, remember
 from tape_compile.cache_key import SLICES, TENSOR, Args, Kwargs, Signature, Static, arguments_of, call_with_static
 from tape_compile.codegen.executable import load_compiler
+from tape_compile.events import compiling, traced
 from tape_compile.results import check_containers
 from tape_compile.turns import tracing_turn
 from tape_compile.under_tape.record import recorded_call
@@ -145,8 +147,10 @@ class UnderTape:
             # Tracing runs the function besides the call itself: the numbers that it draws are given back.
             bits = random.get_state()
             why = ""  # not the error, which holds this frame
+            began = perf_counter()
             try:
-                joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
+                with compiling(self.name, signature):
+                    joint = Joint(self, kind, python, tape, signature, watched, self._patterns.get(kind, set()))
             except Exception as error:  # noqa: BLE001 - the plain run raises the user's own errors
                 moved = isinstance(error, BackendMismatchError) and self.function._move_host_data(signature, error)
                 if not moved:  # else the next call has another key
@@ -164,6 +168,8 @@ class UnderTape:
             joint.gone = notify_on_end(
                 [leaf for leaf in signature.leaves if type(leaf) is not Tensor], self._forget(kind)
             )
+            if joint.inputs:
+                traced(self.name, joint, signature, len(self.compiled), began, " inside a tape's block")
             self.known.add(kind, joint)
             return joint
 

@@ -11,7 +11,7 @@ from weakref import ref
 
 from tape_core import GradientTape, IndexedSlices, Tensor, Variable, random
 from tape_core.staging import HostNumber, TracingError
-from tape_core.support import ACTIVE, pytree, setting, wrap
+from tape_core.support import ACTIVE, pytree, report_stage, setting, wrap
 from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
@@ -379,6 +379,7 @@ class Joint:
         k = len(program.outputs) - len(self.assigned)
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
+        report_stage("passes")
         (forward, self.effects), backward = partition(program, self.size, sizes, self.options, left_out(self.compiler))
         self.source = Source(forward, self.name)
         self.run = self._compiled(self, forward, trace)

@@ -35,6 +35,7 @@ name                  is set by                                       is read by
 `MAKING`              `meshes.draws`, around functions whose results  draws of this shape from generators
                       are made in parts
 `LOADING`             `backends.discovery`, while it loads a plugin   `ArrayAPIBackend`, which checks names later then
+`PROGRESS`            `base.progress.progress_of`, around long work   what is done in it, to say how far it is
 ====================  ==============================================  =================================================
 
 Other state that all threads share:
@@ -57,6 +58,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
+    from tape_core.base.progress import Task
     from tape_core.engine.binding import Bound
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
@@ -92,3 +94,4 @@ STAND_INS: ContextVar[dict[int, Generator]] = ContextVar("tape_core.stand_ins", 
 
 MAKING: ContextVar[Making | None] = ContextVar("tape_core.making", default=None)
 LOADING: ContextVar[bool] = ContextVar("tape_core.loading", default=False)
+PROGRESS: ContextVar[Task | None] = ContextVar("tape_core.progress", default=None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
+from tape_core.base.progress import progress_of
 from tape_core.engine import pytree
 from tape_core.engine.arguments import check_tensors, check_unconnected
 from tape_core.engine.backward import gradients
@@ -127,14 +128,15 @@ def _rows(
     parts: list[list[Any]] = []
     step = max(n if chunk is None else chunk, 1)
     # A target without elements makes one chunk without rows, from which the result has its shape.
-    starts = range(0, n, step) or [0]
-    for start in starts:
-        stop = min(start + step, n)
-        # Every chunk needs the records; only the last may free them.
-        release = last and stop == n and not tape._persistent
-        parts.append(_chunk(tape, target, sources, basis(start, stop), loop and stop > start, release))
-    if len(parts) == 1:
-        return parts[0]
+    if n <= step:
+        return _chunk(tape, target, sources, basis(0, n), loop and n > 0, last and not tape._persistent)
+    with progress_of("Jacobian", n, "rows") as task:
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            # Every chunk needs the records; only the last may free them.
+            release = last and stop == n and not tape._persistent
+            parts.append(_chunk(tape, target, sources, basis(start, stop), loop, release))
+            task.advance(stop - start)
     return [None if column[0] is None else ops.concat(list(column)) for column in zip(*parts, strict=True)]
 
 

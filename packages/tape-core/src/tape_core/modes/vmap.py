@@ -13,6 +13,7 @@ from tape_core.base.ambient import OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import check_callable, explaining
+from tape_core.base.progress import progress_of
 from tape_core.engine import pytree
 from tape_core.engine.levels import Axis, BatchedArray, lift
 from tape_core.engine.recording import DrawnStates
@@ -26,6 +27,7 @@ Randomness: TypeAlias = Literal["error", "different", "same"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_TITLE = "__tape_title__"
 
 
 @explaining
@@ -103,17 +105,34 @@ def vmap(
         if chunk_size is None or size <= chunk_size or (randomness == "same" and current() is not None):
             return run(0, size)
         chunks = [(k, min(k + chunk_size, size)) for k in range(0, size, chunk_size)]
-        if randomness != "same":
-            return _concatenated([run(*chunk) for chunk in chunks], out_axes)
-        drawn = DrawnStates()
-        with drawn.observe():
-            parts = [run(*chunks[0])]
-        for chunk in chunks[1:]:
-            drawn.rewind()
-            parts.append(run(*chunk))
+        title, unit = getattr(f, _TITLE, None) or (f"vmap of {name_of(f)}", "examples")
+        drawn = DrawnStates() if randomness == "same" else None
+        parts = []
+        with progress_of(title, size, unit) as task:
+            for start, stop in chunks:
+                if drawn is None:
+                    parts.append(run(start, stop))
+                elif start == 0:
+                    with drawn.observe():
+                        parts.append(run(start, stop))
+                else:
+                    drawn.rewind()
+                    parts.append(run(start, stop))
+                task.advance(stop - start)
         return _concatenated(parts, out_axes)
 
     return mapped
+
+
+def titled(f: Callable[P, R], title: str, unit: str) -> Callable[P, R]:
+    """Have progress call the vmap of a function by another name, and its examples, too; return the function."""
+    setattr(f, _TITLE, (title, unit))
+    return f
+
+
+def name_of(f: Callable[..., Any]) -> str:
+    """Return how progress calls a function."""
+    return str(getattr(f, "__name__", "a function"))
 
 
 def _run(

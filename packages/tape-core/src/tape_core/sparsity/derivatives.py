@@ -14,7 +14,7 @@ from tape_core.base.dtypes import finfo
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
 from tape_core.engine.tensor import Tensor, read
-from tape_core.modes.vmap import vmap
+from tape_core.modes.vmap import name_of, titled, vmap
 from tape_core.ops.creation import asarray
 from tape_core.transforms.derivatives import grad, jvp, vjp
 from tape_core.typing import ArrayLike, HostArray, PyTree, SparseMatrix, Tangent
@@ -288,6 +288,7 @@ def _by_columns(
         return tangent
 
     with _unrecorded():
+        titled(product, f"{name} of {name_of(f)}", "products")
         products = vmap(product, chunk_size=chunk, randomness="same")(
             _as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x)
         )
@@ -323,7 +324,8 @@ def _by_rows(
         if y.dtype.kind == "complex floating":
             return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
         given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
-        products = vmap(lambda g: pull(g)[0], chunk_size=chunk, randomness="same")(given)
+        product = titled(lambda g: pull(g)[0], f"{name} of {name_of(f)}", "products")
+        products = vmap(product, chunk_size=chunk, randomness="same")(given)
     found = _to_host(np, products)
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = pattern.indices

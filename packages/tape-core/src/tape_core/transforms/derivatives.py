@@ -22,7 +22,7 @@ from tape_core.engine.tape import GradientTape
 from tape_core.engine.tensor import Tensor, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.forward import ForwardAccumulator, by_elements
-from tape_core.modes.vmap import vmap
+from tape_core.modes.vmap import name_of, titled, vmap
 from tape_core.ops.creation import asarray, eye
 from tape_core.ops.manipulation import reshape
 from tape_core.typing import ArrayLike, PyTree
@@ -444,6 +444,7 @@ def _by_columns(
             return _materialize_zeros(found, results)
 
         # A column for each element of the arguments, so these come last in the Jacobian.
+        titled(column, f"{name} of {name_of(f)}", "columns")
         found = vmap(column, out_axes=-1, chunk_size=chunk_size, randomness="same")(*_unit_tangents(leaves))
         out_structure, shapes = outer[0]
         sizes = [math.prod(leaf.shape) for leaf in leaves]

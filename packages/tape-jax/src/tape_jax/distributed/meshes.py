@@ -9,8 +9,11 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 from tape_core.meshes import NamedMesh, asked
+from tape_core.support import first_process_only
 
 from tape_jax.tasks import jax_backend
+
+first_process_only(lambda: jax.process_index())
 
 
 class Mesh(NamedMesh[Any]):

@@ -8,13 +8,13 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.random import global_rng
-from tape_core.support import contextmanager, integer, pytree, sequence
+from tape_core.support import Task, contextmanager, integer, progress_of, pytree, sequence
 
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
 from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
-from tape_nn.fitting.progress import Progress
+from tape_nn.fitting.progress import LOGGER, Progress
 from tape_nn.fitting.resuming import (
     RunFile,
     agree_on_random_states,
@@ -94,8 +94,8 @@ def fit(
         checkpoint: the path of a safetensors file that is written after each epoch.
         checkpoint_every: a number of steps after which the file is written as well.
         resume: whether to continue from the file if there is one; otherwise it is overwritten.
-        progress: whether to show the progress on standard error: a line for each epoch, and in a terminal a bar, if
-            tqdm is installed.
+        progress: whether to show the progress on standard error, or in a notebook: a line of results for each epoch,
+            and after two seconds how far the epoch is. With False, nothing that `fit` does is shown.
         train_step: a function of the :class:`~tape_nn.fitting.Run` and a batch that does the update in place of
             :func:`tape_nn.fitting.train_step`. It returns numbers by name; their means over the epoch go into the
             history. A Metric stands for its result.
@@ -128,13 +128,13 @@ def fit(
         TracingError: with `compile`, a step does what cannot be compiled.
     """
     # Last among the callbacks, so that it shows what the others have put into the results.
-    shown = [Progress(parallel is None)] if progress and (parallel is None or parallel.mesh.rank == 0) else []
+    shown = Progress(_is_shown(progress, parallel), parallel is None)
     given = sequence("fit", "callbacks", "callbacks", callbacks)
     if average is not None and not isinstance(average, ExponentialMovingAverage):
         raise TypeError(f"fit: average must be an nn.ExponentialMovingAverage of the model; got {average!r}")
     if average is not None and not any([each is average for each in given]):
         given = (average, *given)
-    run = Run(model, optimizer, loss, metrics, [*given, *shown], epochs, parallel)
+    run = Run(model, optimizer, loss, metrics, [*given, shown], epochs, parallel)
     if integer("fit", "accumulate", accumulate, 1) > 1:
         run.accumulate(accumulate)
     _check(run, train_step, seed, checkpoint is not None)
@@ -149,7 +149,7 @@ def fit(
     # One for all epochs, so that a compiled step is traced once.
     judge = Run(model, None, loss, run.metrics)
     judge_step = steps.compiled_step(judge, steps.test_step if test_step is None else test_step, compile)
-    with _restore_modes(model):
+    with _restore_modes(model), shown.of(run):
         # The order matters for exact resuming: first the Variables, which draw random numbers, then the seed.
         _build_model(model, source_of(data, model, batch_size))
         if parallel is not None:
@@ -187,7 +187,8 @@ def fit(
             with nullcontext() if average is None else average.averaged():
                 if held_out is not None:
                     # The metrics are reset for this; those of the training are in `run.logs` since `end_epoch`.
-                    found = _evaluate(judge, held_out, run.epoch, judge_step)
+                    with progress_of("validation", held_out.length, "batches", logger=None) as task:
+                        found = _evaluate(judge, held_out, run.epoch, judge_step, task)
                     run.logs.update({f"val_{name}": value for name, value in found.items()})
                 run.call("on_epoch_end")
             run.history.append(run.logs)
@@ -208,12 +209,14 @@ def evaluate(
     metrics: Iterable[Metric] | Mapping[str, Metric] = (),
     batch_size: int | None = None,
     test_step: Step | None = None,
+    progress: bool = True,
     parallel: Strategy | None = None,
 ) -> dict[str, float]:
     """Return the loss and the metrics of a model on data, by name; see :func:`fit` for the arguments.
 
-    The model is in evaluation mode meanwhile. With `parallel`, all processes call this with the same data, and each
-    computes with its rows of a batch; a model that :func:`fit` or `parallel.prepare` has divided stays so.
+    The model is in evaluation mode meanwhile. How many batches are done is shown after two seconds, unless `progress`
+    is False. With `parallel`, all processes call this with the same data, and each computes with its rows of a batch; a
+    model that :func:`fit` or `parallel.prepare` has divided stays so.
 
     >>> import tape_core as tc
     >>> import tape_nn as nn
@@ -228,10 +231,18 @@ def evaluate(
     _check_evaluation("evaluate", loss, metrics, test_step)
     run = Run(model, None, loss, metrics, parallel=parallel)
     source = _divided(source_of(data, model, batch_size), parallel)
-    return _evaluate(run, source, 0, steps.test_step if test_step is None else test_step)
+    with progress_of("evaluate", source.length, "batches", logger=LOGGER, shown=_is_shown(progress, parallel)) as task:
+        return _evaluate(run, source, 0, steps.test_step if test_step is None else test_step, task)
 
 
-def predict(model: Module, data: Data, *, batch_size: int | None = None, parallel: Strategy | None = None) -> Any:
+def predict(
+    model: Module,
+    data: Data,
+    *,
+    batch_size: int | None = None,
+    progress: bool = True,
+    parallel: Strategy | None = None,
+) -> Any:
     """Return the outputs of a model for data, computed in batches and concatenated along the first axis.
 
     The model is in evaluation mode meanwhile.
@@ -244,7 +255,7 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None, paralle
     Args:
         model, batch_size: as for :func:`fit`.
         data: as for :func:`fit`. Parts of a tuple after the first, x, are ignored.
-        parallel: as for :func:`evaluate`.
+        progress, parallel: as for :func:`evaluate`.
 
     Returns:
         A tensor with a row for each example, or a structure of such tensors if the model returns one; in each process
@@ -256,11 +267,17 @@ def predict(model: Module, data: Data, *, batch_size: int | None = None, paralle
     _check_module(model)
     parts: list[list[tc.Tensor]] = []
     structure = None
-    with _restore_modes(model):
+    source = _divided(source_of(data, model, batch_size), parallel)
+    shown = _is_shown(progress, parallel)
+    with (
+        _restore_modes(model),
+        progress_of("predict", source.length, "batches", logger=LOGGER, shown=shown) as task,
+    ):
         model.eval()
-        for batch in _divided(source_of(data, model, batch_size), parallel).batches(0):
+        for batch in source.batches(0):
             leaves, structure = pytree.flatten(model(unpack(batch)[0]))  # type: ignore[operator]
             parts.append(leaves if parallel is None else parallel.engine.full(leaves))
+            task.advance()
     if not parts:
         raise ValueError("predict: data has no batches")
     whole = [tc.concat(leaves, axis=0) for leaves in zip(*parts, strict=True)]
@@ -271,7 +288,11 @@ def _divided(source: Source, parallel: Strategy | None) -> Source:
     return source if parallel is None else Divided(source, parallel.divide)
 
 
-def _evaluate(run: Run, source: Source, epoch: int, step: Step) -> dict[str, float]:
+def _is_shown(progress: bool, parallel: Strategy | None) -> bool:
+    return progress and (parallel is None or parallel.mesh.rank == 0)
+
+
+def _evaluate(run: Run, source: Source, epoch: int, step: Step, task: Task) -> dict[str, float]:
     run.length = source.length
     run.begin_epoch()
     with _restore_modes(run.model):
@@ -279,6 +300,7 @@ def _evaluate(run: Run, source: Source, epoch: int, step: Step) -> dict[str, flo
         for batch in source.batches(epoch):
             run.take(step(run, batch), batch)
             run.batch += 1
+            task.advance()
     if run.batch == 0:
         raise ValueError("evaluate: data has no batches")
     return run.logs

@@ -1,62 +1,64 @@
-"""The progress of a run, on standard error."""
+"""The progress of a run: a line of results for each epoch, and meanwhile how far the epoch is."""
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+
+from tape_core.support import contextmanager, progress_of
 
 from tape_nn.fitting.callbacks import Callback
 from tape_nn.fitting.run import Run
 from tape_nn.thresholds import REFRESH_INTERVAL
 
+LOGGER = "tape_nn"
+
 
 class Progress(Callback):
-    """A callback that shows a bar for each epoch in a terminal, if tqdm is installed, and then a line of results."""
+    """A callback that says how far the run is, and writes a line of results after each epoch."""
 
-    def __init__(self, running: bool = True) -> None:
+    def __init__(self, shown: bool = True, running: bool = True) -> None:
+        self._shown = shown
         # Results so far are computed now and then; by one process of several they could not be.
         self._running = running
-        self._bar: Any = None
-        self._shown = 0.0
+        self._computed = self._started = 0.0
+        self._text = ""
+
+    @contextmanager
+    def of(self, run: Run) -> Iterator[None]:
+        """Return a context for the epochs of the run."""
+        with progress_of("fit", unit="batches", logger=LOGGER, shown=self._shown) as self._task:
+            self._started = time.perf_counter()
+            self._task.restart(_title(run), run.length, run.batch)  # a run may be resumed within an epoch
+            if self._running:
+                self._task.results = lambda: self._numbers(run)
+            yield
 
     def on_epoch_begin(self, run: Run) -> None:
-        """Start the clock and the bar."""
-        self._close()
+        """Start the clock."""
         self._started = time.perf_counter()
-        # In a file or a log a bar would be a line for each refresh.
-        if sys.stderr.isatty():
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=run.length, desc=_title(run), unit="batch", leave=False, initial=run.batch)
+        self._text = ""
+        self._task.restart(_title(run), run.length, run.batch)
 
     def on_batch_end(self, run: Run) -> None:
-        """Move the bar, and now and then show the results so far."""
-        if self._bar is None:
-            return
-        self._bar.update()
-        if self._running and time.perf_counter() - self._shown > REFRESH_INTERVAL:
-            # Not in each batch: `logs` computes the result of every metric.
-            self._bar.set_postfix_str(_numbers(run), refresh=False)
-            self._shown = time.perf_counter()
+        """Say how far the epoch is."""
+        self._task.advance()
 
     def on_epoch_end(self, run: Run) -> None:
         """Write the line of results."""
-        self._close()
-        sys.stderr.write(f"{_title(run)}: {_numbers(run)}  ({time.perf_counter() - self._started:.1f} s)\n")
-        sys.stderr.flush()
+        self._task.line(f"{_title(run)}: {_numbers(run)}  ({time.perf_counter() - self._started:.1f} s)")
 
     def on_train_end(self, run: Run) -> None:
         """Write a line if the run was stopped early."""
         if run.epoch < run.epochs:
-            sys.stderr.write(f"stopped after {run.epoch} of {run.epochs} epochs\n")
+            self._task.line(f"stopped after {run.epoch} of {run.epochs} epochs")
 
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+    def _numbers(self, run: Run) -> str:
+        if time.perf_counter() - self._computed > REFRESH_INTERVAL:
+            # Not at each drawing: `logs` computes the result of every metric.
+            self._text = _numbers(run)
+            self._computed = time.perf_counter()
+        return self._text
 
 
 def _title(run: Run) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from tape_core.meshes import AxesAsked, NamedMesh, asked
+from tape_core.support import first_process_only
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
 
     from tape_torch.distributed.checkpoints import Like, Loaded, Path, Saving
+
+first_process_only(lambda: dist.get_rank() if dist.is_available() and dist.is_initialized() else 0)
 
 _TORCHRUN = "start the program in each process by `torchrun --nproc-per-node N program.py`"
 
