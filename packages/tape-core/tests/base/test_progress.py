@@ -354,7 +354,7 @@ def test_a_notebook_says_what_was_stopped(notebook: Shell) -> None:
         task.advance()
         raise KeyboardInterrupt
     (data,) = notebook.outputs.values()
-    assert data["text/plain"] == "sampling: stopped after 1 samples of 4, 0.0 s"
+    assert data["text/plain"] == "sampling: stopped after 1 of 4 samples, 0.0 s"
 
 
 def test_loggers_are_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

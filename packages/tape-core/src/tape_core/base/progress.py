@@ -152,11 +152,12 @@ class Task:
 
     def summary(self) -> str:
         """Return what it was and how long it took."""
-        done = f" {self.done:,} {self.unit}" if self.unit and self.done else ""
+        done = f"{self.done:,} {self.unit}" if self.unit and self.done else ""
         if not self._failed:
-            return f"{self.title}:{done} in {duration(self.seconds)}"
-        of = f" of {self.total:,}" if self.total is not None else ""
-        return f"{self.title}: stopped after{done}{of + ',' if of else ''} {duration(self.seconds)}"
+            return f"{self.title}{done and ': '}{done} in {duration(self.seconds)}"
+        if done and self.total is not None:
+            done = f"{self.done:,} of {self.total:,} {self.unit}"
+        return f"{self.title}: stopped after {done}{done and ', '}{duration(self.seconds)}"
 
 
 def _draw(task: Task, *, works: bool = True) -> None:
