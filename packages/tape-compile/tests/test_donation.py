@@ -51,7 +51,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "indexing": lambda x: x[0],
     "numpy": lambda x: x.numpy(),
     "numpy's function": np.asarray,
-    "printing": repr,
+    "printing": str,
     "watching": lambda x: tc.GradientTape().watch(x),
     "asarray": lambda x: tc.asarray(x, dtype=tc.float64),
     "a Variable": tc.Variable,

@@ -138,3 +138,24 @@ def test_a_notebook_shows_what_a_compiled_function_was_traced_for() -> None:
     assert "<code>double.show()</code>" in html
     assert "runs as plain Python for some arguments: double is compiled" in html
     assert "<lambda>" not in tc.function(lambda x: x)._repr_html_()
+
+
+@pytest.mark.parametrize("kind", [nn.Sequential, nn.Adam, nn.LossScaler, nn.losses.MeanSquaredError])
+def test_a_debugger_can_show_an_object_that_is_being_made(kind: type) -> None:
+    thing = kind.__new__(kind)
+    assert repr(thing) == f"<{kind.__name__} that is not initialised>"
+    if hasattr(kind, "_repr_html_"):
+        assert "that is not initialised" in thing._repr_html_()
+
+
+def test_what_is_not_built_says_so_and_one_variable_is_no_plural() -> None:
+    assert repr(nn.Dense(3)) == "<Dense: not built>"
+
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = tc.Variable(1.0)
+
+    model = Scale()
+    assert repr(model) == "<Scale: 1 variable, 1 parameter>"
+    assert repr(nn.ParameterGroup([model.scale], learning_rate=0.1)) == "ParameterGroup(1 variable, learning_rate=0.1)"

@@ -18,6 +18,8 @@ from tape_core.support import (
     OPEN_AXES,
     Lock,
     active_recorders,
+    lenient,
+    lenient_html,
     pytree,
     report_stage,
     undone_on_error,
@@ -150,12 +152,14 @@ class Function(Generic[P, R_co]):
         self._lock = Lock()
         self._unbound_ref = ref(self)
 
+    @lenient
     def __repr__(self) -> str:
         state = "1 trace" if self.traces == 1 else f"{self.traces} traces"
         if self._eager:
             state += ", calls that run as plain Python"
         return f"<compiled function {self._name}: {state}>"
 
+    @lenient_html
     def _repr_html_(self) -> str:
         from tape_compile.display import function_html
 

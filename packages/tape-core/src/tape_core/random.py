@@ -20,6 +20,7 @@ from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
+from tape_core.base.reprs import lenient
 from tape_core.distributions import Distributions
 from tape_core.engine.hints import absent_attribute
 from tape_core.engine.hints import missing as _missing
@@ -117,6 +118,7 @@ class Generator(Distributions):
             self._state = key0, key1, counter + blocks
         return key0, key1, counter
 
+    @lenient
     def __repr__(self) -> str:
         key0, key1, counter = self._state
         return f"<Generator: key {key0:016x}{key1:016x}, block {counter}>"

@@ -19,6 +19,7 @@ from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
 from tape_core.base.progress import Task, first_process_only, progress_of, report_stage
 from tape_core.base.references import COUNTS_REFERENCES
+from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
@@ -62,6 +63,7 @@ __all__ = [
     "binding",
     "check_assignable",
     "contextmanager",
+    "counted",
     "deciding_frame",
     "dense",
     "dtypes",
@@ -81,6 +83,8 @@ __all__ = [
     "keep_former",
     "keep_layouts",
     "layouts",
+    "lenient",
+    "lenient_html",
     "log",
     "meant",
     "new_serial",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from html import escape
+from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.backends import ArrayAPIBackend
+from tape_core.backends.texts import extent
 
 
 def test_a_tensor() -> None:
@@ -82,3 +86,66 @@ def test_printing_inside_a_tape_records_nothing() -> None:
         n = len(tape._records)
         repr(v), str(y), f"{y[0]:.1f}"
     assert len(tape._records) == n + 1, "the indexing alone"
+
+
+def test_a_repr_says_what_is_the_matter_where_there_are_no_values() -> None:
+    kept: list[tc.Tensor] = []
+
+    @tc.function
+    def f(x: tc.Tensor) -> tc.Tensor:
+        kept.append(x + 1)
+        assert repr(kept[0]) == "Tensor(<another in each call>, shape=(3,), dtype=float32, backend=numpy)"
+        return x
+
+    x = tc.ones(3, backend="numpy")
+    f(x)
+    assert repr(kept[0]) == "Tensor(<of a call that is over>, shape=(3,), dtype=float32, backend=numpy)"
+    tc.function(lambda x: x + 1, donate="x")(x)
+    assert repr(x) == "<Tensor: this Tensor, of shape (3,), was donated to <lambda>: use what that returned>"
+    for thing in (kept[0], x):
+        with pytest.raises((TypeError, RuntimeError)):
+            str(thing)
+        assert thing._repr_html_() == f"<pre>{escape(repr(thing))}</pre>"
+
+
+HALF_MADE = [
+    tc.Tensor, tc.Variable, tc.IndexedSlices, tc.GradientTape, tc.ForwardAccumulator, tc.Sparsity, tc.random.Generator,
+    type(tc.function(lambda: None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HALF_MADE, ids=lambda kind: kind.__name__)
+def test_a_debugger_can_show_an_object_that_is_being_made(kind: type) -> None:
+    thing = kind.__new__(kind)
+    assert repr(thing) == f"<{kind.__name__} that is not initialised>"
+    if hasattr(kind, "_repr_html_"):
+        assert "that is not initialised" in thing._repr_html_()
+
+
+class Elsewhere(ArrayAPIBackend):
+    """NumPy on a device from which little may be fetched."""
+
+    def device(self, array: Any) -> str:
+        return "far:0"
+
+    def numpy(self, array: Any) -> Any:
+        assert array.size < 2500
+        return np.asarray(array)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1001,), (2000, 3), (7, 400), (6, 8, 7, 9), (1000, 1000), (2, 10_000), (0, 5)])
+def test_only_what_is_shown_of_a_large_array_leaves_its_device(shape: tuple[int, ...]) -> None:
+    backend = Elsewhere("elsewhere", np)
+    array = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    assert backend.format(array) == str(array)
+    with np.printoptions(edgeitems=2, precision=3):
+        assert backend.format(array) == str(array)
+    if array.size > 1000:
+        found = extent(backend, array)
+        assert found == pytest.approx((array.min(), array.mean(), array.max()), abs=1e-6)
+        assert extent(backend, array.astype("float16")) == pytest.approx(found, abs=1e-2)
+
+
+def test_slices_in_notebooks() -> None:
+    slices = tc.IndexedSlices(tc.ones((1, 2)), tc.asarray([3]), (5, 2))
+    assert slices._repr_html_().startswith("<p>IndexedSlices: 1 row of an array of shape (5, 2)</p><pre>indices = ")

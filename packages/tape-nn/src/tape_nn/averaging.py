@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import TracingError, current, guard, stateful
-from tape_core.support import Commit, assign_together, contextmanager, placement, real, wrap
+from tape_core.support import Commit, assign_together, contextmanager, lenient, placement, real, wrap
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.module import Module
@@ -51,6 +51,7 @@ class ExponentialMovingAverage:
         self._averages: dict[int, tuple[Variable, Variable]] = {}
         self._named_variables()  # raises here, and not at the first update, if `variables` is something else
 
+    @lenient
     def __repr__(self) -> str:
         return f"ExponentialMovingAverage(decay={self.decay!r}, variables={len(list(self._named_variables()))})"
 

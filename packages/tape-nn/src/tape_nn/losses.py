@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import tape_core as tc
 from tape_core import Tensor
 from tape_core.staging import value_check
+from tape_core.support import lenient
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
@@ -306,6 +307,7 @@ class Loss:
             raise ValueError(unknown_names("reduction", [str(reduction)], _REDUCTIONS))
         self.options = options
 
+    @lenient
     def __repr__(self) -> str:
         function = [getattr(self.function, "__name__", repr(self.function))] if type(self) is Loss else []
         options = {name: value for name, value in self.options.items() if isinstance(value, str | int | float)}

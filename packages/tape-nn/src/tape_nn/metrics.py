@@ -25,7 +25,7 @@ from tape_core.staging import (
     opaque,
     stateful,
 )
-from tape_core.support import Commit
+from tape_core.support import Commit, lenient
 from tape_core.typing import ArrayLike
 
 from tape_nn.naming import describe_settings
@@ -54,6 +54,7 @@ class Metric:
             self.name = name
         self.reset()
 
+    @lenient
     def __repr__(self) -> str:
         return describe_settings(self, name=self.name)
 

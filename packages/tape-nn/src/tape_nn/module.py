@@ -10,7 +10,7 @@ from weakref import ref
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.staging import current, guard
-from tape_core.support import assign_together, placement, wrap
+from tape_core.support import assign_together, counted, lenient, lenient_html, placement, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn.functional import using
@@ -297,11 +297,16 @@ class Module:
 
         return Summary(self)
 
+    @lenient
     def __repr__(self) -> str:
         variables = self.variables
         parameters = sum(getattr(variable, "size", 0) for variable in variables)
-        return f"<{type(self).__name__}: {len(variables)} variables, {parameters:,} parameters>"
+        name = type(self).__name__
+        if not variables and not getattr(self, "built", True):
+            return f"<{name}: not built>"
+        return f"<{name}: {counted(len(variables), 'variable')}, {counted(parameters, 'parameter')}>"
 
+    @lenient_html
     def _repr_html_(self) -> str:
         """Return the display in a notebook: :meth:`summary`, where there is something to list."""
         variables = self.variables

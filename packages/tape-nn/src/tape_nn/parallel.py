@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from tape_core import Variable
 from tape_core.backends import select
-from tape_core.support import pytree, warn_user
+from tape_core.support import lenient, pytree, warn_user
 from tape_core.typing import PyTree
 
 from tape_nn.checkpoints import Path, save_tensors
@@ -197,6 +197,7 @@ class Strategy:
             )
         return name
 
+    @lenient
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.mesh!r})"
 

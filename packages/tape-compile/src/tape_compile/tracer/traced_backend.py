@@ -132,7 +132,9 @@ class Traced(Backend):
         """Return the text of an array for debuggers and messages, which show no value of a traced one."""
         if type(array) is TracedArray and not array.is_known:
             trace = array.made_in
-            return self.base.format(array.value) if trace.failed is not None else "<another in each call>"
+            if trace.failed is not None:
+                return self.base.format(array.value)
+            return "<another in each call>" if trace.open else "<of a call that is over>"
         return self.base.format(value_of(array))
 
     def tell(self, array: Raw) -> None:

@@ -328,9 +328,11 @@ class Backend:
             return np.asarray(array)
 
     def format(self, array: Raw) -> str:
-        """Return the values as text for printing."""
+        """Return the values as text for printing: not more of them leave their device than are shown."""
+        from tape_core.backends.texts import text
+
         try:
-            return str(self.numpy(array))
+            return text(self, array)
         except ImportError:
             return str(array)
 

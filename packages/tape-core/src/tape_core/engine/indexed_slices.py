@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.lookup import ops
+from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.engine import layouts
 from tape_core.typing import Array, Cotangent, Namespace
 
@@ -90,8 +91,18 @@ class IndexedSlices:
         values = xp.scatter(self.values, rows, (n, *self.values.shape[1:]))
         return IndexedSlices(values, xp.take(names, order, axis=0), self.dense_shape, _xp=self._xp)
 
+    @lenient
     def __repr__(self) -> str:
         return f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
+
+    @lenient_html
+    def _repr_html_(self) -> str:
+        """Return the display in a notebook: how many rows of which array, and these."""
+        from html import escape
+
+        rows = f"{counted(len(self.indices), 'row')} of an array of shape {self.dense_shape}"
+        texts = [f"indices = {self.indices!r}", f"values = {self.values!r}"]
+        return f"<p>IndexedSlices: {rows}</p><pre>{escape(chr(10).join(texts))}</pre>"
 
     def __add__(self, other: Array | IndexedSlices) -> Any:
         if isinstance(other, IndexedSlices):

@@ -10,6 +10,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import flag
+from tape_core.base.reprs import lenient, lenient_html
 from tape_core.base.user_code import warn_user
 from tape_core.engine import binding, pytree, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected, cotangents_for
@@ -677,10 +678,12 @@ class GradientTape(recording.InBlock):
         made: Drawing = tool("draw")(self, path, collapse, max_nodes, engine)
         return made
 
+    @lenient
     def __repr__(self) -> str:
         made: str = tool("text")(self)
         return made
 
+    @lenient_html
     def _repr_html_(self) -> str:
         made: str = tool("html")(self)
         return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from html import escape
 from types import FrameType
@@ -14,6 +15,7 @@ from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
+from tape_core.base.reprs import lenient
 from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.user_code import library_of, warn_user
 from tape_core.engine import cuts
@@ -299,31 +301,30 @@ class Tensor(Attached, metaclass=TensorType):
         where = f", {place}" if place else ""
         return f"{text}, shape={self.shape}, dtype={self.dtype}, backend={self.backend.name}{where}"
 
-    def __repr__(self) -> str:
+    def _text(self) -> str:
         return f"Tensor({self._describe()})"
+
+    @lenient
+    def __repr__(self) -> str:
+        return self._text()
 
     def _repr_html_(self) -> str:
         """Return the display in a notebook: the values, and of many real ones their range and mean as well."""
         lines = [repr(self)]
-        # In a trace or inside vmap an array has no values of its own, and a text that says so.
-        plain = current() is None and not OPEN_AXES.get()
-        if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
-            import numpy as np  # whose array the values are
+        # In a trace or inside vmap an array has no values of its own, and a text that says so; others are of no use any
+        # more, or belong to other processes.
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):
+            plain = current() is None and not OPEN_AXES.get()
+            if plain and self.size > LARGE_DISPLAY_ELEMENTS and self.dtype.kind == "real floating":
+                from tape_core.backends.texts import extent
 
-            try:
-                values = self.backend.numpy(self.array)
-            except ValueError:  # other processes have some of the values
-                return f"<pre>{escape(lines[0])}</pre>"
-            if self.dtype.itemsize < 4:
-                values = values.astype("float32")
-            with np.errstate(all="ignore"):  # a mean of both infinities
-                mean = values.mean(dtype="float64")
-            lines.append(f"minimum {values.min():.6g}, mean {mean:.6g}, maximum {values.max():.6g}")
+                least, mean, most = extent(self.backend, self.array)
+                lines.append(f"minimum {least:.6g}, mean {mean:.6g}, maximum {most:.6g}")
         return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
     def __str__(self) -> str:
         self.backend.tell(self._array)
-        return repr(self)
+        return self._text()
 
     def __format__(self, spec: str) -> str:
         if spec and self.size != 1:

@@ -305,7 +305,7 @@ class Variable(Tensor):
             f"on backend {self.backend.name!r}"
         )
 
-    def __repr__(self) -> str:
+    def _text(self) -> str:
         label = f"{self.name!r}, " if self.name else ""
         return f"Variable({label}{self._describe()})"
 

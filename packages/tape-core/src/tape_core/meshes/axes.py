@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from tape_core.base.reprs import lenient
+
 M = TypeVar("M")
 
 
@@ -64,6 +66,7 @@ class NamedMesh(Generic[M]):
     def __hash__(self) -> int:
         return hash(self.device_mesh)
 
+    @lenient
     def __repr__(self) -> str:
         return f"Mesh({self._axes}, rank {self.rank}, on {self._kind})"
 

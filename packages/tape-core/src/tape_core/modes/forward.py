@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.lookup import ops
+from tape_core.base.reprs import counted, lenient
 from tape_core.base.user_code import warn_user
 from tape_core.engine import layouts, pytree, record, recording
 from tape_core.engine.arguments import check_tensors, check_unconnected
@@ -123,6 +124,11 @@ class ForwardAccumulator(recording.InBlock):
             LIVE.discard(key)
             for primal in getattr(self, "_given", ()):
                 primal._slots.pop(key, None)
+
+    @lenient
+    def __repr__(self) -> str:
+        state = "in its block" if self._open else "not in its block"
+        return f"<ForwardAccumulator: {state}, {counted(len(self._given), 'tangent')}>"
 
     def __enter__(self) -> ForwardAccumulator:
         """Carry tangents along from here on, or go on.

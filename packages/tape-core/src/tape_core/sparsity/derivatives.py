@@ -12,6 +12,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.dtypes import finfo
 from tape_core.base.mistakes import check_callable
+from tape_core.base.reprs import lenient
 from tape_core.engine import pytree
 from tape_core.engine.tensor import Tensor, read
 from tape_core.modes.vmap import name_of, titled, vmap
@@ -68,6 +69,7 @@ class Sparsity:
         self._colorings: dict[str, tuple[Any, int]] = {}
         self._symmetric: Sparsity | None = None
 
+    @lenient
     def __repr__(self) -> str:
         return f"Sparsity({self.shape[0]} by {self.shape[1]}, {self.nnz} entries)"
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tape_core.support import integer, real, warn_user
+from tape_core.support import integer, lenient, real, warn_user
 
 from tape_nn.naming import describe_settings
 from tape_nn.types import StateDict
@@ -47,6 +47,7 @@ class Callback:
     (True, True)
     """
 
+    @lenient
     def __repr__(self) -> str:
         return describe_settings(self)
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, overload
 
 import tape_core as tc
-from tape_core.support import asarray_beside
+from tape_core.support import asarray_beside, lenient
 from tape_core.typing import ArrayLike, DTypeLike
 
 from tape_nn import initializers
@@ -280,6 +280,7 @@ class Sequential(Module):
         # Not training: dropout would draw random numbers, and BatchNorm average zeros into its statistics.
         self(tc.zeros(shape, dtype=dtype, backend=backend, device=device), training=False)
 
+    @lenient
     def __repr__(self) -> str:
         # As PyTorch writes it: a line for each layer, with its index.
         lines = [f"({index}): {_shown(layer)}".replace("\n", "\n  ") for index, layer in enumerate(self.layers)]

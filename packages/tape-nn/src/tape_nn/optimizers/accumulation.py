@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.staging import HostNumber, Stage, current, guard, host_number, outside, stateful
-from tape_core.support import Commit, check_assignable, integer, placement, rows_added, wrap
+from tape_core.support import Commit, check_assignable, integer, lenient, placement, rows_added, wrap
 from tape_core.typing import ArrayLike, PyTree, Raw
 
 from tape_nn.clipping import check_positive
@@ -80,6 +80,7 @@ class GradientAccumulation:
         self._count, self._total, self._examples = 0, 0.0, 1.0
         self._sums: dict[int, _Sum] = {}  # by the id of the Variable, which the entry keeps alive
 
+    @lenient
     def __repr__(self) -> str:
         reduction = "" if self.reduction == "mean" else f", reduction={self.reduction!r}"
         return f"GradientAccumulation({self.optimizer!r}, steps={self.steps}{reduction})"

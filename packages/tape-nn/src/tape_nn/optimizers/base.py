@@ -28,6 +28,8 @@ from tape_core.support import (
     binding,
     check_assignable,
     layouts,
+    lenient,
+    lenient_html,
     real,
     rows_added,
     sequence,
@@ -154,11 +156,13 @@ class Optimizer:
         # A Python float, which is weak in promotion; an np.float64 would turn float32 arrays into float64 ones.
         self._rate = check_rate(value, "learning_rate") if self._schedule is None else math.nan
 
+    @lenient
     def __repr__(self) -> str:
         rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule
         text = describe_settings(self, learning_rate=rate)
         return f"{text[:-1]}, groups=[{', '.join(map(repr, self.groups))}])" if self.groups else text
 
+    @lenient_html
     def _repr_html_(self) -> str:
         """Return the display in a notebook: a table of the settings, and the groups as text."""
         rate = Optimizer._rate.of(self).kept if self._schedule is None else self._schedule

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tape_core import Tensor, Variable
 from tape_core.staging import host_number, outside
-from tape_core.support import meant, real
+from tape_core.support import counted, lenient, meant, real
 
 from tape_nn.module import Module
 from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
@@ -103,6 +103,7 @@ class ParameterGroup:
         plain = self._has_rate and self._schedule is None
         self._rate = check_rate(value, "learning_rate") if plain else math.nan
 
+    @lenient
     def __repr__(self) -> str:
         return f"ParameterGroup({', '.join([self._described(), *self.given()])})"
 
@@ -115,7 +116,7 @@ class ParameterGroup:
             return type(members).__name__ + (f": {chosen}" if match is not None else "")
         if callable(members):
             return getattr(members, "__name__", type(members).__name__)
-        return f"{len(members)} variables"
+        return counted(len(members), "variable")
 
     def given(self) -> list[str]:
         """Return the settings that the group gives, as text."""

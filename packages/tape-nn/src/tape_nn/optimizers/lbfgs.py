@@ -9,7 +9,7 @@ from typing import Any, Literal, Never, TypeAlias
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.staging import current
-from tape_core.support import assign_together, check_assignable, integer, pytree, wrap
+from tape_core.support import assign_together, check_assignable, integer, lenient, pytree, wrap
 from tape_core.typing import ArrayLike, PyTree, Raw
 
 from tape_nn.clipping import check_positive
@@ -86,6 +86,7 @@ class LBFGS:
         self._variables: list[Variable] = []
         self._state: dict[str, Any] = {}
 
+    @lenient
     def __repr__(self) -> str:
         return describe_settings(self)
 

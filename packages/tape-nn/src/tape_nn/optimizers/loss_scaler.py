@@ -11,7 +11,7 @@ import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend
 from tape_core.staging import host_number, stateful
-from tape_core.support import Commit, integer, real, wrap
+from tape_core.support import Commit, integer, lenient, real, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
@@ -87,6 +87,7 @@ class LossScaler:
         self._in_a_row = 0
         self._skipped = 0
 
+    @lenient
     def __repr__(self) -> str:
         return f"LossScaler({self.optimizer!r}, scale={LossScaler._scale.of(self).kept!r})"
 

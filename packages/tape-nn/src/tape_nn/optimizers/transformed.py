@@ -9,7 +9,7 @@ from typing import Any
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.staging import host_number, outside, stateful
-from tape_core.support import Commit, check_assignable, pytree, wrap
+from tape_core.support import Commit, check_assignable, lenient, pytree, wrap
 from tape_core.typing import ArrayLike, PyTree
 
 from tape_nn.module import Module
@@ -67,6 +67,7 @@ class TransformOptimizer:
         self._slots: list[Any] = []  # the leaves of the state: Variables, and what is no Tensor
         self._structure: Any = None
 
+    @lenient
     def __repr__(self) -> str:
         return f"TransformOptimizer({self.transformation!r}, variables={len(named_variables(self.variables))})"
 
