@@ -48,11 +48,20 @@ def first_steps(folder: Path, index: Index, version: str, python: dict[str, str]
     tf.install("tape-numpy")
     tf.run(program("tensorflow_names"))
 
+    # Programs for autograd, with one import changed.
+    autograd = make("autograd")
+    autograd.install("tape-autograd")
+    autograd.run(program("autograd_names"))
+    stats = ["python", "-c", "import tape_autograd.scipy.stats as stats; print(stats.norm.logpdf(0.0))"]
+    autograd.run(stats, fails=True, expect=[r"pip install 'tape-autograd\[scipy\]'"])
+    autograd.install("tape-autograd[scipy]")
+    autograd.run(stats, expect=["-0.9189"])
+
     # In an environment that is made from a clone, errors name its folders: there is no release yet, or an older one.
     clone = make("clone")
     clone.install(str(ROOT / "packages" / "tape-core"))
     printed = clone.run(program("gradient", "numpy"), fails=True, expect=["no backend is installed"])
-    command = printed[printed.index("pip install") :].split()
+    command = printed[printed.index("pip install") :].partition("\n")[0].split()
     assert command[-1] == str(ROOT / "packages" / "tape-numpy"), command
     clone.run(["python", "-m", *command, "--quiet"])
     clone.run(program("gradient", "numpy"))

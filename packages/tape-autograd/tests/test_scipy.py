@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import numpy
 import pytest
 
@@ -92,3 +95,11 @@ def test_differential_equations():
     times = numpy.linspace(0.0, 0.4, 3)
     f = lambda y0, t, a, b: integrate.odeint(flow, y0, t, (a, b))  # noqa: E731
     check_grads(f, (0, 1, 2, 3), modes=["rev"], order=1)(X, times, 1.3, X[::-1].copy())
+
+
+def test_without_scipy_it_is_said_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("tape_autograd.scipy")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'tape-autograd\[scipy\]'"):
+        importlib.import_module("tape_autograd.scipy.stats")

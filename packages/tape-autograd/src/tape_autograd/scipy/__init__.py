@@ -2,3 +2,10 @@
 
 It needs SciPy: `pip install 'tape-autograd[scipy]'`.
 """
+
+try:
+    import scipy as _scipy  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "tape_autograd.scipy calls SciPy, which is not installed: pip install 'tape-autograd[scipy]'", name="scipy"
+    ) from error

@@ -8,15 +8,21 @@ does. When that goes, the block is over, and what `__exit__` has not done is don
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from types import MethodType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+# Up to Python 3.13 the `with` statement holds the method while it runs. From 3.14 on it takes a method apart into
+# function and instance before the call, so that the method goes with the block still to be left; a partial it keeps.
+_bound: Callable[..., Any] = MethodType if sys.version_info < (3, 14) else partial
 
 
 class Leaving:
@@ -54,7 +60,7 @@ class Leaving:
         # block is over. The weak reference notices when that method goes, called or not, as after an interrupt.
         if instance is None:
             return self.leave
-        leaving = MethodType(self.leave, instance)
+        leaving = _bound(self.leave, instance)
         if instance._guard is None and ((entered := self.entered) is None or not entered(instance)):
             instance._guard = ref(leaving, MethodType(self.over, instance))
         return leaving
