@@ -39,6 +39,7 @@ LIGHT = ["tape-core", "tape-compile", "tape-numpy", "tape-nn", "tape-tf", "tape-
 LARGE = {"tape-torch": "torch", "tape-jax": "jax"}
 PACKAGES = [*LIGHT, *LARGE]
 WITH = {"numpy": LIGHT, "torch": [*LIGHT, "tape-torch"], "jax": [*LIGHT, "tape-jax"]}
+AUTOGRAD = ["tape-core", "tape-compile", "tape-numpy", "tape-autograd"]
 # The plugins that the conformance suite is run on, each in an environment of its own. tape-strict stands for a third
 # party's: a package that is not in packages/.
 PLUGINS = {
@@ -389,6 +390,7 @@ def release(session: nox.Session) -> None:
         "uv",
         "check-jsonschema",
         "zizmor",
+        "py-rattler-build",
     )
     large = [] if "--no-large" in session.posargs else LARGE.values()
     where = [f"--large={library}={unpack(session, library)}" for library in large]
@@ -401,7 +403,7 @@ def autograd(session: nox.Session) -> None:
     if not session.posargs:
         session.error("name a checkout: nox -s autograd -- PATH; git clone https://github.com/HIPS/autograd")
     checkout, *options = session.posargs
-    install(session, "pytest", "pytest-xdist", "scipy", "xarray", packages=["tape-core", "tape-numpy", "tape-autograd"])
+    install(session, "pytest", "pytest-xdist", "scipy", "xarray", packages=AUTOGRAD)
     session.chdir(Path(checkout) / "tests")
     session.run(
         "pytest",

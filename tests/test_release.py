@@ -57,5 +57,8 @@ def test_a_recipe_requires_what_the_package_requires(path: Path, release: Any) -
         found = re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.*)", line)
         assert found is not None
         assert f"    - {recipes.NAMES.get(found[1], found[1])} {found[2]}\n" in run
+    extras = [line for line in project["dependencies"] if "[" in line]  # of which conda has packages of their own
+    listed = run.partition("run_constraints:")[0].count("    - ")
+    assert 0 <= listed - 1 - len(project["dependencies"]) <= len(extras), run  # Python is the other one
     assert f'version: "{__version__}"' in text
     assert f'python_min: "{project["requires-python"][2:]}"' in text

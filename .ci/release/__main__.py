@@ -56,6 +56,7 @@ def main() -> None:
         distributions.check_forms()
         shutil.rmtree(distributions.ROOT / "conda", ignore_errors=True)
         recipes.write(distributions.ROOT / "conda", dist)
+        recipes.check(distributions.ROOT / "conda")
         print(f"  sdists and wheels of {len(distributions.NAMES)} packages are in {dist}", flush=True)
     with tempfile.TemporaryDirectory(prefix="release-", ignore_cleanup_errors=True) as temporary:
         folder = (options.folder or Path(temporary)).resolve()

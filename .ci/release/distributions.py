@@ -93,7 +93,7 @@ def check_forms() -> None:
         paths = [str(path) for path in sorted(ROOT.glob(pattern))]
         assert paths, pattern
         call(sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *paths, quiet=True)
-    call(tool("zizmor"), "--offline", "--quiet", ".github/workflows", quiet=True)
+    call(tool("zizmor"), "--offline", "--quiet", ".github", quiet=True)
 
 
 def tool(name: str) -> str:

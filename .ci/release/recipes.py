@@ -72,6 +72,22 @@ def write(target: Path, dist: Path) -> None:
         (folder / "recipe.yaml").write_text(text, encoding="utf-8")
 
 
+def check(target: Path) -> None:
+    """Check that rattler-build, which builds conda-forge's packages, reads in each recipe what the package says."""
+    import rattler_build  # not where the tests read this module
+
+    for package in PACKAGES:
+        text = (target / package.name / "recipe.yaml").read_text("utf-8")
+        (rendered,) = rattler_build.Stage0Recipe.from_yaml(text).render()
+        found = rendered.recipe.to_dict()
+        table: dict[str, Any] = project(package)
+        assert found["package"] == {"name": package.name, "version": version()}, found["package"]
+        wanted = {f"python {table['requires-python']}", *requirements(table["dependencies"])}
+        assert set(found["requirements"]["run"]) == wanted, (package.name, found["requirements"]["run"], wanted)
+        assert found["build"]["noarch"] == "python"
+        assert found["about"]["summary"] == table["description"].replace(": ", ", ")
+
+
 def recipe(package: Path, sha256: str) -> str:
     """Return the recipe of one package."""
     table: dict[str, Any] = project(package)

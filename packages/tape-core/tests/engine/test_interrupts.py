@@ -12,12 +12,14 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tape_core as tc
 from tape_compile.turns import TRACING
+from tape_core.base import contexts
 from tape_core.base.ambient import ACTIVE, FORMER, OBSERVERS, OPEN_AXES, SELECTIONS, STAGE
 from tape_core.debugging import journal
 from tape_core.debugging.journal import NotedKernel
@@ -160,6 +162,12 @@ def test_an_interrupt_leaves_nothing_behind(block: Callable[[], None]) -> None:
         interrupted(block, at)
         assert residue() == [], at
     block()
+
+
+@pytest.mark.parametrize("block", [_tape, _stopped, _accumulator, _backend])
+def test_a_block_is_guarded_as_from_python_3_14_on(block: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "_bound", partial)
+    test_an_interrupt_leaves_nothing_behind(block)
 
 
 def test_what_is_watched_is_not_recorded_after_an_interrupt_on_the_way_into_a_block() -> None:
