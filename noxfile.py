@@ -5,6 +5,7 @@
     python -m nox -s demo       train the digits example
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
+    python -m nox -s site       look at the documentation in a browser that is installed
     python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
     python -m nox -s dtensor     the ops of the conformance suite on arrays that 2 and 4 processes hold together
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
@@ -65,6 +66,7 @@ LIBRARIES = [  # of docs/libraries.md
     *("scipy", "array-api-compat", "array-api-extra", "einops", "opt_einsum", "scikit-learn"),
     *("xarray", "pandas", "polars", "matplotlib"),
 ]
+SITE = ["sphinx", "myst-nb", "furo", "sphinx-copybutton", "ipykernel", "scikit-learn", "scipy", "matplotlib"]
 EXAMPLES = ["scikit-learn", "scipy", "matplotlib", "tqdm"]  # what docs/examples/*.py import
 
 # The tests run in parallel processes, the benchmarks compare single threads, and for the small
@@ -172,11 +174,28 @@ def typecheck(session: nox.Session) -> None:
 @nox.session(**WITH_PIP)
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error. (The tests run its code.)"""
+    session.log(f"The documentation is in {build_site(session, *session.posargs)}/index.html")
+
+
+def build_site(session: nox.Session, *options: str) -> str:
+    """Build the documentation, which runs its notebooks, and check its links; gives the folder."""
     # Sphinx imports what the reference names, so the packages are there, too.
-    install(session, "sphinx", "myst-parser", "furo", "sphinx-copybutton", packages=PACKAGES)
+    install(session, *SITE, packages=PACKAGES)
     target = "docs/_build/html"
-    session.run("sphinx-build", "-W", "--keep-going", "-q", "-j", "auto", "docs", target, *session.posargs)
-    session.log(f"The documentation is in {target}/index.html")
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-j", "auto", "docs", target, *options, env=ONE_THREAD)
+    session.run("python", "docs/check_site.py", target, "--links")
+    return target
+
+
+@nox.session(default=False, **WITH_PIP)
+def site(session: nox.Session) -> None:
+    """Look at the documentation in an installed Chromium or Chrome: widths, contrast, buttons, searches.
+
+    Arguments go to docs/check_site.py: `python -m nox -s site -- --only gallery --pictures /tmp/pictures`.
+    """
+    target = build_site(session)
+    session.install("playwright")
+    session.run("python", "docs/check_site.py", target, *session.posargs)
 
 
 @nox.session

@@ -16,14 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = [
     path.relative_to(ROOT).as_posix()
-    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "packages/*/README.md")
+    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/notebooks/*.md", "packages/*/README.md")
     for path in sorted(ROOT.glob(pattern))
-    if "```python\n" in path.read_text(encoding="utf-8")
+    if re.search(r"^```(python|\{code-cell\} ipython3)\n", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
 PARTS = re.compile(
-    r"^```python\n(?P<block>.*?)^```$|^<!-- the last column runs -->\n\n(?P<table>(?:\|[^\n]*\n)+)",
+    r"^```(?:python|\{code-cell\} ipython3)\n(?:---\n.*?^---\n)?(?P<block>.*?)^```$"
+    r"|^<!-- the last column runs -->\n\n(?P<table>(?:\|[^\n]*\n)+)",
     re.DOTALL | re.MULTILINE,
 )
 

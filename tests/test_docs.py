@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -36,7 +37,8 @@ def test_page(page: str) -> None:
     imported = re.findall(r"^(?:>>> )?(?:import|from) (\w+)", text, re.MULTILINE)
     choose(*[package for package, library in LARGE.items() if library in imported], *imported)
     command = [sys.executable, "-W", "error", "-X", "utf8", str(ROOT / "tests" / "pages.py"), page]
-    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    environment = {**os.environ, "MPLBACKEND": "Agg"}  # notebooks draw, and there may be no screen
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -44,7 +46,7 @@ LARGE = {"tape_torch": "torch", "tape_jax": "jax"}
 """The packages of large libraries, which have environments of their own."""
 
 
-OPTIONAL = {*LARGE, "diffrax", "equinox", "optax"}
+OPTIONAL = {*LARGE, "diffrax", "equinox", "optax", "matplotlib", "sklearn"}
 """Packages that need not be there: their examples run where they are installed."""
 
 

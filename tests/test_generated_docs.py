@@ -137,7 +137,7 @@ def anchor(heading: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    [*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("api/*.md"))],
+    [page for pattern in ("*.md", "api/*.md", "notebooks/*.md") for page in sorted(DOCS.glob(pattern))],
     ids=lambda page: page.relative_to(DOCS).as_posix(),
 )
 def test_links_lead_somewhere(page: Path) -> None:
@@ -183,7 +183,8 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     listed = {
         line.strip() for block in re.findall(r"```\{toctree\}(.*?)```", index, re.DOTALL) for line in block.splitlines()
     }
-    assert [page.stem for page in sorted(DOCS.glob("*.md")) if page.stem not in listed | ELSEWHERE] == []
+    pages = [path.relative_to(DOCS).as_posix() for pattern in ("*.md", "notebooks/*.md") for path in DOCS.glob(pattern)]
+    assert sorted({page.removesuffix(".md") for page in pages} - listed - ELSEWHERE) == []
 
 
 PROMISES = re.compile(
