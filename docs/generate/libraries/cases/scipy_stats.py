@@ -171,10 +171,9 @@ Uniform(a=0.0, b=x).logpdf(0.2)
 gaussian_kde(x)(y)
 """
 
-BY_RULE = {"mode(x)": "the values of `unique_counts` have no derivative: take them from `x`"}
 
 SECTIONS = [
-    SciPy("scipy.stats", SETUP, SAMPLES, SUMMARIES, "summaries and transformations", by_rule=BY_RULE),
+    SciPy("scipy.stats", SETUP, SAMPLES, SUMMARIES, "summaries and transformations"),
     SciPy("scipy.stats", SETUP, SAMPLES, TESTS, "tests and correlation"),
     SciPy("scipy.stats", SETUP, SAMPLES, DISTRIBUTIONS, "distributions", fixed="zero shares"),
 ]

@@ -62,3 +62,30 @@ def test_different_elements_come_in_order(values: Any, backend: Any) -> None:
         np.testing.assert_array_equal(result.values, expected)
     np.testing.assert_array_equal(x.reshape(-1)[found.indices.numpy()], expected)
     np.testing.assert_array_equal(expected[found.inverse_indices.numpy()], x)
+
+
+@pytest.mark.each_backend
+def test_the_gradient_of_different_elements_goes_to_where_each_is_first() -> None:
+    x = tc.asarray([[3.0, 1.0, 3.0], [2.0, 5.0, 1.0]])
+    expected = [[27.0, 3.0, 0.0], [12.0, 75.0, 0.0]]
+
+    def by_counts(x: tc.Tensor) -> tc.Tensor:  # as scipy.stats.mode uses it
+        return tc.sum(tc.unique_counts(x).values ** 3)
+
+    for f in (
+        by_counts,
+        lambda x: tc.sum(tc.unique_all(x).values ** 3),
+        lambda x: tc.sum(tc.unique_inverse(x).values ** 3),
+        lambda x: tc.sum(tc.unique_values(x) ** 3),
+    ):
+        assert tc.grad(f)(x).tolist() == expected
+        assert tc.jvp(f, (x,), (tc.ones_like(x),))[1].item() == 117.0
+        second = tc.jvp(tc.grad(f), (x,), (tc.ones_like(x),))[1]
+        assert second.tolist() == [[18.0, 6.0, 0.0], [12.0, 30.0, 0.0]]
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.unique_inverse(x)
+        z = tc.sum(y.values[y.inverse_indices])
+    # Each element is counted where its value is first.
+    assert tape.gradient(z, x).tolist() == [[2.0, 2.0, 0.0], [1.0, 1.0, 0.0]]
+    assert tc.unique_values(tc.asarray([3, 1, 3])).dtype.kind == "signed integer"

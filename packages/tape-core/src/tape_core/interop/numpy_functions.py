@@ -281,9 +281,8 @@ def diff(a: ArrayLike, /, n: int = 1, axis: int = -1, *, prepend: ArrayLike = No
 def unique(
     ar: ArrayLike, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
-    """Take the values from `ar` at the indices found, so that they have a gradient: the op's own values have none."""
     found = tc.unique_all(ar)
-    results = [tc.take(ravel(ar), found.indices)]
+    results = [found.values]
     wanted = (return_index, found.indices), (return_inverse, found.inverse_indices), (return_counts, found.counts)
     results += [result for asked, result in wanted if asked]
     return results[0] if len(results) == 1 else tuple(results)

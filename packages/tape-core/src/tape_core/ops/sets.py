@@ -1,20 +1,20 @@
-"""Set functions of the Array API standard. No gradient flows through them."""
+"""Set functions of the Array API standard. A gradient flows through distinct values to where each occurs first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from tape_core.engine.op import NONDIFF, op
-from tape_core.engine.samples import Draw, Sample
+from tape_core.engine.op import NONDIFF, op, vjp
+from tape_core.engine.rules import Spec
+from tape_core.engine.samples import Draw, Sample, with_complex
 from tape_core.engine.tensor import Tensor
 from tape_core.modes import batching
 from tape_core.ops.index.keys import is_array
-from tape_core.typing import Array, ArrayLike, Kernel, Namespace
+from tape_core.typing import Array, ArrayLike, Cotangent, Kernel, Namespace
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-REASON_SET = "which elements are equal changes with the values; index x with what unique_all says for a gradient"
 
 
 class UniqueAllResult(NamedTuple):
@@ -51,7 +51,11 @@ def _groups(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     # A stable sort, so that the first of equal elements is the first of its group. NaN differs from NaN: each is a
     # group.
     x = xp.reshape(x, (-1,))
-    order = xp.argsort(x, stable=True)
+    if xp.isdtype(x.dtype, "complex floating"):  # as NumPy orders them: by the real part, then by the other one
+        order = xp.argsort(xp.imag(x), stable=True)
+        order = xp.take(order, xp.argsort(xp.take(xp.real(x), order), stable=True))
+    else:
+        order = xp.argsort(x, stable=True)
     ordered = xp.take(x, order)
     n = int(x.shape[0])
     if n == 0:
@@ -94,12 +98,39 @@ def _values_kernel(xp: Namespace, x: Array) -> Array:
     return ordered[new]
 
 
-def _unique(kernel: Kernel, **more: Any) -> Callable[[F], F]:
+# The distinct values are `x[indices]`, in whatever way x changes while no two elements meet or part. So the rule is
+# that of indexing; of equal elements the first one has the gradient.
+
+
+def _first_places_have(xp: Namespace, g: Cotangent, indices: Array, x_spec: Spec) -> Cotangent:
+    return xp.reshape(xp.scatter(g, (indices,), (math.prod(x_spec.shape),)), x_spec.shape)
+
+
+def _all_rule(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array], x_spec: Spec) -> Cotangent:
+    return _first_places_have(xp, g[0], out[1], x_spec)
+
+
+def _several_rule(xp: Namespace, g: Sequence[Cotangent], x: Array, x_spec: Spec) -> Cotangent:
+    return _first_places_have(xp, g[0], xp.unique_all(x)[1], x_spec)
+
+
+def _values_rule(xp: Namespace, g: Cotangent, x: Array, x_spec: Spec) -> Cotangent:
+    return _first_places_have(xp, g, xp.unique_all(x)[1], x_spec)
+
+
+def _unique(kernel: Kernel, rule: Callable[..., Any], **more: Any) -> Callable[[F], F]:
     # The standard leaves the order of the values open and libraries differ, so that no library's own function is used.
-    return op(x=NONDIFF, kernel=kernel, samples=_unique_samples, reason=REASON_SET, batch=batching.one_by_one, **more)
+    return op(
+        x=vjp(rule),
+        kernel=kernel,
+        samples=with_complex(_unique_samples),
+        batch=batching.one_by_one,
+        keeps_integers=True,
+        **more,
+    )
 
 
-@_unique(_all_kernel, result=UniqueAllResult)
+@_unique(_all_kernel, _all_rule, result=UniqueAllResult)
 def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     """The distinct elements of `x` in order, with indices and counts.
 
@@ -112,27 +143,38 @@ def unique_all(x: ArrayLike, /) -> UniqueAllResult:
     >>> values.tolist(), indices.tolist(), inverse.tolist(), counts.tolist()
     ([1.0, 3.0], [1, 0], [1, 0, 1], [1, 2])
 
-    No gradient flows through it. `tc.take(x, indices)` gives the values with a gradient.
+    The gradient of a value goes to where it occurs first. Indices and counts have none.
     """
 
 
-@_unique(_counts_kernel, result=UniqueCountsResult)
+@_unique(_counts_kernel, _several_rule, result=UniqueCountsResult)
 def unique_counts(x: ArrayLike, /) -> UniqueCountsResult:
-    """The distinct elements of `x` in order, and how often each occurs."""
+    """The distinct elements of `x` in order, and how often each occurs.
+
+    The gradient of a value goes to where it occurs first.
+    """
 
 
-@_unique(_inverse_kernel, result=UniqueInverseResult)
+@_unique(_inverse_kernel, _several_rule, result=UniqueInverseResult)
 def unique_inverse(x: ArrayLike, /) -> UniqueInverseResult:
-    """The distinct elements of `x` in order, and for each element of `x` which of them it is."""
+    """The distinct elements of `x` in order, and for each element of `x` which of them it is.
+
+    The gradient of a value goes to where it occurs first.
+    """
 
 
-@_unique(_values_kernel)
+@_unique(_values_kernel, _values_rule)
 def unique_values(x: ArrayLike, /) -> Tensor:
     """The distinct elements of `x` in order, on every backend.
 
     >>> import tape_core as tc
     >>> tc.unique_values(tc.asarray([3, 1, 3, 2])).tolist()
     [1, 2, 3]
+
+    The gradient of a value goes to where it occurs first:
+
+    >>> tc.grad(lambda x: tc.sum(tc.unique_values(x) ** 2))(tc.asarray([3.0, 1.0, 3.0])).tolist()
+    [6.0, 2.0, 0.0]
     """
 
 
