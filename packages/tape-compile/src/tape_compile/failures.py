@@ -29,6 +29,8 @@ def fail(error: Exception) -> NoReturn:
                 raised.add_note(f"in a compiled function, at {source_line(instruction.place)}")
         if raised is error:
             raise error
+        # Its traceback goes on to where the error arose, so that it does not end with this `raise`.
+        raised._tape_told = True  # type: ignore[attr-defined]
         raise raised.with_traceback(error.__traceback__) from error
     finally:
         del error, raised  # their tracebacks refer to this frame: a cycle that would keep the arrays in it alive

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import Any
@@ -71,9 +72,16 @@ def _owner(frame: FrameType) -> str:
     return _USER
 
 
-def _hidden(steps: list[TracebackType], owners: list[str]) -> list[bool]:
-    """Return which steps to leave out: Tape's, and what stands between two of them on its behalf."""
+def _hidden(steps: list[TracebackType], owners: list[str], marked: bool = False) -> list[bool]:
+    """Return which steps to leave out: Tape's, and what stands between two of them on its behalf.
+
+    Of an error that is marked as one in the user's terms, a library that Tape called is left out as well.
+    """
     hidden = [owner is _TAPE for owner in owners]
+    if marked:
+        last = max([k for k, owner in enumerate(owners) if owner is not _LIBRARY], default=-1)
+        if last >= 0 and owners[last] is _TAPE:
+            hidden[last + 1 :] = [True] * (len(owners) - last - 1)
     tapes = [k for k, owner in enumerate(owners) if owner is _TAPE]
     for one, other in pairwise(tapes):
         between = range(one + 1, other)
@@ -113,10 +121,14 @@ def _calls_users(error: BaseException, frame: FrameType) -> bool | None:
     return None
 
 
+def _is_marked(error: BaseException) -> bool:
+    return getattr(error, "_tape_told", False) is True
+
+
 def _is_told(error: BaseException, steps: list[TracebackType], owners: list[str]) -> bool | None:
     """Return whether an error is in the user's terms: True or False, and None where nobody can tell."""
     last = max(k for k, owner in enumerate(owners) if owner is _TAPE)
-    if _USER in owners[last + 1 :]:
+    if _USER in owners[last + 1 :] or _is_marked(error):
         return True
     if last + 1 < len(owners):
         return None  # a library raised that Tape called
@@ -130,12 +142,18 @@ def _is_told(error: BaseException, steps: list[TracebackType], owners: list[str]
     return None if isinstance(error, _BLAMELESS) else _calls_users(error, innermost.tb_frame)
 
 
+def _before(error: BaseException) -> BaseException | None:
+    """Return the error that is displayed before another one."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
 class _Plan:
     """What to show of an error and of those that led to it."""
 
     def __init__(self, error: BaseException, tb: TracebackType | None) -> None:
         self.tracebacks: list[tuple[BaseException, TracebackType | None]] = []
-        self.ends: list[BaseException] = []  # what led to these is not shown
+        # What led to these is not shown, but for what the user was about when it happened: an error, or None.
+        self.ends: list[tuple[BaseException, BaseException | None]] = []
         self.left_out = 0
         self.told: bool | None = True
         self._seen: set[int] = set()
@@ -150,7 +168,7 @@ class _Plan:
             told = _is_told(error, steps, owners)
             if told is False or (told is None and self.told):
                 self.told = told
-            hidden = _hidden(steps, owners)
+            hidden = _hidden(steps, owners, _is_marked(error))
             kept = [step for step, left_out in zip(steps, hidden, strict=True) if not left_out]
             if all([_package(step.tb_frame) in _STARTING for step in kept]):
                 kept = steps  # Tape alone, as in `python -m tape_core`
@@ -159,17 +177,26 @@ class _Plan:
             for step in reversed(kept):
                 shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
             self.tracebacks.append((error, shown))
-        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        cause = _before(error)
         if cause is not None and id(cause) not in self._seen:
-            inner = _steps(cause.__traceback__)
-            within = [_owner(step.tb_frame) for step in inner]
+            end = False
             # What Tape caught and has put in the user's terms; it has no frame of theirs.
-            if told is True and within and within[0] is _TAPE and _USER not in within:
+            while told is True and cause is not None and id(cause) not in self._seen:
+                inner = _steps(cause.__traceback__)
+                within = [_owner(step.tb_frame) for step in inner]
+                if not within or within[0] is not _TAPE or _USER in within:
+                    break
                 if len(inner) > 1 and isinstance(cause, _OF_BUGS) and _is_told(cause, inner, within) is False:
                     self.told = False
-                self.ends.append(error)
+                end = True
+                self._seen.add(id(cause))
                 self.left_out += len(inner)
-            else:
+                cause = _before(cause)
+            if cause is not None and id(cause) in self._seen:
+                cause = None
+            if end:
+                self.ends.append((error, cause))
+            if cause is not None:
                 self._add(cause, cause.__traceback__)
         if isinstance(error, BaseExceptionGroup):
             for part in error.exceptions:
@@ -211,11 +238,13 @@ def filtered(error: BaseException, tb: TracebackType | None) -> Iterator[Traceba
             for one, found in plan.tracebacks:
                 change(one, "__traceback__", found)
                 shown = found if one is error else shown
-            for one in plan.ends:
-                change(one, "__suppress_context__", True)
-                # Assigning a cause sets __suppress_context__, so that is put back last.
-                undo.insert(0, undo.pop())
+            for one, earlier in plan.ends:
+                suppressed = one.__suppress_context__
+                # Assigning a cause sets __suppress_context__, so that is put back last, and set last.
+                undo.insert(0, partial(setattr, one, "__suppress_context__", suppressed))
                 change(one, "__cause__", None)
+                change(one, "__context__", earlier)
+                one.__suppress_context__ = earlier is None
         if note is not None:
             notes = getattr(error, "__notes__", None)
             if notes is None:
@@ -276,7 +305,8 @@ def hide_frames(error: BaseException) -> None:
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         steps = _steps(one.__traceback__)
-        for step, left_out in zip(steps, _hidden(steps, [_owner(s.tb_frame) for s in steps]), strict=True):
+        hidden = _hidden(steps, [_owner(s.tb_frame) for s in steps], _is_marked(one))
+        for step, left_out in zip(steps, hidden, strict=True):
             if left_out:
                 step.tb_frame.f_locals["__tracebackhide__"] = True
         one = one.__cause__ or one.__context__

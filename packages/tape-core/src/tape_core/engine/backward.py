@@ -200,7 +200,7 @@ def sweep(
         if (missing := missing_attribute(error, backend)) is not None:
             known = TypeError, missing
         rec = record_in(error, _WALKS)
-        place = place_of_rule(error, None if rec is None else rec[PLAN], "in the backward pass", backend)
+        place = place_of_rule(error, rec, "in the backward pass", backend)
         if known is None or isinstance(error, known[0]):
             error.add_note(place)
             raise

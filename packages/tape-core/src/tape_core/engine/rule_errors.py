@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from tape_core.engine.record import PLAN, kwargs
 from tape_core.engine.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ def record_in(error: Exception, walks: tuple[CodeType, ...]) -> Any:
     return None
 
 
-def place_of_rule(error: Exception, plan: Any, doing: str, backend: Backend) -> str:
+def place_of_rule(error: Exception, rec: Any, doing: str, backend: Backend) -> str:
     """Return which rule has failed, where it stands, and on which backend.
 
     Args:
         error: what was raised while a rule ran.
-        plan: the plan that has the rule; anything else, or None, where there was none.
+        rec: the record whose rule it is; anything else, or None, where there was none.
         doing: what the rule was called for.
         backend: the backend of its arrays.
     """
@@ -57,6 +58,10 @@ def place_of_rule(error: Exception, plan: Any, doing: str, backend: Backend) -> 
         called.append(step.tb_frame.f_code)
         step = step.tb_next
     where = f"{doing} on backend {backend.library.name!r}"
+    plan = None if rec is None else rec[PLAN]
+    if getattr(getattr(plan, "op", None), "of_functions", False):
+        # One op stands for all functions with derivatives of their own; where its rule stands says nothing.
+        return f"{where}, in the derivative of {kwargs(rec)['call'].name}"
     rules = getattr(plan, "rules", ())
     # A rule that shares a part with others is called by a function of its own: then it may be any of them.
     own = [rule for rule in rules if getattr(rule.fn, "__code__", None) in called] or rules

@@ -264,7 +264,7 @@ def push(plan: Plan, rec: Record) -> Any:
     try:
         return _pushed(plan, rec)
     except Exception as error:
-        error.add_note(place_of_rule(error, plan, "in forward mode", plan.backend))
+        error.add_note(place_of_rule(error, rec, "in forward mode", plan.backend))
         raise
 
 
