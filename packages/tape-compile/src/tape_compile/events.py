@@ -25,7 +25,7 @@ _LONG: Final = 2.0  # seconds from which on a trace is worth knowing
 def compiling(name: str, signature: Signature) -> AbstractContextManager[object]:
     """Return a context for the first call of a function with such arguments, whose progress is shown if it is long."""
     # The trace is told below.
-    return progress_of(f"compiling {name} for ({_arguments(signature)})", logger=None, ticking=True)
+    return progress_of(lambda: f"compiling {name} for ({_arguments(signature)})", logger=None, ticking=True)
 
 
 def traced(

@@ -62,6 +62,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(kind, "interval", 0.0)
         monkeypatch.setattr(kind, "after", 0.0)
     monkeypatch.setattr(displays, "_terminal", None)
+    monkeypatch.setattr(displays, "_asked", (None, False))
     yield
     assert progress._open == []
 

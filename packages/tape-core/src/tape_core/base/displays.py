@@ -258,6 +258,18 @@ def _rows(view: Shown) -> list[str]:
 _terminal: Terminal | None = None
 
 
+_asked: tuple[Any, bool] = (None, False)  # a stream, and whether it is a terminal
+
+
+def is_looked_at() -> bool:
+    """Return whether somebody may see a line that is replaced: quickly, since it is asked before all work."""
+    global _asked
+    stream = sys.stderr
+    if stream is not _asked[0]:
+        _asked = stream, _is_terminal(stream)
+    return _asked[1] or "ipykernel" in sys.modules
+
+
 def display() -> Display | None:
     """Return where progress is shown: the notebook, or what standard error is; None where that is closed."""
     global _terminal

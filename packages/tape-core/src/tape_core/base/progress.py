@@ -21,7 +21,7 @@ from typing import Final
 
 from tape_core.base.ambient import PROGRESS
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.displays import Display, Shown, display, forget, lock
+from tape_core.base.displays import Display, Shown, display, forget, is_looked_at, lock
 from tape_core.base.forking import forget_in_children
 from tape_core.base.logs import log
 
@@ -73,7 +73,6 @@ class Task:
     """Work whose progress is shown; :func:`progress_of` makes one.
 
     Attributes:
-        title: what it is.
         total, done: how much there is to do, or None, and how much is done.
         unit: of both, in the plural.
         detail: what is going on, or results so far.
@@ -81,12 +80,14 @@ class Task:
     """
 
     __slots__ = (
-        "_began", "_ended", "_failed", "_logger", "_next", "_next_log", "_thread", "detail", "done", "results", "shown",
-        "title", "total", "unit", "view",
+        "_began", "_ended", "_failed", "_logger", "_next", "_next_log", "_thread", "_title", "detail", "done",
+        "results", "shown", "total", "unit", "view",
     )  # fmt: skip
 
-    def __init__(self, title: str, total: int | None, unit: str, logger: str | None, shown: bool) -> None:
-        self.title, self.total, self.unit = title, total, unit
+    def __init__(
+        self, title: str | Callable[[], str], total: int | None, unit: str, logger: str | None, shown: bool
+    ) -> None:
+        self._title, self.total, self.unit = title, total, unit
         self.done = 0
         self.detail = ""
         self.results: Callable[[], str] | None = None
@@ -99,6 +100,13 @@ class Task:
         self._began = perf_counter()
         self._next_log = self._began + LOGGED
         self._next = self._began + AFTER if shown else _NEVER
+
+    @property
+    def title(self) -> str:
+        """What it is; the text is made when it is first shown."""
+        if not isinstance(self._title, str):
+            self._title = self._title()
+        return self._title
 
     def advance(self, amount: int = 1) -> None:
         """Say that so much more is done."""
@@ -114,7 +122,7 @@ class Task:
 
     def restart(self, title: str, total: int | None, done: int = 0) -> None:
         """Begin the next part of the work, such as an epoch, whose progress is counted by itself."""
-        self.title, self.total, self.done = title, total, done
+        self._title, self.total, self.done = title, total, done
         self._began = perf_counter()
         self._next = self._began + AFTER if self.shown else _NEVER
 
@@ -211,7 +219,7 @@ def _tick(over: _thread.LockType, task: Task) -> None:
 
 @contextmanager
 def progress_of(
-    title: str,
+    title: str | Callable[[], str],
     total: int | None = None,
     unit: str = "",
     *,
@@ -229,7 +237,7 @@ def progress_of(
     ...         task.advance(100)
 
     Args:
-        title: what is done.
+        title: what is done, or a function that returns it.
         total: how much there is to do, if that is known; `unit`: of what, in the plural.
         logger: the name of the logger that is told, at DEBUG, or at INFO of what took so long that it is shown; None
             for none.
@@ -243,7 +251,7 @@ def progress_of(
         try:
             with lock.now:
                 _open.append(task)
-            if ticking and task.shown and (where := _display()) is not None and where.live:
+            if ticking and task.shown and not _in_child and is_looked_at():
                 over = _thread.allocate_lock()
                 over.acquire()
                 with suppress(RuntimeError):  # no more threads can be started
