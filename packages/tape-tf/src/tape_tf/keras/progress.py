@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -73,7 +74,7 @@ class Progress(Callback):
         self._done, now = done, time.perf_counter()
         if done == 1:
             self._first_step = now - self._started
-        if self.verbose == 1 and now - self._shown >= _REFRESH_SECONDS:
+        if self.verbose == 1 and now - self._shown >= _REFRESH_SECONDS and _can_rewrite():
             self._write(self._format_bar(logs), "")
             self._shown = now
 
@@ -86,6 +87,10 @@ class Progress(Callback):
         sys.stdout.flush()
 
     def _write(self, text: str, end: str) -> None:
+        if not _can_rewrite():
+            if end:  # in a file the last line of an epoch is enough, and has no colours
+                sys.stdout.write(re.sub(r"\x1b\[\d+m", "", text) + end)
+            return
         sys.stdout.write("\r" + text.ljust(self._length) + end)  # spaces erase the rest of a longer text
         sys.stdout.flush()
         self._length = len(text)
@@ -107,6 +112,14 @@ class Progress(Callback):
             shown = step * (self._target - self._done)
         unit = f"{step:.0f}s" if step >= 1 else f"{step * 1e3:.0f}ms" if step >= 1e-3 else f"{step * 1e6:.0f}us"
         return f" {shown:.0f}s{between}{unit}/step"
+
+
+def _can_rewrite() -> bool:
+    """Return whether a line of standard output can be written anew: in a terminal or a notebook, not in a file."""
+    try:
+        return bool(sys.stdout.isatty()) or "ipykernel" in sys.modules
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
 
 
 @exported("keras.utils.Progbar")
