@@ -66,7 +66,7 @@
 
   // Pictures are there, say what they show, and lie on what they were drawn for.
   const dark = luminance(background(document.body)) < 0.2;
-  for (const image of document.querySelectorAll("article img")) {
+  for (const image of document.querySelectorAll("article img:not(.toggler)")) {
     if (!image.checkVisibility()) continue;
     const name = image.src.split("/").pop().slice(0, 60);
     if (image.complete && !image.naturalWidth) problems.add(`a picture is broken: ${name}`);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from tape_core.extend import registry
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 GENERATE = DOCS / "generate"
+
+OPS = ["tape_core", "tape_core.fft", "tape_core.linalg", "tape_core.special"]
+"""The modules with ops that users call."""
 
 TERMS = (
     "primal tangent cotangent VJP JVP transpose residual record slot plan sweep tape recorder watch leaf kernel rule "
@@ -59,6 +63,17 @@ def test_the_page_of_rules_has_every_op_of_tape() -> None:
     assert len(ops) > 200
     for op in ops:
         assert re.search(rf"^{op.name}\(|`{op.name}`", rules, re.MULTILINE), op.name
+
+
+def test_help_of_each_public_op_says_what_becomes_of_its_derivative() -> None:
+    public = {id(getattr(import_module(face), name)) for face in OPS for name in import_module(face).__all__}
+    ops = [
+        op for op in registry.values() if id(op.function) in public and op.function.__module__.startswith("tape_core.")
+    ]
+    assert len(ops) > 200
+    said = re.compile(r"^(Derivative by|No derivative by|The derivative by|Nothing flows back)", re.MULTILINE)
+    assert [op.name for op in ops if not said.search(inspect.getdoc(op.function) or "")] == []
+    assert "Derivative by `x`: `xp.cos(x)`." in (inspect.getdoc(registry["sin"].function) or "")
 
 
 def test_the_page_of_rules_shows_the_functions_that_it_names() -> None:

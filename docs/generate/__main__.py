@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import calls
+import facts
 import house
 import reference
 import rules
 import signatures
 
 DOCS = Path(__file__).parents[1]
+CORE = DOCS.parent / "packages" / "tape-core" / "src" / "tape_core"
 STUBS = DOCS.parent / "packages" / "tape-tf" / "src" / "tape_tf" / "signatures"
 
 
@@ -24,6 +26,7 @@ def generated() -> dict[Path, str]:
         DOCS / "_static" / "calls-of-a-block.svg": calls.svg(calls.recorded()),
         DOCS / "_static" / "calls-of-a-gradient.svg": calls.svg(calls.differentiated()),
         **{DOCS / path: text for path, text in reference.pages().items()},
+        CORE / "engine" / "facts.py": facts.source(),
         **{STUBS / path: text for path, text in signatures.stubs().items()},
     }
 

@@ -371,6 +371,10 @@ Functions have the names and signatures of the [Array API
 standard](https://data-apis.org/array-api/latest/API_specification/), where it has them; creation
 functions take `backend=` besides. What several modules have is in one chapter, with all its names. The index and the
 search find each.
+
+The section of an op, and `help` of it, says which shapes and dtypes it takes and gives, found by calls on NumPy, and
+its derivative rules: the partial derivative by an input, or what becomes of a cotangent g of the result, as
+[](rules.md) spells them. A function without rules is made of others, and its derivative follows from theirs.
 """
 
 

@@ -39,6 +39,7 @@ from tape_core.base.mistakes import call_mistake, meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
 from tape_core.engine.cotangents import unequal
+from tape_core.engine.facts import FACTS
 from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
 from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype, usual_scalar
@@ -188,6 +189,8 @@ class Op(Options):
         self.refuses: tuple[str, ...] = () if self.elementwise or _is_ours(function) else self.inputs
         self.function = self._call_path()
         update_wrapper(self.function, function)
+        if (facts := FACTS.get(name)) is not None and self.function.__doc__ and _is_ours(function):
+            self.function.__doc__ = f"{self.function.__doc__.rstrip()}{facts}"
         self.function.op = self  # type: ignore[attr-defined]
 
     advice: Callable[..., Exception | None] | None = None
