@@ -14,6 +14,7 @@ import tape_nn as nn
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from tape_jax.distributed import Mesh, agree, create, distribute, divide, full, local, mesh, sharding
+from tape_jax.random import on_host
 
 DATA = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
@@ -54,6 +55,7 @@ def test_a_mesh_tells_its_axes_and_places(m: Mesh) -> None:
     assert mesh() == mesh({"data": 8}) != m
     explicit = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
     assert Mesh(explicit) == m
+    assert nn.parallel.mesh(checked=True) == mesh(checked=True) == mesh()  # one process runs one program
     half = Mesh(jax.sharding.Mesh(np.asarray(jax.devices()[:4]), ("data",)))
     assert shape_of_parts(distribute(DATA, ("data",), mesh=half)) == (2, 4)
 
@@ -268,3 +270,37 @@ def test_what_is_made_divided_is_never_whole(m: Mesh, monkeypatch: pytest.Monkey
         create(tc.zeros, (9,), ("data",), mesh=m)
     with pytest.raises(ValueError, match="has the shape"):
         create(lambda shape: tc.ones(3), (8,), ("data",), mesh=m)
+
+
+# -- dropout
+
+
+@pytest.mark.parametrize("compile", [None, "python", "xla"])
+def test_dropout_drops_what_it_drops_on_one_device(m: Mesh, compile: str | None) -> None:
+    def masked(x: tc.Tensor) -> tuple[tc.Tensor, tc.Tensor]:
+        return tc.dropout(x, 0.4, rng=rng), tc.dropout(x, 0.4, rng=rng, noise_shape=(8, 1))
+
+    rng = tc.default_rng(3)
+    expected = [out.numpy() for out in masked(tc.asarray(DATA))]
+    for spec in (("data",), (None, "model"), ("data", "model"), ()):
+        rng = tc.default_rng(3)
+        run = masked if compile is None else tc.function(compile=compile)(masked)
+        for out, other in zip(run(distribute(DATA, spec, mesh=m)), expected, strict=True):
+            assert layout(out) == spec
+            np.testing.assert_allclose(full(out).numpy(), other, rtol=1e-6)
+
+
+def test_a_mask_is_drawn_in_parts(m: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    kernels = type(on_host())
+    words = kernels.words
+
+    def noted(self: Any, key: Any, counter: int, n: int, device: str | None = None) -> Any:
+        drawn.append(n)
+        return words(self, key, counter, n, device)
+
+    monkeypatch.setattr(kernels, "words", noted)
+    x = distribute(np.ones((8, 1024), "float32"), ("data",), mesh=m)
+    out = tc.dropout(x, 0.5, rng=tc.default_rng(0))
+    assert shape_of_parts(out) == (2, 1024)
+    assert max(drawn) <= 1024 + 8  # two numbers from a word

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tape_core.backends import selection
 from tape_core.backends.errors import BatchError
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
-from tape_core.base.ambient import OPEN_AXES, STAGE, STAND_INS
+from tape_core.base.ambient import MAKING, OPEN_AXES, STAGE, STAND_INS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.base.forking import Lock
 from tape_core.base.lookup import tool
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.levels import Axis
     from tape_core.engine.tensor import Tensor
+    from tape_core.meshes.draws import Making
 
 State: TypeAlias = tuple[int, int, int]
 """The two words of a generator's key, and the number of its next block."""
@@ -63,6 +64,7 @@ class Draw(NamedTuple):
         parameters: the other arguments.
         blocks: how many blocks of the stream it takes.
         axes: the hidden axes of vmaps that are the first dimensions of the result.
+        making: the array that is being made in parts, if the numbers are for it.
     """
 
     kernel: str
@@ -70,11 +72,16 @@ class Draw(NamedTuple):
     parameters: tuple[Any, ...]
     blocks: int
     axes: tuple[Axis, ...]
+    making: Making | None = None
 
     def run(self, generator: Generator, library: Backend, device: str | None) -> Raw:
         """Draw the numbers from a generator, which goes on behind them."""
         key0, key1, counter = generator._take(self.blocks)
-        return getattr(library.random, self.kernel)((key0, key1), counter, self.shape, *self.parameters, device=device)
+        kernel = getattr(library.random, self.kernel)
+        if self.making is None:
+            return kernel((key0, key1), counter, self.shape, *self.parameters, device=device)
+        with setting(MAKING, self.making):
+            return kernel((key0, key1), counter, self.shape, *self.parameters, device=device)
 
 
 class Generator(Distributions):
@@ -178,7 +185,10 @@ class Generator(Distributions):
         axes = _axes_that_differ(OPEN_AXES.get())
         whole = (*[axis.size for axis in axes], *shape)
         blocks = -(-words_needed(kernel, whole, *parameters) // WORDS_PER_BLOCK)
-        return Draw(kernel, whole, parameters, blocks, axes)
+        making = MAKING.get()
+        if making is not None and making.shape != whole:
+            making = None
+        return Draw(kernel, whole, parameters, blocks, axes, making)
 
     def _draw(
         self, kernel: str, shape: tuple[int, ...], *parameters: Any, backend: BackendLike, device: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.core
@@ -36,6 +36,10 @@ if os.environ.get("JAX_ENABLE_X64", "").strip().lower() in ("0", "false", "f", "
         f"int64 and float64 beside it: unset JAX_ENABLE_X64, or select another backend"
     )
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+
+if TYPE_CHECKING:
+    from tape_core import Tensor
+    from tape_core.meshes.draws import Making
 
 ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
 """Arrays, and what stands for them while JAX traces a function, as `jax.jit` does."""
@@ -70,6 +74,15 @@ class JaxBackend(Backend):
     def usual_dtype(self) -> Any:
         """float32, while it is the default dtype: JAX makes it of operands only where Tape's rule does."""
         return _FLOAT32 if dtypes.get_default_dtype() is dtypes.float32 else None
+
+    def divided_like(self, tensor: Tensor, shape: tuple[int, ...]) -> Making | None:
+        """Return how an array that broadcasts to a Tensor is to be made in parts, where that is on several devices."""
+        array = getattr(tensor._array, "value", tensor._array)  # in a trace
+        if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer) or array.is_fully_replicated:
+            return None
+        from tape_jax.distributed.creation import parts_like
+
+        return parts_like(array, shape)
 
     # -- devices
 

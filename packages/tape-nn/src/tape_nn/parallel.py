@@ -53,7 +53,7 @@ class Mesh(Protocol):
         """The module with the functions `distribute`, `divide`, `full` and others, and those of checkpoints."""
 
 
-def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) -> Mesh:
+def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, checked: bool | None = None) -> Mesh:
     """Return the mesh of all processes, or devices, of the program, on the backend that is selected.
 
     It is `tape_torch.distributed.mesh` on PyTorch and `tape_jax.distributed.mesh` on JAX, so a program that begins with
@@ -70,9 +70,13 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) ->
         axes: the number along each axis, by name; one may be -1, for what remains. By default all are along one axis,
             `"data"`.
         device: the kind of the devices, such as `"cpu"`; by default that of the device that is selected.
+        checked: whether the processes compare what they are about to do, before each collective; where they differ it
+            is an error. By default as the environment variable `TAPE_CHECK_RANKS` says. One process of JAX, which has
+            all devices, runs one program and has nothing to compare; several cannot, since XLA makes their collectives.
 
     Raises:
-        ValueError: the axes are not what there is can be divided into, or the backend has no meshes.
+        ValueError: the axes are not what there is can be divided into, or the backend has no meshes, or cannot
+            compare processes.
         RuntimeError: on PyTorch, there are no processes: the program was not started by `torchrun`.
     """
     selected = select()
@@ -82,7 +86,7 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) ->
             f"select one with meshes, by tape_core.set_backend or TAPE_BACKEND: 'torch' or 'jax'"
         )
     kind = device or (selected.device.partition(":")[0] if selected.device else None)
-    found: Mesh = import_module(selected.backend.distributed).mesh(axes, device=kind)
+    found: Mesh = import_module(selected.backend.distributed).mesh(axes, device=kind, checked=checked)
     return found
 
 

@@ -21,6 +21,9 @@ from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
+    from tape_core import Tensor
+    from tape_core.meshes.draws import Making
+
     from tape_torch.blocks import TorchSupport
 
 # Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
@@ -138,6 +141,14 @@ class TorchBackend(Backend):
             for name in UNDIVIDED_RULES:
                 self.rules.pop(name, None)
             self.guarded(guard)
+
+    def divided_like(self, tensor: Tensor, shape: tuple[int, ...]) -> Making | None:
+        """Return how an array that broadcasts to a Tensor is to be made in parts, where that is a DTensor."""
+        if self.guard is None:
+            return None
+        from tape_torch.distributed.creation import part_like
+
+        return part_like(self, tensor, shape)
 
     def sweeping(self) -> AbstractContextManager[Any]:
         """Return the context around a backward sweep: what rules make is a copy in each process beside DTensors."""

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import tape_core as tc
+import tape_nn as nn
 import torch
 import torch.distributed as dist
 from tape_torch.distributed import (
@@ -23,7 +24,8 @@ from tape_torch.distributed import (
 )  # fmt: skip
 
 tc.set_backend("torch:cpu")
-m = mesh({"data": 2, "model": -1}, device="cpu", checked=True if sys.argv[1] == "argument" else None)
+axes = {"data": 2, "model": -1}
+m = nn.parallel.mesh(axes, checked=True) if sys.argv[1] == "argument" else mesh(axes, device="cpu")
 rank, n = m.rank, m.size
 own = tc.ones((4,))
 x = distribute(np.ones((4, 4 * n), "float32"), ("data",), mesh=m)

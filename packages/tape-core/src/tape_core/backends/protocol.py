@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.backends.errors import AxisError, BackendError
 from tape_core.backends.kernels import Kernels
@@ -16,6 +16,10 @@ from tape_core.base.lookup import OPS
 from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
+    from tape_core.meshes.draws import Making
 
 Wrapper = TypeVar("Wrapper", bound="Backend")
 
@@ -452,6 +456,13 @@ class Backend:
         The pieces are flat views, to write to. By default, and where an array cannot be viewed so, `arrays` itself.
         """
         return [arrays]
+
+    def divided_like(self, tensor: Tensor, shape: tuple[int, ...]) -> Making | None:
+        """Return how an array that broadcasts to a Tensor is to be made in parts, as the Tensor is divided.
+
+        By default, and where it is not divided, None: the array is made whole.
+        """
+        return None
 
     def scale(self, g: Raw, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Raw:
         """`g * partial(xp, *arguments)` for large arrays; with `in_place`, in the memory of `g`.

@@ -22,6 +22,10 @@ CHOLESKY_RULE_LEAF_ROWS: Final = 200  # rows; smaller matrices are not halved: t
 WINDOWS_CHUNK_ELEMENTS: Final = 1 << 22  # elements of windows that are laid out at a time; bounds the memory for copies
 WINDOWS_COLUMNS_BELOW: Final = 16  # elements of a row of a window; shorter rows are slow to copy, so columns are copied
 
+# -- arrays that are made in parts (meshes/draws.py)
+
+SHORT_ROW_NUMBERS: Final = 1 << 13  # numbers; of a shorter row that is divided, all are drawn, with those of others
+
 # -- displays
 
 LARGE_DISPLAY_ELEMENTS: Final = 1000  # elements; a display of more leaves some out, as NumPy's do, and has a summary

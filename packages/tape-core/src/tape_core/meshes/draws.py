@@ -17,9 +17,9 @@ from tape_core.backends.random_kernels import (
 )
 from tape_core.base.ambient import MAKING
 from tape_core.base.contexts import setting
+from tape_core.base.thresholds import SHORT_ROW_NUMBERS
 from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import asarray, empty, full, ones, zeros
-from tape_core.staging import current
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
@@ -54,12 +54,10 @@ def label_of(function: Callable[..., Any]) -> str:
 def make(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], making: Making) -> Tensor:
     """Return `function(shape, *args, **kwargs)`, whose draws of this shape from a Generator are made in parts.
 
-    In a compiled function they are whole: there each run draws.
-
     Raises:
         ValueError: the result has another shape.
     """
-    with setting(MAKING, making if current() is None else None):
+    with setting(MAKING, making):
         made = asarray(function(making.shape, *args, **kwargs))
     if made.shape != making.shape:
         raise ValueError(f"create: {label_of(function)} has the shape {made.shape}, and {making.shape} was asked for")
@@ -86,7 +84,8 @@ def _fill(
         return
     row = math.prod(shape[1:])
     start += offsets[0] * row
-    if row > at_once:
+    # Of a long row that is divided, the numbers of the part are drawn alone: a call costs as much as some thousands.
+    if row > at_once or (row > SHORT_ROW_NUMBERS and part.shape[1:] != shape[1:]):
         for k in range(len(part)):
             _fill(part[k], shape[1:], offsets[1:], start + k * row, between, at_once)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from tape_core.meshes import FILLED, Between, PartwiseRandom, check_mesh, fill, 
 from tape_core.staging import current
 
 from tape_jax import devices
-from tape_jax.distributed.layouts import Layout, sharding_dividing
+from tape_jax.distributed.layouts import Layout, of_spec, sharding_dividing
 from tape_jax.distributed.meshes import Mesh
 from tape_jax.distributed.moving import distribute
 from tape_jax.random import JaxRandom, on_host
@@ -83,9 +83,7 @@ def create(
     check_mesh(mesh, Mesh, jax.sharding.Mesh, "create")
     whole = tuple(shape)
     to = sharding_dividing(layout, mesh, whole, label_of(function), "create")
-    backend = jax_backend()
-    if not isinstance(backend.random, _DividedRandom):
-        backend.random = _DividedRandom(backend, on_host())
+    _draw_in_parts()
     with tc.use_backend(f"jax:{devices.name_of_mesh(mesh.device_mesh)}"):
         if current() is None and function in FILLED:
             one = np.asarray(function((), *args, **kwargs).array)
@@ -93,6 +91,29 @@ def create(
             return tc.asarray(parts)
         made = make(function, args, kwargs, Parts(whole, to, mesh))
     return distribute(made, to, mesh=mesh)
+
+
+def parts_like(array: jax.Array, shape: tuple[int, ...]) -> Parts | None:
+    """Return how an array that broadcasts to a divided one is made in parts; None where it is made whole."""
+    place = array.sharding
+    # Numbers of accelerators are made there. Processes compare their generators, all of them.
+    if not isinstance(place, NamedSharding) or place.mesh.size != jax.device_count():
+        return None
+    mesh = Mesh(cast("jax.sharding.Mesh", place.mesh))
+    if mesh.device_mesh.devices.flat[0].platform != "cpu":
+        return None
+    missing = array.ndim - len(shape)
+    entries = [*place.spec, *[None] * (array.ndim - len(place.spec))][missing:]
+    kept = [entry if n == m else None for entry, n, m in zip(entries, shape, array.shape[missing:], strict=True)]
+    _draw_in_parts()
+    return Parts(tuple(shape), of_spec(mesh, *kept), mesh)
+
+
+def _draw_in_parts() -> None:
+    """See to it that the backend draws what is made in parts by parts."""
+    backend = jax_backend()
+    if not isinstance(backend.random, _DividedRandom):
+        backend.random = _DividedRandom(backend, on_host())
 
 
 class _DividedRandom(PartwiseRandom, JaxRandom):

@@ -58,7 +58,7 @@ class Mesh(NamedMesh[Any]):
         return all([device.process_index == jax.process_index() for device in self.device_mesh.devices.flat])
 
 
-def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) -> Mesh:
+def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None, checked: bool | None = None) -> Mesh:
     """Return the mesh of all devices of the program, those of all its processes.
 
     For some of the devices, or in another order, make a mesh of JAX and take `Mesh(jax_mesh)`.
@@ -71,14 +71,25 @@ def mesh(axes: Mapping[str, int] | None = None, *, device: str | None = None) ->
         axes: the number of devices along each axis, by name; one may be -1, for what remains. By default all devices
             are along one axis, `"data"`.
         device: the kind of the devices, `"cpu"`, `"gpu"` or `"tpu"`; by default JAX's preferred one.
+        checked: as that of :func:`tape_torch.distributed.mesh`, for programs that are for both engines. One process,
+            which has all devices, runs one program: there is nothing to compare. The environment variable
+            `TAPE_CHECK_RANKS` is not looked at.
 
     Raises:
-        ValueError: the axes are not what the devices can be divided into, or a number is no positive one or -1.
+        ValueError: the axes are not what the devices can be divided into, or a number is no positive one or -1; or
+            several processes are to be checked, whose collectives XLA makes.
         RuntimeError: JAX has no devices of this kind.
     """
     wanted = asked("tape_jax.distributed.mesh", "devices", axes)
     jax_backend()  # before JAX makes arrays: it sets 64 bits
     devices = jax.devices() if device is None else jax.devices({"cuda": "gpu"}.get(device, device))
+    if checked and jax.process_count() > 1:
+        raise ValueError(
+            f"tape_jax.distributed.mesh: checked=True compares processes before each collective, and those of JAX are "
+            f"made by XLA, where nobody sees them (this is rank {jax.process_index()} of {jax.process_count()}): leave "
+            f"it out, and where processes wait for each other, compare what they compute with by "
+            f"jax.experimental.multihost_utils.assert_equal(values)"
+        )
     shape = wanted.shape(len(devices), cure=_cure(wanted.least, devices))
     return Mesh(jax.make_mesh(shape, tuple(wanted.axes), devices=devices, axis_types=(AxisType.Auto,) * len(shape)))
 

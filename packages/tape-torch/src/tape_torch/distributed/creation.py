@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import tape_core as tc
 import torch
 import torch.distributed as dist
+from tape_compile.extend import TracedArray
 from tape_core import Tensor
 from tape_core.meshes import FILLED, Between, PartwiseRandom, check_mesh, fill, label_of, make
 from tape_core.staging import current
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
 from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements_dividing
@@ -32,7 +33,7 @@ class Part(NamedTuple):
     """
 
     backend: TorchBackend
-    mesh: Mesh
+    mesh: DeviceMesh
     shape: tuple[int, ...]
     to: tuple[Placement, ...]
     offsets: tuple[int, ...]
@@ -43,11 +44,14 @@ class Part(NamedTuple):
         kind = self.backend.raw_device(device)
         found = torch.empty(self.sizes, dtype=self.backend.raw_dtype(dtype), device=kind)
         fill(found, self.shape, self.offsets, between, DRAWN_AT_ONCE)
-        return DTensor.from_local(found, self.mesh.device_mesh, self.to, run_check=False)
+        stride = torch.empty(self.shape, device="meta").stride()
+        return DTensor.from_local(
+            found, self.mesh, self.to, run_check=False, shape=torch.Size(self.shape), stride=stride
+        )
 
     def of_all(self, numbers: list[int]) -> list[list[int]]:
         """Return what each process gives, by rank."""
-        mine = torch.tensor(numbers, device=self.mesh.device_mesh.device_type)
+        mine = torch.tensor(numbers, device=self.mesh.device_type)
         found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(found, mine)
         return [each.tolist() for each in found]
@@ -88,9 +92,7 @@ def create(
     label = label_of(function)
     to = placements_dividing(layout, mesh, whole, label, "create")
     backend = torch_backend()
-    part = _part(whole, to, mesh, backend)
-    if not isinstance(backend.random, _DividedRandom):
-        backend.random = _DividedRandom(backend, TorchRandom(backend))
+    part = _part(whole, to, mesh.device_mesh, backend)
     kind = mesh.device_mesh.device_type
     with tc.use_backend(f"torch:{kind if kind == 'cpu' else backend.default_device}"):
         if function in FILLED:
@@ -104,13 +106,44 @@ def create(
     return distributed_part_of(made, mesh.device_mesh, to)
 
 
-def _part(shape: tuple[int, ...], to: tuple[Placement, ...], mesh: Mesh, backend: TorchBackend) -> Part:
+def part_like(backend: TorchBackend, tensor: Tensor, shape: tuple[int, ...]) -> Part | None:
+    """Return the part that this process makes of an array that broadcasts to a divided one, and is divided as it is.
+
+    Where it is not known which part that is, the array is made whole: None.
+    """
+    array = tensor._array
+    array = array.value if type(array) is TracedArray else array
+    # The processes compare their generators, all of them.
+    if not isinstance(array, DTensor) or array.device_mesh.size() != dist.get_world_size():
+        return None
+    missing = array.ndim - len(shape)
+    to: list[Placement] = []
+    for place in array.placements:
+        if type(place) is Shard:
+            axis = place.dim - missing
+            is_divided = axis >= 0 and shape[axis] == array.shape[place.dim]
+            to.append(Shard(axis) if is_divided else Replicate())
+        elif place.is_replicate() or place.is_partial():
+            to.append(Replicate())
+        else:  # parts that are not in order, of which only PyTorch knows the places
+            return None
+    return _part(shape, tuple(to), array.device_mesh, backend)
+
+
+def _part(shape: tuple[int, ...], to: tuple[Placement, ...], mesh: DeviceMesh, backend: TorchBackend) -> Part:
     """Return the part of this process; of several axes along one dimension the first one divides it first."""
+    if not isinstance(backend.random, _DividedRandom):
+        backend.random = _DividedRandom(backend, TorchRandom(backend))
     sizes, offsets = list(shape), [0] * len(shape)
-    for place, (name, count) in zip(to, mesh.axes.items(), strict=True):
+    place_of_process = mesh.get_coordinate()
+    assert place_of_process is not None  # a mesh has all processes
+    for place, count, k in zip(to, mesh.shape, place_of_process, strict=True):
         if isinstance(place, Shard):
-            sizes[place.dim] //= count
-            offsets[place.dim] += mesh.coordinates[name] * sizes[place.dim]
+            length = sizes[place.dim]
+            largest = -(-length // count)  # parts are rounded up, and the last ones are shorter
+            begin = min(k * largest, length)
+            sizes[place.dim] = min(largest, length - begin)
+            offsets[place.dim] += begin
     return Part(backend, mesh, shape, to, tuple(offsets), tuple(sizes))
 
 

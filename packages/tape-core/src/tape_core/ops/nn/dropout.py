@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tape_core.backends.checks import check_inexact
+from tape_core.base.ambient import MAKING
+from tape_core.base.contexts import setting
 from tape_core.base.mistakes import real
 from tape_core.engine.op import NONDIFF, elementwise, vjp
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -83,8 +85,17 @@ def dropout(
         raise ValueError(f"dropout: noise_shape {shape} must broadcast to the shape of x, {tensor.shape}")
     if not training or rate == 0:
         return tensor
-    # Always float32 draws, so that the mask does not depend on the dtype of x.
-    rng = global_rng() if rng is None else rng
+    numbers = _draw_beside(tensor, shape, global_rng() if rng is None else rng)
+    return drop(tensor, numbers >= rate, rate=rate)
+
+
+def _draw_beside(tensor: Tensor, shape: tuple[int, ...], rng: Generator) -> Tensor:
+    """Return uniform numbers of a shape that broadcasts to a Tensor's, in parts where that is divided."""
     device = None if tensor.device == tensor.backend.default_device else tensor.device
-    keep = rng.uniform(shape, dtype="float32", backend=tensor.backend.root, device=device) >= rate
-    return drop(tensor, keep, rate=rate)
+    root = tensor.backend.root
+    making = root.library.divided_like(tensor, shape)
+    # Always float32 draws, so that the mask does not depend on the dtype of x.
+    if making is None:
+        return rng.uniform(shape, dtype="float32", backend=root, device=device)
+    with setting(MAKING, making):
+        return rng.uniform(shape, dtype="float32", backend=root, device=device)
