@@ -402,7 +402,7 @@ class Function(Generic[P, R_co]):
         if trace.stand_ins is not None:
             assert compiled is not None
             self._keep(compiled, signature, static, began)
-            report_stage("first run")
+            report_stage(f"compiler {self._compiler}, first run" if isinstance(self._compiler, str) else "first run")
             return compiled(signature.leaves)
         if trace.failed is None:
             invalidate_donated(self._name, signature.leaves, trace.donated)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import wraps
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import tape_core as tc
@@ -383,9 +385,23 @@ LONG: dict[str, tuple[Callable[[Any], object], str]] = {
     "jacrev": (lambda x: tc.jacrev(tc.sin, chunk_size=2)(x), "Jacobian  4/5 rows"),
     "jacfwd": (lambda x: tc.jacfwd(tc.sin, chunk_size=2)(x), "jacfwd of sin  4/5 columns"),
     "hessian": (lambda x: tc.hessian(lambda x: tc.sum(x**3), chunk_size=2)(x), "hessian of <lambda>  4/5 columns"),
+    "vmap of an object": (
+        lambda x: tc.vmap(Mock(side_effect=tc.sin), chunk_size=2)(x),
+        "vmap of a function  4/5 examples",
+    ),
     "vmap": (lambda x: tc.vmap(tc.sin, chunk_size=2)(x), "vmap of sin  4/5 examples"),
     "function": (lambda x: tc.function(tc.sin)(x), "compiling sin for (float32[5]): passes"),
 }
+
+
+def test_sparse_derivatives_by_chunks_are_shown() -> None:
+    pytest.importorskip("scipy")
+    terminal, x = Terminal(), tc.ones(5)
+    with redirect_stderr(terminal):
+        tc.sparse_hessian(lambda x: tc.sum(x[1:] * x[:-1]) ** 2, x, chunk_size=2)
+        tc.sparse_jacobian(lambda x: x[1:] * x[:-1], x, chunk_size=1)
+    for name in ("sparse_hessian", "sparse_jacobian"):
+        assert re.search(rf"{name} of <lambda>  \d/\d products", terminal.getvalue())
 
 
 @pytest.mark.parametrize("case", LONG)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import logging
 from contextlib import redirect_stderr
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import tape_core as tc
 import tape_nn as nn
 from tape_core.base import displays, progress
+from tape_nn.fitting import resuming
+from tape_nn.fitting.storing import write_state
 
 MSE = nn.losses.MeanSquaredError()
 
@@ -50,6 +54,24 @@ def test_a_terminal_shows_how_far_an_epoch_is() -> None:
         assert part in text
     lines = [line.rpartition("\r")[2] for line in text.split("\n")]
     assert [line.partition(":")[0] for line in lines[:2]] == ["epoch 1/2", "epoch 2/2"]
+
+
+def test_checkpoints_that_take_long_are_shown(tmp_path: Path) -> None:
+    written = Event()
+
+    class Watched(Terminal):
+        def write(self, text: str) -> int:
+            if f"writing {tmp_path}" in text:
+                written.set()
+            return super().write(text)
+
+    def slow(*args: Any) -> None:
+        assert written.wait(120)
+        write_state(*args)
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(Watched()):
+        patch.setattr(resuming, "write_state", slow)
+        _fit(epochs=1, checkpoint=tmp_path / "run")
 
 
 def test_evaluate_and_predict_show_their_batches() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
+from types import FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 from tape_core.backends.axes import normal_axis
@@ -105,7 +106,8 @@ def vmap(
         if chunk_size is None or size <= chunk_size or (randomness == "same" and current() is not None):
             return run(0, size)
         chunks = [(k, min(k + chunk_size, size)) for k in range(0, size, chunk_size)]
-        title, unit = getattr(f, _TITLE, None) or (f"vmap of {name_of(f)}", "examples")
+        own = vars(f).get(_TITLE) if isinstance(f, FunctionType) else None
+        title, unit = own or (f"vmap of {name_of(f)}", "examples")
         drawn = DrawnStates() if randomness == "same" else None
         parts = []
         with progress_of(title, size, unit) as task:

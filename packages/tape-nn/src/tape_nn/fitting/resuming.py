@@ -15,6 +15,7 @@ from typing import Any, Final
 import tape_core as tc
 from tape_core import Tensor
 from tape_core.random import global_rng
+from tape_core.support import progress_of
 
 from tape_nn.checkpoints import Path, remove_drafts
 from tape_nn.fitting.run import Run
@@ -61,7 +62,9 @@ class RunFile:
         tensors: dict[str, Tensor] = {}
         # Python's json writes and reads NaN, of which a history may be full, and floats to the last bit.
         text = json.dumps(pack(state, "", tensors))
-        write_state(self.path, tensors, {_METADATA_KEY: text}, self._keeper, run.step)
+        # On disks in a network, and of large models, that takes a while.
+        with progress_of(lambda: f"writing {self.path}", logger="tape_nn", ticking=True):
+            write_state(self.path, tensors, {_METADATA_KEY: text}, self._keeper, run.step)
 
     def read(self) -> SavedRun | None:
         """Read the file; return None if there is none.
