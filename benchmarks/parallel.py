@@ -9,8 +9,8 @@ whole.
 
 - `averaged_gradient`: a loop of one's own with plain arrays, and gradients averaged while the backward pass goes on, as
   DistributedDataParallel does.
-- `Replicated` and `Sharded`: the strategies of `nn.parallel`, whose arrays are DTensors, eagerly and compiled;
-  by parts with `TAPE_COMPILED_PARTS=1`.
+- `Replicated` and `Sharded`: the strategies of `nn.parallel`, whose arrays are DTensors, eagerly and compiled,
+  which is by parts.
 
 With `--memory` one side alone is run, and the table has by how many bytes its process grew at most, since the data were
 made: of several sides in one process it is the largest that would be seen.

@@ -25,8 +25,7 @@ _TAKEN_OUT = "is divided among processes"
 
 
 RUNS = 4
-"""The calls of each program, the last of which counts: with `TAPE_COMPILED_PARTS=1` a compiled one is computed by parts
-from the fourth on."""
+"""The calls of each program, the last of which counts: a compiled one is computed by parts from the fourth on."""
 
 
 @cache

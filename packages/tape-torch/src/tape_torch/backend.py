@@ -131,10 +131,12 @@ class TorchBackend(Backend):
     def expect_divided(self) -> None:
         """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
+        from tape_torch.gloo import gather_by_a_short_name
 
         keep_layouts(settled, is_divided)
         if self.guard is None:
-            if is_asked_for(COMPILED_PARTS):  # else its modules are not imported
+            gather_by_a_short_name()
+            if is_asked_for(COMPILED_PARTS, otherwise=True):  # else its modules are not imported
                 from tape_torch.divided_programs import DividedPrograms
 
                 self.compilers = (DividedPrograms(), *self.compilers)

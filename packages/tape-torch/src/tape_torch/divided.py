@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 COMPILED_PARTS = "TAPE_COMPILED_PARTS"
-"""The environment variable that has compiled functions of divided arrays computed by parts: see `divided_programs`."""
+"""The environment variable that, as 0, leaves compiled functions of divided arrays as they are: see `divided_programs`."""
 
 _ELSEWHERE = (
     "an array of shape {shape} with the placements {placements} is divided among processes, and rank {rank} has only a "
@@ -20,8 +20,8 @@ _ELSEWHERE = (
 )
 
 
-def is_asked_for(variable: str) -> bool:
-    """Return whether an environment variable turns something on.
+def is_asked_for(variable: str, *, otherwise: bool = False) -> bool:
+    """Return whether an environment variable turns something on; `otherwise` where it is empty or not there.
 
     Raises:
         ValueError: it is neither 0 nor 1, nor empty.
@@ -29,7 +29,7 @@ def is_asked_for(variable: str) -> bool:
     value = os.environ.get(variable, "")
     if value not in ("", "0", "1"):
         raise ValueError(f"{variable}={value!r} is neither 0 nor 1")
-    return value == "1"
+    return value == "1" if value else otherwise
 
 
 def is_divided(array: object) -> bool:

@@ -1,8 +1,5 @@
 """Compiled functions of arrays that are divided among processes, as calls on the parts that this one has.
 
-They are off unless `TAPE_COMPILED_PARTS=1` asks for them: with PyTorch 2.13 about one in 2,000 of these programs ended
-its process by a fault in memory whose cause is not known.
-
 PyTorch looks up for each op on DTensors how its arrays are divided, and what is to be sent. In a compiled function that
 is the same in each run. So in the third call the layout of each value is noted, and each instruction is run once
 more on tensors that hold no values, which tells what PyTorch computes with parts, and sends. From these calls a program
@@ -16,6 +13,8 @@ In it collectives are not waited for where they begin:
   used.
 
 An instruction that cannot be run without values, or has an effect, stays as it is, and gets DTensors.
+
+`TAPE_COMPILED_PARTS=0` leaves compiled functions as they are.
 """
 
 from __future__ import annotations

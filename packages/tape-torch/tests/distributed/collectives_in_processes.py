@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tape_core as tc
+import torch
 import torch.distributed as dist
 from tape_torch.distributed import (
     all_gather,
@@ -17,6 +18,7 @@ from tape_torch.distributed import (
     mesh,
     reduce_scatter,
 )
+from torch.distributed import _functional_collectives as functional
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -156,6 +158,14 @@ for _ in range(2):
     k, b = step(x32)
     np.testing.assert_allclose(k.numpy(), eager["k"].numpy(), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(b.numpy(), eager["b"].numpy(), rtol=1e-5, atol=1e-7)
+
+# Arrays of PyTorch's that are gathered by another kernel than its own.
+kinds = [torch.tensor(1.5 + r), torch.tensor([1.0 + r, 2j]), torch.tensor([r == 0]), torch.ones(0, 3), torch.ones(2, 0)]
+for part in kinds:
+    whole = functional.wait_tensor(functional.all_gather_tensor(part.reshape(-1, *part.shape[1:]), 0, m.group()))
+    own = torch.ops._c10d_functional.all_gather_into_tensor(part, n, m.group().group_name)
+    assert torch.equal(functional.wait_tensor(own), whole)
+    assert torch.equal(whole.chunk(n)[r].reshape(part.shape), part)
 
 # Mistakes.
 with pytest.raises(ValueError, match="the mesh has no axis 'model'; its axes are 'data'"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,15 @@ PROGRAM = Path(__file__).with_name("compiled_in_processes.py")
 
 
 def test_parts_give_what_eager_calls_give() -> None:
-    on = {"TAPE_COMPILED_PARTS": "1", "OMP_NUM_THREADS": "1"}
-    run_python(str(PROGRAM), environment=on, timeout=120)
-    if os.environ.get("TAPE_COMPILED_PARTS") == "1":  # in several processes only where it is asked for, as by users
-        run_processes(PROGRAM.read_text(encoding="utf-8"), 2, environment=on)
+    run_processes(PROGRAM.read_text(encoding="utf-8"), 2, environment={"TAPE_COMPILED_PARTS": ""})
+
+
+def test_programs_of_parts_can_be_turned_off() -> None:
+    code = (
+        "import sys, tape_core as tc\nfrom tape_torch.distributed import distribute, mesh\n"
+        "x = distribute(tc.ones(4), (), mesh=mesh())\nprint('tape_torch.divided_programs' in sys.modules)"
+    )
+    assert run_python("-c", code, environment={"TAPE_COMPILED_PARTS": "0"}, timeout=120).strip() == "False"
 
 
 def test_a_variable_of_the_environment_that_is_no_switch_is_refused() -> None:

@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from tape_torch import mismatches
 from tape_torch.distributed import checkpoints
+from tape_torch.gloo import gather_by_a_short_name
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -134,6 +135,7 @@ def mesh(
     is_checked = mismatches.is_wanted(checked)
     device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
     _ensure_group(wanted, device_type, timeout)
+    gather_by_a_short_name()
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if is_checked:
         mismatches.compare(timeout)
