@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 COMPILED_PARTS = "TAPE_COMPILED_PARTS"
-"""The environment variable that, as 0, leaves compiled functions of divided arrays as they are: see `divided_programs`."""
+"""The environment variable that, as 0, has compiled functions of divided arrays not computed by parts."""
 
 _ELSEWHERE = (
     "an array of shape {shape} with the placements {placements} is divided among processes, and rank {rank} has only a "

@@ -13,6 +13,7 @@ same bytes are sent as `ALLGATHER` where the result is given. So that is what ga
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -29,9 +30,10 @@ def gather_by_a_short_name() -> None:
 
 
 @cache
-def _library() -> torch.library.Library:
+def _library() -> Any:
     """Return what a kernel is registered by, for as long as this object lives."""
-    return torch.library.Library(_SPACE, "IMPL")  # type: ignore[no-untyped-call]
+    make: Any = torch.library.Library  # it has no types
+    return make(_SPACE, "IMPL")
 
 
 def _gather(x: torch.Tensor, size: int, group: str) -> torch.Tensor:
