@@ -16,6 +16,11 @@
   for (const cell of document.querySelectorAll("article td, article th")) {
     if (cell.scrollWidth > cell.clientWidth + 2) problems.add(`a cell is too narrow: ${describe(cell)}`);
   }
+  // Nor is it squeezed, a few letters on each line.
+  for (const name of document.querySelectorAll("article :is(td, th) code")) {
+    const lines = new Set([...name.getClientRects()].map((box) => Math.round(box.top))).size;
+    if (lines > 2 && !/[\s,.(]/.test(name.textContent)) problems.add(`a name is broken into ${lines} pieces: ${describe(name)}`);
+  }
 
   // Contrast of text, by WCAG 2.2 AA.
   const parse = (color) => {
