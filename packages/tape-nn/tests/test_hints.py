@@ -95,3 +95,45 @@ def test_hints_are_in_nobodys_way() -> None:
     assert pickle.loads(pickle.dumps(nn.SGD(0.25))).learning_rate == 0.25
     copied = copy.deepcopy(model)
     assert copied(tc.ones((1, 3))).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda v: nn.Adam(lr=1e-3), "Adam has no argument 'lr'; here it is learning_rate"),
+        (lambda v: nn.Adam([v], lr=1e-3), "Adam has no argument 'lr'; here it is learning_rate"),
+        (lambda v: nn.AdamW(1e-3, betas=(0.9, 0.99)), "AdamW has no argument 'betas'; here it is beta_1 and beta_2"),
+        (lambda v: nn.Adam(1e-3, eps=1e-8), "Adam has no argument 'eps'; here it is epsilon"),
+        (lambda v: nn.SGD([v], 0.1), "SGD takes the learning rate first, got 'list': an optimizer is not told its Var"),
+        (lambda v: nn.Adam(iter(x for x in [v])), "Adam takes the learning rate first, got 'generator'"),
+        (lambda v: nn.Adam(nn.Dense(2)), "Adam takes the learning rate first, got 'Dense'"),
+        (lambda v: nn.Adam(v), "Adam takes the learning rate first, got 'Variable'"),
+    ],
+    ids=["lr", "lr after a list", "betas", "eps", "list", "generator", "module", "variable"],
+)
+def test_arguments_of_optimizers_of_other_libraries(make: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        make(tc.Variable([1.0]))
+
+
+def test_optimizers_still_take_what_they_take() -> None:
+    for rate in (0.1, tc.asarray(0.1), nn.schedules.CosineDecay(0.1, decay_steps=10), lambda step: 0.1):
+        optimizer = copy.deepcopy(nn.Adam(rate, epsilon=1e-8))
+        optimizer.apply_gradients([(tc.asarray(1.0), tc.Variable(1.0))])
+    assert pickle.loads(pickle.dumps(nn.SGD(0.5))).learning_rate == 0.5
+
+
+@pytest.mark.parametrize("name", ["forward", "call"])
+def test_a_module_that_is_written_as_one_of_another_library_says_what_to_rename(name: str) -> None:
+    written = type("Net", (nn.Module,), {name: lambda self, x: x})
+    text = f"Net cannot be called, since it has a method '{name}' and no '__call__': .*rename Net.{name}"
+    with pytest.raises(TypeError, match=text):
+        written()(1.0)
+    with pytest.raises(TypeError, match=text):
+        nn.Sequential([written()])(tc.ones(2))
+
+    class Called(written):  # type: ignore[misc, valid-type]
+        def __call__(self, x: float) -> float:
+            return 2.0 * float(getattr(self, name)(x))
+
+    assert Called()(1.0) == 2.0

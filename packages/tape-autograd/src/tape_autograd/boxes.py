@@ -118,6 +118,16 @@ class Box:
     def __format__(self, spec: str) -> str:
         return format(self._value, spec) if spec else str(self)
 
+    def __float__(self) -> NoReturn:
+        raise TypeError(
+            "a value that is being differentiated cannot become a plain number, as for a function of math or an "
+            "element of a plain array: its derivative would be lost. Use functions of tape_autograd.numpy, and "
+            "np.array, np.stack or np.concatenate in place of assignments, or take the plain value by "
+            "tape_autograd.tracer.getval"
+        )
+
+    __complex__ = __float__
+
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Any:
         # A conversion to integers has no derivative anyway.
         if dtype is not None and np.dtype(dtype).kind in "biu":

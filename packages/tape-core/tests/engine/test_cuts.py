@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import types
 import warnings
@@ -95,3 +96,73 @@ def test_a_variable_whose_tangent_an_accumulator_pushes_is_warned_about() -> Non
     v = tc.Variable([1.0])
     with pytest.warns(UserWarning, match="of a Variable of shape"), tc.ForwardAccumulator(v, tc.ones(1)):
         np.asarray(v)
+
+
+def in_array(v: Any) -> None:
+    array = np.zeros(2)
+    array[0] = v[0]
+
+
+def in_complex_array(v: Any) -> None:
+    array = np.zeros(2, dtype=complex)
+    array[0] = v[0]
+
+
+def in_list(v: Any) -> None:
+    values = [0.0, 0.0]
+    values[0] = v[0]
+
+
+@pytest.mark.parametrize(
+    ("take", "cure"),
+    [
+        (in_array, r"`array\[key\] = t` takes the value.*numpy.zeros_like\(t\)"),
+        (in_complex_array, r"`array\[key\] = t` takes the value"),
+        (lambda v: math.exp(v[0]), "math.exp takes the value.*write tape_core.exp;"),
+        (lambda v: [math.lgamma(v[0])], "write tape_core.special.gammaln"),
+        (lambda v: math.hypot(v[0], 1.0), "write tape_core.hypot"),
+    ],
+    ids=["array", "complex array", "exp", "lgamma", "hypot"],
+)
+def test_a_number_taken_where_no_word_says_so_is_a_warning(take: Callable[[Any], Any], cure: str) -> None:
+    """`y[0] = x[0]` and `math.exp(x[0])` are how scripts of NumPy are written, and gave wrong gradients in silence."""
+    v = tc.Variable([1.0, 2.0])
+    for function in (take, lambda v: take(v * 2.0)):
+        messages = warned(function, v)
+        assert messages
+        assert all(re.search(cure, message) and "no gradient comes back" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        in_list,
+        lambda v: math.isfinite(v[0]),
+        lambda v: math.floor(v[0]),
+        lambda v: math.exp(float(v[0])),
+        lambda v: math.exp(tc.stop_gradient(v)[0]),
+        lambda v: f"{v[0]:.3f}" + "%.3f" % v[0],  # noqa: UP031
+        lambda v: complex(v[0], 1.0),
+    ],
+    ids=["list", "isfinite", "floor", "exp of float", "exp of a constant", "text", "complex"],
+)
+def test_a_number_that_is_asked_for_is_no_warning(take: Callable[[Any], Any]) -> None:
+    assert warned(take, tc.Variable([1.0, 2.0])) == []
+
+
+def test_the_functions_that_take_the_place_of_those_of_math_are_there() -> None:
+    from tape_core.base.unasked import _MATH
+
+    for name, there in _MATH.items():
+        assert hasattr(math, name) or name in ("exp2", "cbrt")
+        if there.startswith("tape_core."):
+            found: Any = tc
+            for part in there.removeprefix("tape_core.").split("(")[0].split()[0].split("."):
+                found = getattr(found, part)
+
+
+def test_a_warning_names_the_users_line_and_not_one_of_numpys() -> None:
+    with pytest.warns(UserWarning, match="no gradient comes back") as found, tc.GradientTape():
+        v = tc.Variable([1.0, 2.0])
+        np.sum([v[0] * 2.0, v[1] * 2.0])
+    assert {w.filename for w in found} == {__file__}

@@ -301,6 +301,15 @@ def test_a_source_or_target_that_is_no_tensor_is_named_with_its_path(bad: Any) -
     assert tape.gradient(y, v).item() == 2.0, "wrong arguments do not use up the tape"
 
 
+def test_a_number_as_target_says_that_it_is_not_connected() -> None:
+    """`float(tc.sum(y))` is a number: making a Tensor of it again would give None for a gradient."""
+    v = tc.Variable(1.0)
+    with tc.GradientTape() as tape:
+        y = float(v * v)
+    with pytest.raises(TypeError, match=r"no longer connected.*take the number, by item\(\) or float\(\)"):
+        tape.gradient(y, v)
+
+
 def test_a_none_target_hints_at_an_unconnected_gradient() -> None:
     with tc.GradientTape() as tape:
         pass

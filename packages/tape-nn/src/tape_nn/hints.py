@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import getattr_static
+from types import GeneratorType
 from typing import Any, Final
 
 from tape_core.support import meant
@@ -195,6 +196,41 @@ _OPTIMIZER: Final = {
     "lr": "learning_rate",
     "get_config": "repr(optimizer)",
 }
+
+_OPTIMIZER_ARGUMENTS: Final = {
+    "lr": "learning_rate",
+    "betas": "beta_1 and beta_2, two numbers",
+    "b1": "beta_1",
+    "b2": "beta_2",
+    "eps": "epsilon",
+    "maximize": "not there: differentiate `-loss`",
+    "params": "not given here: apply_gradients gets the Variables",
+    "parameters": "not given here: apply_gradients gets the Variables",
+    "model": "not given here: apply_gradients gets the Module",
+    "max_norm": "global_clipnorm",
+    "decay": "a schedule, as nn.schedules.InverseTimeDecay",
+}
+
+
+def check_optimizer_arguments(kind: str, names: Iterable[str], first: object) -> None:
+    """Raise a TypeError that says what arguments are called here which optimizers of other libraries have.
+
+    `first` is the first argument, which is the list of parameters in PyTorch.
+    """
+    for name in names:
+        if name in _OPTIMIZER_ARGUMENTS:
+            raise TypeError(f"{kind} has no argument {name!r}; here it is {_OPTIMIZER_ARGUMENTS[name]}")
+    numbers = isinstance(first, list | tuple) and any(isinstance(one, float) for one in first)
+    if not numbers and (
+        isinstance(first, list | tuple | dict | GeneratorType)
+        or hasattr(first, "trainable")
+        or hasattr(first, "trainable_variables")
+    ):
+        raise TypeError(
+            f"{kind} takes the learning rate first, got {type(first).__name__!r}: an optimizer is not told its "
+            f"Variables when it is made; apply_gradients gets them with the gradients"
+        )
+
 
 SPACES: Final[dict[str, Mapping[str, str]]] = {
     "tape_nn": {**_LOSSES, **_LAYERS, **_OPTIMIZERS, **_TOOLS},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     from tape_nn.summary import Summary
 
 
+def _misnamed(method: str) -> Callable[..., None]:
+    """The `__call__` of a Module that is written as those of PyTorch or Keras are."""
+
+    def __call__(self: Module, *args: object, **kwargs: object) -> None:
+        kind = type(self).__name__
+        raise TypeError(
+            f"{kind} cannot be called, since it has a method {method!r} and no '__call__': here a Module is called by "
+            f"`def __call__(self, x)`; rename {kind}.{method}"
+        )
+
+    return __call__
+
+
 class Module:
     """Base class of everything with parameters.
 
@@ -55,6 +68,12 @@ class Module:
 
     # In the class, since a subclass need not call `super().__init__()`; `train` and `eval` set it in the object.
     _training: bool = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        named = next((name for name in ("forward", "call") if name in cls.__dict__), None)
+        if named is not None and not any("__call__" in base.__dict__ for base in cls.__mro__):
+            type.__setattr__(cls, "__call__", _misnamed(named))
 
     @property
     def training(self) -> bool:

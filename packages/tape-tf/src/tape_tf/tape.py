@@ -75,12 +75,18 @@ def _native_tree(tree: PyTree, method: str, argument: str) -> Any:
             # As a source IndexedSlices are known by their identity; a target is a value, of which the sum is taken.
             leaves[k] = leaf.native if argument == "sources" else leaf.densify()
         elif not isinstance(leaf, tc.Tensor | tc.IndexedSlices):
-            hint = (
-                "; was it the gradient of something unconnected?" if leaf is None else "; use tf.constant to make one"
-            )
+            if leaf is None:
+                hint = "; was it the gradient of something unconnected?"
+            elif argument == "target" and isinstance(leaf, bool | int | float | complex | np.generic | np.ndarray):
+                hint = (
+                    "; a value of Python or NumPy is not connected with what it was computed from: compute the target "
+                    "with functions of tf, inside the tape's block"
+                )
+            else:
+                hint = "; use tf.constant to make one, before the computation"
             raise TypeError(
                 f"GradientTape.{method}: {argument}{pytree.path(structure, k)} must be a tf.Tensor or tf.Variable, got "
-                f"{leaf!r} of type {type(leaf).__name__!r}{hint}, before the computation"
+                f"{leaf!r} of type {type(leaf).__name__!r}{hint}"
             )
     return pytree.unflatten(structure, leaves)
 

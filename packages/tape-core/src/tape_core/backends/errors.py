@@ -97,6 +97,17 @@ def listing(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
+# What users write for a backend, and the backends that have such devices, the likeliest first.
+_DEVICES = {
+    "cuda": ("torch",),
+    "mps": ("torch",),
+    "xpu": ("torch",),
+    "gpu": ("jax",),
+    "tpu": ("jax",),
+    "cpu": ("numpy", "torch", "jax"),
+}
+
+
 def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendNotFoundError:
     """Return the error for a name that no installed package provides.
 
@@ -106,19 +117,26 @@ def not_found(name: str, installed: Iterable[str], detail: str = "") -> BackendN
     no backend named 'numpi' is installed
       Did you mean 'numpy'?
       Installed backends: numpy
+    >>> print(not_found("cuda", ["numpy", "torch"]))
+    no backend named 'cuda' is installed
+      'cuda' is a kind of device: name the backend as well, as in 'torch:cuda'
+      Installed backends: numpy, torch
     """
     from difflib import get_close_matches
 
     installed = list(installed)
     lines = [f"no backend named {name!r} is installed{detail}"]
     # Installing a package by a misspelled name could bring a stranger's: only names of the project are suggested.
-    close = get_close_matches(name, [*installed, *PACKAGES], n=1)
+    close = [] if name.lower() in _DEVICES else get_close_matches(name, [*installed, *PACKAGES], n=1)
     if name not in PACKAGES and close:
         lines.append(f"Did you mean {close[0]!r}?")
         if close[0] not in installed:
             lines.append(f"To install it: {install_command(PACKAGES[close[0]])}")
     elif name in PACKAGES:
         lines.append(f"To install it: {install_command(PACKAGES[name])}")
+    elif (device := name.lower()) in _DEVICES:
+        backend = next((b for b in _DEVICES[device] if b in installed), _DEVICES[device][0])
+        lines.append(f"{name!r} is a kind of device: name the backend as well, as in '{backend}:{device}'")
     lines.append(f"Installed backends: {listing(installed)}")
     return BackendNotFoundError("\n  ".join(lines))
 

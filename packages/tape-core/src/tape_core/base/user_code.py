@@ -84,10 +84,20 @@ def deciding_frame() -> str | None:
     return None
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+def user_frame_past_numpy() -> FrameType:
+    """Return :func:`user_frame`, or its caller if NumPy's Python functions stand between it and who called them."""
+    first = frame = user_frame()
+    while _package(frame) == "numpy":
+        if frame.f_back is None:
+            return first
+        frame = frame.f_back
+    return frame
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning, *, past_numpy: bool = False) -> None:
     """Warn at the line of the user's code that led here; Python shows it once per line."""
     frame, level = sys._getframe(1), 2  # stacklevel 1 is this function, 2 its caller
-    while frame.f_back is not None and is_ours(frame):
+    while frame.f_back is not None and (is_ours(frame) or (past_numpy and _package(frame) == "numpy")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

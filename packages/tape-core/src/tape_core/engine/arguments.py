@@ -8,7 +8,7 @@ from tape_core.base.lookup import ops
 from tape_core.engine import pytree
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lift
-from tape_core.engine.tensor import Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.typing import ArrayLike, PyTree
 
 
@@ -21,6 +21,13 @@ def check_tensors(method: str, argument: str, leaves: list[Any], structure: pytr
         hint = "; use its values" if argument == "sources" else "; use its densify()"
     elif leaf is None:
         hint = "; was it the gradient of something unconnected?"
+    elif argument == "target" and type(leaf) in SCALARS:
+        hint = (
+            "; a number is no longer connected with what it was computed from: compute the target with functions of "
+            "tape_core, and take the number, by item() or float(), afterwards"
+        )
+    elif argument == "sources" and type(leaf).__module__.partition(".")[0] == "torch":
+        hint = "; those of a module of PyTorch are tape_torch.variables(module), which tape_torch.call watches"
     else:
         hint = "; use tape_core.asarray to make one, before the computation"
     raise TypeError(

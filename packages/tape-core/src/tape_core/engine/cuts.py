@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE, OWN_DERIVATIVE
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.user_code import user_frame
+from tape_core.base.user_code import user_frame_past_numpy
 from tape_core.typing import Raw, Slots
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Cuts:
         # One place for each op or method: looking for the user's line is slow, and a loop would name the same one
         # again.
         if what not in self.ends and len(self.ends) < _MOST:
-            frame = user_frame()
+            frame = user_frame_past_numpy()
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_qualname}'
             self.ends[what] = f"{why}, here:\n{place}"
 

@@ -17,7 +17,8 @@ from tape_core.base.forking import Lock
 from tape_core.base.lookup import ops
 from tape_core.base.reprs import lenient
 from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
-from tape_core.base.user_code import library_of, warn_user
+from tape_core.base.unasked import unasked
+from tape_core.base.user_code import is_ours, library_of, warn_user
 from tape_core.engine import cuts
 from tape_core.engine.hints import without_absent
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -340,13 +341,15 @@ def _unpickled(values: Raw, backend: str, device: str, dtype: DType | None = Non
     return ops.asarray(values, dtype=dtype, backend=backend, device=device)
 
 
-def _warn_of_cut(tensor: Tensor, what: str) -> None:
+def _warn_of_cut(tensor: Tensor, what: str, cure: str = "") -> None:
     """Warn that a protocol of arrays takes the values of a recorded Tensor. Who calls numpy() means it."""
     if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
         kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
         warn_user(
             f"{what} of a {kind} of shape {tensor.shape} that a tape is recording: no gradient comes back from what is "
-            f"computed with it; where that is meant, use its numpy(), or tape_core.stop_gradient"
+            f"computed with it; {cure}{'; ' if cure else ''}where that is meant, use its numpy(), or "
+            f"tape_core.stop_gradient",
+            past_numpy=True,
         )
 
 
@@ -363,6 +366,8 @@ def _report_leave_to_library(tensor: Tensor, method: str, caller: FrameType) -> 
     library = library_of(caller)
     if library is not None:
         _warn_of_cut(tensor, f"{library} takes the values, by {method},")
+    elif not is_ours(caller) and (found := unasked(caller)) is not None:
+        _warn_of_cut(tensor, *found)
 
 
 def report_copy(variable: Tensor, caller: FrameType) -> None:

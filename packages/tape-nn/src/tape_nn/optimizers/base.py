@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from html import escape
 from operator import attrgetter
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
 import tape_core as tc
@@ -39,7 +39,7 @@ from tape_core.support import (
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
-from tape_nn.hints import hint_at_names, present
+from tape_nn.hints import check_optimizer_arguments, hint_at_names, present
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, settings_of, unknown_names
 from tape_nn.optimizers.groups import ParameterGroup
@@ -102,6 +102,12 @@ class Optimizer:
         ValueError: a number is out of range, or more than one kind of clipping is asked for.
         TypeError: `groups` holds something else.
     """
+
+    if not TYPE_CHECKING:  # to a type checker the arguments are those of `__init__`
+
+        def __new__(cls, *args, **kwargs):
+            check_optimizer_arguments(cls.__name__, kwargs, args[0] if args else None)
+            return super().__new__(cls)
 
     _real_only: ClassVar[bool] = True
     """True if complex Variables are refused."""
