@@ -237,9 +237,14 @@ def look_at(site: Path, names: list[str], pictures: Path | None, browser: str) -
             for theme in THEMES:
                 context = opened.new_context(color_scheme=theme, reduced_motion="reduce")
                 page = context.new_page()
+                page.set_default_timeout(120_000)  # ms: a machine may have much else to do
                 looker = Looker(page, f"http://127.0.0.1:{server.server_port}/", theme)
                 page.on("pageerror", lambda error, looker=looker: looker.say(looker.page.url, f"script: {error}"))
-                for name in names:
+                for k, name in enumerate(names, 1):
+                    if sys.stderr.isatty() or k == len(names):
+                        print(
+                            f"\r{theme}: page {k} of {len(names)}", end="" if k < len(names) else "\n", file=sys.stderr
+                        )
                     looker.look(name, pictures)
                 if theme == THEMES[0]:
                     looker.search()
