@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -65,6 +66,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(kind, "after", 0.0)
     monkeypatch.setattr(displays, "_terminal", None)
     monkeypatch.setattr(displays, "_asked", (None, False))
+    monkeypatch.setattr(progress, "_open", [])
     yield
     assert progress._open == []
 
@@ -287,6 +289,19 @@ def test_a_forked_child_shows_nothing(terminal: Terminal, monkeypatch: pytest.Mo
             with progress_of("inner") as inner:
                 inner.line("done")
         assert terminal.getvalue() == before
+
+
+@watched
+def test_work_that_was_abandoned_is_forgotten(terminal: Terminal) -> None:
+    block = progress_of("abandoned", 3, ticking=True)
+    block.__enter__().advance()
+    assert "abandoned" in terminal.screen[0]
+    del block
+    gc.collect()
+    assert progress._tasks() == []
+    with progress_of("other", 3) as task:
+        task.advance()
+        assert "abandoned" not in terminal.screen[0]
 
 
 @watched

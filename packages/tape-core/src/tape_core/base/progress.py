@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from time import perf_counter
 from typing import Final
+from weakref import ref
 
 from tape_core.base.ambient import PROGRESS
 from tape_core.base.contexts import contextmanager, setting
@@ -33,7 +34,8 @@ _DEBUG, _INFO = 10, 20
 _NEVER = float("inf")
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # of torchrun, Open MPI, MPICH and Slurm
 
-_open: list[Task] = []
+# Weakly: an interrupt may come while a task ends, and nothing of it may stay then.
+_open: list[ref[Task]] = []
 _ranks: list[Callable[[], int]] = []
 _in_child = False
 
@@ -80,8 +82,8 @@ class Task:
     """
 
     __slots__ = (
-        "_began", "_ended", "_failed", "_logger", "_next", "_next_log", "_thread", "_title", "detail", "done",
-        "results", "shown", "total", "unit", "view",
+        "__weakref__", "_began", "_ended", "_failed", "_logger", "_next", "_next_log", "_thread", "_title", "detail",
+        "done", "results", "shown", "total", "unit", "view",
     )  # fmt: skip
 
     def __init__(
@@ -192,9 +194,13 @@ def _draw(task: Task, *, works: bool = True) -> None:
             _show(where, now)
 
 
+def _tasks() -> list[Task]:
+    return [task for each in _open if (task := each()) is not None and not task._ended]
+
+
 def _show(where: Display, now: float) -> None:
     """Draw what is open, as the thread whose work began first sees it; the lock is held."""
-    due = [task for task in _open if task.shown and not task._ended and now - task._began >= AFTER]
+    due = [task for task in _tasks() if task.shown and now - task._began >= AFTER]
     if not due:
         where.clear()
         return
@@ -206,15 +212,17 @@ def _show(where: Display, now: float) -> None:
     where.show(outer.view, texts, part)
 
 
-def _tick(over: _thread.LockType, task: Task) -> None:
+def _tick(over: _thread.LockType, watched: ref[Task]) -> None:
     """Draw a task every now and then until it is over."""
-    if over.acquire(timeout=AFTER):
-        return
-    while not task._ended:
+    wait = AFTER
+    while not over.acquire(timeout=wait):
+        task = watched()
+        if task is None or task._ended:
+            return
         with suppress(Exception):
             _draw(task, works=False)
-        if over.acquire(timeout=TICK):
-            return
+        del task
+        wait = TICK
 
 
 @contextmanager
@@ -247,15 +255,17 @@ def progress_of(
     around = PROGRESS.get()
     task = Task(title, total, unit, logger, shown and (around is None or around.shown))
     over: _thread.LockType | None = None
+    # As it is outside: the thread shall not keep the task.
+    context = copy_context() if ticking and task.shown and not _in_child and is_looked_at() else None
     with setting(PROGRESS, task):
         try:
             with lock.now:
-                _open.append(task)
-            if ticking and task.shown and not _in_child and is_looked_at():
+                _open.append(ref(task))
+            if context is not None:
                 over = _thread.allocate_lock()
                 over.acquire()
                 with suppress(RuntimeError):  # no more threads can be started
-                    _thread.start_new_thread(copy_context().run, (_tick, over, task))
+                    _thread.start_new_thread(context.run, (_tick, over, ref(task)))
             yield task
         except BaseException:
             task._failed = True
@@ -269,8 +279,7 @@ def progress_of(
 
 def _close(task: Task) -> None:
     with lock.now:
-        if task in _open:
-            _open.remove(task)
+        _open[:] = map(ref, _tasks())
     if task.view.used:
         where = _display()
         if where is not None:
