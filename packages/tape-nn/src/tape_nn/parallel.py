@@ -140,6 +140,48 @@ class Strategy:
         found = [leaf if leaf is None else self._divided(leaf) for leaf in leaves]
         return pytree.unflatten(structure, found)
 
+    def join(self, parts: PyTree) -> Any:
+        """Return one batch of the rows that each process has loaded itself, as PyTorch's DistributedSampler gives them.
+
+        All processes have the same number of rows: leave out what some have more, by `drop_last=True` of a loader.
+
+        >>> import tape_core as tc
+        >>> import tape_nn as nn
+        >>> from tape_torch.distributed import mesh
+        >>> strategy = nn.parallel.Replicated(mesh({"data": -1}))
+        >>> x, y = strategy.join((tc.ones((4, 2)), tc.zeros(4)))
+        >>> x.shape[0] == 4 * strategy.mesh.size
+        True
+
+        Raises:
+            ValueError: the parts have other shapes or dtypes in other processes.
+        """
+        rows: Layout = () if self.data is None else (self.data,)
+        leaves, structure = pytree.flatten(parts)
+        found = [
+            leaf if leaf is None else self.mesh.engine.distribute(leaf, rows, mesh=self.mesh, local=True)
+            for leaf in leaves
+        ]
+        return pytree.unflatten(structure, found)
+
+    def own_rows(self, count: int) -> slice | None:
+        """Return which rows of a batch of so many this process needs to load; None: all.
+
+        :func:`tape_nn.fit` asks for it where it can load rows by themselves.
+        """
+        if self.data is None or count % self.mesh.axes[self.data]:
+            return None
+        found: slice | None = self.mesh.engine.own_rows(count, self.data, mesh=self.mesh)
+        return found
+
+    def joined(self, part: PyTree) -> Any:
+        """Return the batch of which each process has loaded the rows that `own_rows` says."""
+        leaves, structure = pytree.flatten(part)
+        found = [
+            leaf if leaf is None else self.mesh.engine.joined(leaf, (self.data,), mesh=self.mesh) for leaf in leaves
+        ]
+        return pytree.unflatten(structure, found)
+
     def check_batch_size(self, size: int | None) -> None:
         """Refuse a number of examples in a batch, if it is known, that the processes do not divide.
 

@@ -30,6 +30,7 @@ may round to just below a whole number; then the first step of a period would ge
 # -- fit
 
 DEFAULT_BATCH_SIZE: Final = 32  # examples, as in Keras
+SAMPLED_EXAMPLES: Final = 16  # examples; so many, and the last one, are compared between processes before a run
 SMALLEST_WEIGHT: Final = 1e-30  # examples; the least by which a batch counts, where gradients are accumulated
 REFRESH_INTERVAL: Final = 0.5  # seconds between updates of the numbers beside the progress bar
 COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps in a checkpoint: more is damage, and would overflow int64

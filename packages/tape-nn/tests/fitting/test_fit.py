@@ -399,3 +399,69 @@ def test_an_average_is_followed_and_evaluated(accumulate: int, iterable: bool) -
 def iter_of(data: Any) -> Any:
     """Batches of which nobody knows the number."""
     return lambda epoch: iter(data)
+
+
+class Squares:
+    """A data set of examples by number, as PyTorch's are."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, k: int) -> Any:
+        return np.asarray([k], "float32"), [float(k) ** 2][0]
+
+
+def test_the_examples_of_a_data_set_come_in_the_order_of_arrays() -> None:
+    x = column(10)
+    found, expected = Seen(), Seen()
+    histories = [
+        fitted(model, data, batch_size=4, epochs=2, seed=3, loss=lambda y, p: tc.mean((y - p[:, 0]) ** 2))
+        for model, data in ((found, Squares()), (expected, (x, x[:, 0] ** 2)))
+    ]
+    assert found.batches == expected.batches
+    assert [len(batch) for _, batch in found.batches] == [4, 4, 2] * 2
+    assert histories[0] == histories[1]
+
+
+def test_what_an_example_draws_depends_on_its_number_and_the_epoch() -> None:
+    class Noisy(Squares):
+        def __getitem__(self, k: int) -> Any:
+            return tc.default_rng(0).normal((1,)) * 0.0 + float(tc.random.global_rng().uniform(())), k
+
+    def batches(**options: Any) -> list[float]:
+        model = Seen()
+        fitted(model, Noisy(), seed=1, loss=lambda y, p: tc.mean(p), **options)
+        return [number for _, batch in model.batches for number in batch]
+
+    tc.set_seed(0)
+    alone = batches(batch_size=2, epochs=2)
+    assert len(set(alone)) == 20
+    tc.set_seed(5)
+    assert batches(batch_size=5, epochs=2) == alone
+
+
+def test_mistakes_in_data_sets() -> None:
+    class Ragged(Squares):
+        def __getitem__(self, k: int) -> Any:
+            return np.zeros(1 + k % 2), k
+
+    class Text(Squares):
+        def __getitem__(self, k: int) -> Any:
+            return "a picture", k
+
+    class Unlike(Squares):
+        def __getitem__(self, k: int) -> Any:
+            return (np.zeros(1), k) if k else {"x": np.zeros(1)}
+
+    class Empty(Squares):
+        def __len__(self) -> int:
+            return 0
+
+    for data, error, text in (
+        (Ragged(), ValueError, r"data\[0\]\[0\]: examples of one batch have the shapes \[\(1,\), \(2,\)\]; .* pad"),
+        (Text(), TypeError, r"data\[0\]\[0\] must be an array or a number.* got 'str'"),
+        (Unlike(), ValueError, "example 1 is of another structure than example 0"),
+        (Empty(), ValueError, "data has no examples: it is a Empty of length 0"),
+    ):
+        with pytest.raises(error, match=text):
+            fitted(Seen(), data, shuffle=False)

@@ -6,6 +6,8 @@ They are told by their attributes: PyTorch's module for them is imported by thos
 from __future__ import annotations
 
 import os
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -95,4 +97,36 @@ def laid_out_like(x: Any, like: Any) -> Any:
         return x
     if tuple(x.placements) == tuple(like.placements) or any(p.is_partial() for p in like.placements):
         return x
-    return x.redistribute(like.device_mesh, like.placements, async_op=True)
+    if _dropped:
+        wait_for_dropped()
+    found = x.redistribute(like.device_mesh, like.placements, async_op=True)
+    part = found._local_tensor
+    if hasattr(part, "trigger_wait") and type(part.elem) is torch.Tensor:
+        _on_their_way[id(part)] = part.elem
+        weakref.finalize(part, _drop, id(part)).atexit = False
+    return found
+
+
+_on_their_way: dict[int, torch.Tensor] = {}
+"""By the ids of parts that may not have been waited for the memory that they come into."""
+
+_dropped: list[torch.Tensor] = []
+"""The memory of such parts that nobody has any more."""
+
+
+def _drop(key: int) -> None:
+    # Not waited for here: a process that ends by an error drops what its peers may never send.
+    _dropped.append(_on_their_way.pop(key))
+
+
+def wait_for_dropped(*, ending: bool = False) -> None:
+    """Wait for parts that nobody has any more: until then PyTorch keeps them, and at the end it warns of them.
+
+    Args:
+        ending: also for those that are still there.
+    """
+    for part in list(_on_their_way.values()) if ending else ():
+        torch.ops._c10d_functional.wait_tensor(part)
+    with suppress(IndexError):  # there are no more
+        while True:
+            torch.ops._c10d_functional.wait_tensor(_dropped.pop())

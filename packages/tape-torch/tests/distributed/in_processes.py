@@ -256,3 +256,14 @@ for function in (tc.special.erfcx, tc.hard_silu, tc.relu6, tc.tanh):
     np.testing.assert_allclose(full(tc.grad(total_of)(*parts)).numpy(), by_rows.numpy(), rtol=1e-10, atol=1e-12)
 
 print(json.dumps(alone))  # noqa: T201
+
+# Gradients that nobody reads: what was sent for them is not kept.
+registered = torch._C._distributed_c10d._get_work_registry_size
+w, x = distribute(tc.Variable(np.ones((4, 2))), (), mesh=m), distribute(np.ones((8, 4)), ("data",), mesh=m)
+left = []
+for _ in range(4):
+    with tc.GradientTape() as tape:
+        loss = tc.mean((x @ w) ** 2)
+    tape.gradient(loss, w)
+    left.append(registered())
+assert left[-1] <= left[0], left

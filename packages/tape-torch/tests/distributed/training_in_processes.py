@@ -78,6 +78,54 @@ for found, expected in (
 fit(sharded, checkpoint=f"{folder}/run", epochs=1)
 same(fit(sharded, checkpoint=f"{folder}/run"), alone)
 
+
+# Of a data set each process loads the examples that it computes with, and of the last batch, of 6, all.
+class Examples:
+    def __init__(self):
+        self.loaded = []
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, k):
+        self.loaded.append(k)
+        return X[k], Y[k]
+
+
+def fit_examples(data, strategy, **options):
+    tc.set_seed(0)
+    model = network()
+    model.build((None, 8))
+    return classify(model, data, strategy, **options)
+
+
+examples = Examples()
+by_arrays = fit_examples((X, Y), None)
+same(fit_examples(examples, sharded, epochs=1), fit_examples((X, Y), None, epochs=1))
+expected = (16 // n if n == 4 else 22 // n) + (6 if n == 4 else 0) + 17  # the last are compared between processes
+assert len(examples.loaded) == expected, (len(examples.loaded), expected)
+same(fit_examples(Examples(), None), by_arrays)
+
+
+# Loaders of PyTorch's that give each process its own part.
+def own_parts(epoch):
+    order = np.random.default_rng(epoch).permutation(16).reshape(2, n, -1)
+    return (sharded.join((X[rows[m.rank]], Y[rows[m.rank]])) for rows in order)
+
+
+def whole_batches(epoch):
+    order = np.random.default_rng(epoch).permutation(16).reshape(2, -1)
+    return ((X[rows], Y[rows]) for rows in order)
+
+
+same(fit_examples(own_parts, sharded, batch_size=None), fit_examples(whole_batches, None, batch_size=None))
+with pytest.raises(ValueError, match=r"the parts of an array differ: rank 0 gives shape .*rank 1 gives"):
+    sharded.join(X[: 4 + m.rank])
+with pytest.raises(
+    ValueError, match=rf"data of different lengths: this one, rank {m.rank}, has {20 + m.rank % 2} examples"
+):
+    fit_examples((X[: 20 + m.rank % 2], Y[: 20 + m.rank % 2]), sharded)
+
 # By columns and rows, and by heads; batches along the other axis.
 grid = mesh({"data": n // 2, "model": 2}, device="cpu")
 same(fit(nn.parallel.TensorParallel(grid)), alone)

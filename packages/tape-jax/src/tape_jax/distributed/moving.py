@@ -136,6 +136,16 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     return _divided(value, layout, mesh, False, "an array", "divide")
 
 
+def own_rows(count: int, axis: str, *, mesh: Mesh) -> slice | None:
+    """Return which of so many rows this process loads: all where it has all devices; None where it has some of them."""
+    return slice(0, count) if mesh.is_here else None
+
+
+def joined(part: Tensor, layout: Layout, *, mesh: Mesh) -> Tensor:
+    """Return the rows that a process with all devices has loaded, divided among them."""
+    return divide(part, layout, mesh=mesh)
+
+
 def agree(number: int, *, mesh: Mesh) -> int:
     """Return the first process's number, from 0 to 2**64 - 1, in all processes, which all call this."""
     if mesh.is_here:

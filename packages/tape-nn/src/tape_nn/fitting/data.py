@@ -1,22 +1,27 @@
-"""Sources of batches: arrays that are cut into batches, or an iterable that yields them."""
+"""Sources of batches: arrays or data sets that are cut into batches, or an iterable that yields them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
 from tape_core.backends import Backend
-from tape_core.support import pytree
+from tape_core.support import integer, pytree
 from tape_core.typing import PyTree
 
 from tape_nn.module import Module
-from tape_nn.thresholds import DEFAULT_BATCH_SIZE
+from tape_nn.parallel import Strategy
+from tape_nn.thresholds import DEFAULT_BATCH_SIZE, SAMPLED_EXAMPLES
 
 Data: TypeAlias = Any
-"""Arrays `(x, y)` or `(x, y, weights)`, an iterable of such batches, or a function from the epoch to one."""
+"""Arrays `(x, y)` or `(x, y, weights)`, a data set of such examples, an iterable of such batches, or a function from
+the epoch to one."""
+
+OwnRows: TypeAlias = Callable[[int], slice | None]
+"""From the number of examples in a batch to those of them that are to be loaded; None: all."""
 
 Batch: TypeAlias = PyTree
 """One batch: `(x,)`, `(x, y)` or `(x, y, weights)`, where x and y may be nested structures of Tensors."""
@@ -50,8 +55,15 @@ def source_of(data: Data, model: object, batch_size: int | None, seed: int | Non
     # A list is no batch but an iterable of batches.
     if isinstance(data, tuple | Mapping) or hasattr(data, "shape"):
         return Arrays(data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size, seed, where, name)
+    is_indexed = isinstance(data, Sized) and hasattr(data, "__getitem__") and not isinstance(data, list)
+    # What can be gone through, too, is one of batches, unless its user says how many examples are to be one.
+    if is_indexed and not callable(data) and (batch_size is not None or not isinstance(data, Iterable)):
+        return Examples(data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size, seed, where, name)
     if batch_size is not None:
-        raise ValueError(f"batch_size is for arrays; {name} of type {type(data).__name__!r} has batches already")
+        raise ValueError(
+            f"batch_size is for arrays, and for data sets with __len__ and __getitem__; {name} of type "
+            f"{type(data).__name__!r} has batches already"
+        )
     # The second epoch would be empty, and a resumed run could not skip to its place.
     if isinstance(data, Iterator):
         raise TypeError(
@@ -60,8 +72,8 @@ def source_of(data: Data, model: object, batch_size: int | None, seed: int | Non
         )
     if not callable(data) and not isinstance(data, Iterable):
         raise TypeError(
-            f"{name} must be arrays (x, y), an iterable of batches, or a function from the epoch to one; got "
-            f"{type(data).__name__!r}"
+            f"{name} must be arrays (x, y), a data set, an iterable of batches, or a function from the epoch to one; "
+            f"got {type(data).__name__!r}"
         )
     return Batches(data, where, name)
 
@@ -87,21 +99,24 @@ class Arrays:
             raise ValueError(f"{name} has no examples: shapes {found}")
         self.batch_size = batch_size
         self.seed = seed
+        # Each process has a part of the examples already.
+        self.is_divided = any(
+            [
+                leaf is not None and leaf.backend.library.divided_like(leaf, leaf.shape) is not None
+                for leaf in self.leaves
+            ]
+        )
         # Division rounded up.
         self.length: int | None = -(-self.examples // batch_size)
 
-    def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
-        """Yield the batches of an epoch, from number `skip` on."""
-        # The order depends on the seed and the epoch alone: a resumed run needs no generator's state for it. The epoch
-        # has 32 bits of its own, so that neighbouring seeds share no order.
+    def batches(self, epoch: int, skip: int = 0, own_rows: OwnRows | None = None) -> Iterator[Any]:
+        """Yield the batches of an epoch, from number `skip` on; of each the rows that `own_rows` says."""
         orders: dict[tuple[Backend, str], Tensor] = {}  # the permutation, once for each place where arrays are
         if self.seed is not None:
             for backend, device in {(leaf.backend, leaf.device) for leaf in self.leaves if leaf is not None}:
-                rng = tc.default_rng((abs(self.seed) << 32) + epoch)
-                orders[backend, device] = rng.permutation(self.examples, backend=backend, device=device)
+                orders[backend, device] = _order(self.seed, epoch, self.examples, backend=backend, device=device)
         # Arrays are cut by position, so that skipped batches cost nothing.
-        for start in range(skip * self.batch_size, self.examples, self.batch_size):
-            rows = slice(start, start + self.batch_size)
+        for rows in _cuts(self.examples, self.batch_size, skip, own_rows):
             parts: list[Tensor | None] = []
             for leaf in self.leaves:
                 if leaf is None:
@@ -112,10 +127,91 @@ class Arrays:
                     parts.append(leaf[rows])
             yield pytree.unflatten(self.structure, parts)
 
+    def sample(self) -> Batch:
+        """Return some examples, from the first to the last."""
+        rows = _sampled(self.examples)
+        found = [leaf if leaf is None else tc.stack([leaf[k] for k in rows]) for leaf in self.leaves]
+        return pytree.unflatten(self.structure, found)
+
     def description(self) -> dict[str, Any]:
         """Return the shapes and dtypes of the arrays, and the batch size."""
         arrays = [None if leaf is None else f"{leaf.dtype} {leaf.shape}" for leaf in self.leaves]
         return {"arrays": arrays, "batch_size": self.batch_size}
+
+
+class Examples:
+    """Batches of the examples of a data set, as PyTorch's have `__len__` and `__getitem__`; the last may be smaller.
+
+    Each example is fetched when its batch is made, and in a run of several processes by those that compute with it.
+    """
+
+    is_divided = False
+
+    def __init__(self, data: Any, batch_size: int, seed: int | None, where: Mapping[str, Any], name: str) -> None:
+        self.data = data
+        self.examples = len(data)
+        if self.examples == 0:
+            raise ValueError(f"{name} has no examples: it is a {type(data).__name__} of length 0")
+        self.batch_size = integer("fit", "batch_size", batch_size, 1)
+        self.seed = seed
+        self.where = where
+        self.name = name
+        self.length: int | None = -(-self.examples // batch_size)
+
+    def batches(self, epoch: int, skip: int = 0, own_rows: OwnRows | None = None) -> Iterator[Any]:
+        """Yield the batches of an epoch, from number `skip` on; of each the rows that `own_rows` says."""
+        order: Any = range(self.examples)
+        if self.seed is not None:
+            order = _order(self.seed, epoch, self.examples, **self.where).tolist()
+        for rows in _cuts(self.examples, self.batch_size, skip, own_rows):
+            yield self._stacked(order[rows], epoch)
+
+    def sample(self) -> Batch:
+        """Return some examples, from the first to the last."""
+        return self._stacked(_sampled(self.examples), 0)
+
+    def description(self) -> dict[str, Any]:
+        """Return the number of examples, and the batch size."""
+        return {"arrays": f"{self.examples} examples", "batch_size": self.batch_size}
+
+    def _stacked(self, indices: Sequence[int], epoch: int) -> Batch:
+        found: list[list[Any]] = []
+        structure: Any = None
+        for index in indices:
+            # What an example draws, as an augmentation does, is the same in whichever process, and on resuming.
+            rng = tc.default_rng((((self.seed or 0) << 32) + epoch << 64) + index)
+            with tc.random.replayed(rng.get_state()):
+                example = self.data[index]
+            leaves, own = pytree.flatten(tuple(example) if isinstance(example, list) else example)
+            if structure is not None and own != structure:
+                raise ValueError(
+                    f"{self.name}: example {index} is of another structure than example {indices[0]}: {own} and "
+                    f"{structure}"
+                )
+            structure = own
+            found.append(leaves)
+        columns = []
+        for k, column in enumerate(zip(*found, strict=True)):
+            label = f"{self.name}[{indices[0]}]{pytree.path(structure, k)}"
+            columns.append(None if column[0] is None else self._column(column, label))
+        return pytree.unflatten(structure, columns)
+
+    def _column(self, leaves: Sequence[Any], label: str) -> Tensor:
+        if not all([isinstance(leaf, int | float | Tensor) or hasattr(leaf, "shape") for leaf in leaves]):
+            raise TypeError(
+                f"{label} must be an array or a number, of which batches are made; got {type(leaves[0]).__name__!r}: "
+                f"have the data set return arrays"
+            )
+        if all([isinstance(leaf, int | float) for leaf in leaves]):
+            return tc.asarray(list(leaves), **self.where)
+        arrays = [tc.asarray(leaf, **self.where) for leaf in leaves]
+        shapes = {array.shape for array in arrays}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"{label}: examples of one batch have the shapes {sorted(shapes)}; have the data set pad or crop them, "
+                f"or pass an iterable of batches"
+            )
+        return tc.stack(arrays)
 
 
 class Batches:
@@ -145,20 +241,80 @@ class Batches:
 
 
 class Divided:
-    """The batches of another source, of which each process of a run in several keeps its rows."""
+    """The batches of another source, of which each process of a run in several keeps its rows.
 
-    def __init__(self, source: Source, divide: Callable[[Batch], Batch]) -> None:
+    Of arrays and data sets each process loads only these.
+    """
+
+    def __init__(self, source: Source, parallel: Strategy) -> None:
         self.source = source
         self.length = source.length
-        self._divide = divide
+        self._parallel = parallel
+        self._is_checked = False
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
-        """Yield the batches of an epoch, from number `skip` on."""
-        return map(self._divide, self.source.batches(epoch, skip))
+        """Yield the batches of an epoch, from number `skip` on.
+
+        Raises:
+            ValueError: the processes have different data.
+        """
+        source, parallel = self.source, self._parallel
+        if not isinstance(source, Arrays | Examples) or source.is_divided:
+            yield from map(parallel.divide, source.batches(epoch, skip))
+            return
+        if not self._is_checked:
+            self._check(source)
+            self._is_checked = True
+        lengths = _lengths(source.examples, source.batch_size, skip)
+        for batch, length in zip(source.batches(epoch, skip, parallel.own_rows), lengths, strict=True):
+            yield parallel.divide(batch) if parallel.own_rows(length) is None else parallel.joined(batch)
+
+    def _check(self, source: Arrays | Examples) -> None:
+        """Compare some examples, and how many there are: each process will have other rows of a batch."""
+        try:
+            self._parallel.mesh.engine.divide(tc.asarray(source.examples), (), mesh=self._parallel.mesh)
+        except ValueError as error:
+            raise ValueError(
+                f"the processes have data of different lengths: this one, rank {self._parallel.mesh.rank}, has "
+                f"{source.examples} examples. Give all processes the whole data, of which each takes its rows; or an "
+                f"iterable of batches of their own, each joined to one by {type(self._parallel).__name__}.join"
+            ) from error
+        for leaf in pytree.flatten(source.sample())[0]:
+            if leaf is not None:
+                self._parallel.mesh.engine.divide(leaf, (), mesh=self._parallel.mesh)
 
     def description(self) -> dict[str, Any]:
         """Return the description of the other source: a run may be resumed by another number of processes."""
         return self.source.description()
+
+
+def _lengths(examples: int, batch_size: int, skip: int) -> Iterator[int]:
+    """Yield the numbers of examples in the batches from number `skip` on."""
+    for start in range(skip * batch_size, examples, batch_size):
+        yield min(batch_size, examples - start)
+
+
+def _cuts(examples: int, batch_size: int, skip: int, own_rows: OwnRows | None) -> Iterator[slice]:
+    """Yield where the batches are from number `skip` on, or of each the rows that `own_rows` says."""
+    start = skip * batch_size
+    for length in _lengths(examples, batch_size, skip):
+        own = None if own_rows is None else own_rows(length)
+        yield slice(start, start + length) if own is None else slice(start + own.start, start + own.stop)
+        start += length
+
+
+def _order(seed: int, epoch: int, examples: int, **where: Any) -> Tensor:
+    """Return the order of the examples in an epoch. It depends on the seed and the epoch alone.
+
+    So a resumed run needs no generator's state for it. The epoch has 32 bits of its own, so that neighbouring seeds
+    share no order.
+    """
+    return tc.default_rng((abs(seed) << 32) + epoch).permutation(examples, **where)
+
+
+def _sampled(examples: int) -> list[int]:
+    """Return the places of some examples, from the first to the last."""
+    return sorted({k * (examples - 1) // SAMPLED_EXAMPLES for k in range(SAMPLED_EXAMPLES + 1)})
 
 
 def unpack(batch: Batch) -> tuple[Any, Any, Any]:

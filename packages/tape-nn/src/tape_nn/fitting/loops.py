@@ -77,6 +77,7 @@ def fit(
     Args:
         model: a Module, called as `model(x)`. It is in training mode meanwhile, and afterwards as it was before.
         data: arrays `(x, y)` or `(x, y, weights)` with the examples along the first axis, where x and y may be nested;
+            or a data set with `__len__` and `__getitem__`, as PyTorch's are, of examples `(x, y)` that are stacked;
             or an iterable of batches of this form; or a function from the epoch, counted from 0, to such an iterable.
             Arrays that are no Tensors are put where the model is. If layers have no Variables yet, the first batch is
             made once more, and the model called with it, before anything else.
@@ -112,8 +113,9 @@ def fit(
             an epoch, such as :class:`SaveBest`, find the averages in the model; training goes on from the weights. It
             is part of the checkpoint.
         parallel: a strategy of :mod:`tape_nn.parallel`, by which the model and each batch are divided among several
-            processes of PyTorch, or several devices of JAX. All processes call `fit` with the same arguments, and have
-            all data; each computes with its rows. A run is that of one process with the same batches, up to rounding.
+            processes of PyTorch, or several devices of JAX. All processes call `fit` with the same arguments, and can
+            have all data; each computes with its rows of a batch, and loads, of arrays and data sets, only these. A run
+            is that of one process with the same batches, up to rounding.
             The checkpoint of several processes is a folder that all write, and may be resumed by another number of
             processes; on JAX it is a file, which other devices, or one, may go on from. Only the first process shows
             the progress; callbacks are called in all.
@@ -285,7 +287,7 @@ def predict(
 
 
 def _divided(source: Source, parallel: Strategy | None) -> Source:
-    return source if parallel is None else Divided(source, parallel.divide)
+    return source if parallel is None else Divided(source, parallel)
 
 
 def _is_shown(progress: bool, parallel: Strategy | None) -> bool:

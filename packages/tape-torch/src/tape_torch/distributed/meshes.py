@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,13 @@ import torch.distributed as dist
 from tape_core.meshes import AxesAsked, NamedMesh, asked
 from tape_core.support import first_process_only
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
+from torch._C._distributed_c10d import _get_work_registry_size as get_work_registry_size
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _get_default_store
 
 from tape_torch import mismatches
 from tape_torch.distributed import checkpoints
+from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import gather_by_a_short_name
 
 if TYPE_CHECKING:
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from tape_torch.distributed.checkpoints import Like, Loaded, Path, Saving
 
 first_process_only(lambda: dist.get_rank() if dist.is_available() and dist.is_initialized() else 0)
+
+_ENDING_SECONDS = 1.0
 
 _TORCHRUN = "start the program in each process by `torchrun --nproc-per-node N program.py`"
 
@@ -176,9 +183,24 @@ def _meeting() -> dict[str, Any]:
     return {"store": PrefixStore(f"tape/attempt/{attempt}", store), "rank": rank, "world_size": size}
 
 
+def _all_have_ended() -> bool:
+    """Return whether all processes come to their end within a second, and wait for nothing that nobody sends."""
+    if not get_work_registry_size():
+        return False
+    store, until = _get_default_store(), time.monotonic() + _ENDING_SECONDS
+    ended = store.add("tape/ended", 1)
+    while ended < dist.get_world_size() and time.monotonic() < until:
+        time.sleep(0.01)
+        ended = store.add("tape/ended", 0)
+    return bool(ended >= dist.get_world_size())
+
+
 def _end() -> None:
     """End the process group before the interpreter ends, or its threads may abort the process."""
     if dist.is_initialized():
+        with suppress(RuntimeError):  # another process has ended otherwise
+            if not hasattr(sys, "last_type") and _all_have_ended():
+                wait_for_dropped(ending=True)
         dist.destroy_process_group()
         # PyTorch 2.13 keeps gloo's threads all the same. One that is still to free the tensors of the last collective
         # needs the interpreter for it, and without one aborts the process: it can have it meanwhile.

@@ -192,6 +192,25 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     return asarray(DTensor.from_local(part, mesh.device_mesh, to, run_check=False))
 
 
+def own_rows(count: int, axis: str, *, mesh: Mesh) -> slice:
+    """Return which of so many rows this process has of an array that is divided along an axis of the mesh.
+
+    >>> from tape_torch.distributed import mesh
+    >>> from tape_torch.distributed.moving import own_rows
+    >>> own_rows(8, "data", mesh=mesh({"data": 1}))
+    slice(0, 8, None)
+    """
+    each, place = count // mesh.axes[axis], mesh.coordinates[axis]
+    return slice(place * each, (place + 1) * each)
+
+
+def joined(part: Tensor, layout: Layout, *, mesh: Mesh) -> Tensor:
+    """Return one array of a part from each process, of which it is known that they have one shape and dtype."""
+    backend = torch_backend()
+    tensor = asarray(part, backend=backend, device=_device(mesh, backend))
+    return distributed_joined(tensor, mesh.device_mesh, placements(layout, mesh, tensor.shape, "a part of a batch"))
+
+
 def agree(number: int, *, mesh: Mesh) -> int:
     """Return the first process's number, from 0 to 2**64 - 1, in all processes, which all call this."""
     words = torch.tensor([number >> 32, number & 0xFFFFFFFF], device=mesh.device_mesh.device_type)
