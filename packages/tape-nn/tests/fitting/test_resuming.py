@@ -17,13 +17,17 @@ import tape_nn as nn
 
 # What a user's script would be; the callback tells the test where the run is.
 SCRIPT = """
-import hashlib, sys
+import hashlib, sys, threading
 import tape_core as tc
 import tape_nn as nn
 
 class Tell:
     def on_batch_end(self, run):
         print(run.step, flush=True)
+        if run.step == last + 1:
+            threading.Event().wait()  # to be killed, soon
+
+last = int(sys.argv[2]) if len(sys.argv) > 2 else 100
 
 tc.set_seed(3)
 x = tc.default_rng(1).normal((90, 4))
@@ -62,7 +66,9 @@ def test_killed_without_notice(tmp_path: Path) -> None:
     file = str(tmp_path / "run.safetensors")
     told = []
     for last in (2, 9, 12, 23):
-        with subprocess.Popen([sys.executable, "-c", SCRIPT, file], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, file, str(last)], stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 told.append(int(line))

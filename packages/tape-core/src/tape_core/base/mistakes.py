@@ -40,6 +40,8 @@ _KEYWORDS_SAID = {
     "requires_grad": "a tape_core.Variable is watched when a GradientTape reads it, and tape.watch(x) watches a Tensor",
     "where": "choose elements before, with tape_core.where",
 }
+_SUGGESTION = re.compile(r"\.? Did you mean '\w+'\?")
+"""What Python adds to such an error from 3.13 on; here more is known, and it is said in the same words everywhere."""
 
 
 def meant(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -75,7 +77,7 @@ def call_mistake(error: TypeError, known: Iterable[str]) -> str:
         known: the names of the parameters.
     """
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    if found is None or "Did you mean" in str(error):
+    if found is None:
         return ""
     keyword, known = found[1], list(known)
     called = next((name for name in _KEYWORDS.get(keyword, ()) if name in known), None)
@@ -102,7 +104,7 @@ def explaining(function: F) -> F:
                 raise
             plain = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
             spelled = f"{function.__name__}{inspect.Signature(plain)}"
-            text = str(error).replace(function.__qualname__, function.__name__)
+            text = _SUGGESTION.sub("", str(error)).replace(function.__qualname__, function.__name__)
             hint = call_mistake(error, [p.name for p in plain if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)])
             if "were given" in text and plain[:1] and (plain[0].name, plain[0].default) == ("shape", plain[0].empty):
                 hint = "; a shape of several sizes is one argument, a tuple"

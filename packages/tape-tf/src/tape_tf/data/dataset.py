@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import random as stdlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -350,9 +349,9 @@ class Dataset(Transformations, metaclass=_DatasetType):
     def counter(start: IntLike = 0, step: IntLike = 1, dtype: DTypeLike = None, name: str | None = None) -> Dataset:
         """A dataset that counts `start`, `start + step` and so on, without end."""
         kind = dtypes.as_dtype(dtype or dtypes.int64)
-        numbers = itertools.count(int(start), int(step))
+        first, by = int(start), int(step)
         return Dataset(
-            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in copy(numbers)),  # a copy: each iteration starts anew
+            lambda: (np.asarray(k, kind.as_numpy_dtype) for k in itertools.count(first, by)),
             INFINITE_CARDINALITY,
             TensorSpec((), kind),
         )
