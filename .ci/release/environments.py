@@ -41,6 +41,9 @@ class Index:
             "PIP_EXTRA_INDEX_URL": f"{self.url} {others}".strip(),
             "PIP_CONSTRAINT": str(constraints),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            # To compile all of SciPy, of which little is imported, takes longer than to install it. (Yes, "no" means
+            # that it is not compiled: https://pip.pypa.io/en/stable/topics/configuration/#boolean-options.)
+            "PIP_NO_COMPILE": "no",
         }
 
 
