@@ -31,9 +31,18 @@ _BY_XLA: dict[str, Callable[..., Any]] = {
 }
 
 _ON_HOST = (
-    "betainc", "betainc_derivative", "betaincinv", "dawsn", "ellipe", "ellipk", "erfi", "exp1", "expi", "gammainc",
-    "gammainc_derivative", "gammaincc", "gammainccinv", "gammaincinv", "iv", "ive", "j0", "j1", "jv", "k0", "k0e", "k1",
-    "k1e", "kv", "kve", "spence", "stdtr", "stdtr_derivative", "stdtrit", "y0", "y1", "yv",
+    "airy_ai", "airy_ai_slope", "airy_bi", "airy_bi_slope", "airye_ai", "airye_ai_slope", "airye_bi",
+    "airye_bi_slope", "amplitude", "bei", "beip", "ber", "berp", "betainc", "betainc_derivative", "betaincinv",
+    "chndtr", "chndtrix", "cosh_integral", "cosine_integral", "cylinder_d",
+    "cylinder_d_slope", "cylinder_v", "cylinder_v_slope", "cylinder_w", "cylinder_w_slope", "dawsn", "ellipe",
+    "ellipeinc", "ellipk", "ellipkinc", "erfi", "exp1", "expi", "expn", "faddeeva", "fresnel_c", "fresnel_s",
+    "gammainc", "gammainc_derivative", "gammaincc", "gammainccinv", "gammaincinv", "hyp1f1",
+    "hyp2f1", "hyperu", "integral_ai", "integral_ai_below", "integral_bi", "integral_bi_below", "integral_i0",
+    "integral_i0_over", "integral_j0", "integral_j0_over", "integral_k0", "integral_k0_over", "integral_y0",
+    "integral_y0_over", "it2struve0", "itmodstruve0", "itstruve0", "iv", "ive", "j0", "j1", "jv", "k0", "k0e", "k1",
+    "k1e", "kei", "keip", "ker", "kerp", "kolmogi", "kolmogorov", "kv", "kve", "lambert", "log_wright_bessel", "lpmv",
+    "modstruve", "ndtri_exp", "owens_t", "sine_integral", "sinh_integral", "spence", "stdtr",
+    "stdtr_derivative", "stdtrit", "struve", "tklmbda", "wright_bessel", "wrightomega", "y0", "y1", "yv",
 )  # fmt: skip
 
 _TRACED: dict[str, Callable[..., Any]] = {

@@ -54,6 +54,24 @@ def _trapezoid(y: Array, x: Array | None = None, *, dx: float = 1.0, axis: int =
 # a sum of logarithms, so that its derivative is exp(f) times a polynomial in the derivatives of f. At points which the
 # series do not reach (zeros, infinities, 1e300) the limits are written down.
 
+_PARTS: Final = {
+    "fresnel": {0: "fresnel_s", 1: "fresnel_c"},
+    "sici": {0: "sine_integral", 1: "cosine_integral"},
+    "shichi": {0: "sinh_integral", 1: "cosh_integral"},
+    "itj0y0": {0: "integral_j0", 1: "integral_y0"},
+    "it2j0y0": {0: "integral_j0_over", 1: "integral_y0_over"},
+    "iti0k0": {0: "integral_i0", 1: "integral_k0"},
+    "it2i0k0": {0: "integral_i0_over", 1: "integral_k0_over"},
+    "airy": {0: "airy_ai", 1: "airy_ai_slope", 2: "airy_bi", 3: "airy_bi_slope"},
+    "airye": {0: "airye_ai", 1: "airye_ai_slope", 2: "airye_bi", 3: "airye_bi_slope"},
+    "itairy": {0: "integral_ai", 1: "integral_bi", 2: "integral_ai_below", 3: "integral_bi_below"},
+    "pbdv": {0: "cylinder_d", 1: "cylinder_d_slope"},
+    "pbvv": {0: "cylinder_v", 1: "cylinder_v_slope"},
+    "pbwa": {0: "cylinder_w", 1: "cylinder_w_slope"},
+    "ellipj": {3: "amplitude"},
+}
+"""Functions with several results, by whose number the ops are called that give one of them."""
+
 SERIES_TERMS_GAMMA: Final = 400  # enough for a < 1e3 and x < 1e2
 SERIES_TERMS_BETA: Final = 1500  # enough for a, b < 1e3 and x < 1
 SERIES_TERMS_STUDENT: Final = 3000  # enough for df < 1e3 and |t| < 1e2
@@ -138,6 +156,21 @@ def _stdtr_derivative(df: Array, t: Array, order: int = 1) -> Any:
     return np.where((df >= 1e-6) & ~np.isnan(t), np.sign(t) * total, np.nan)
 
 
+def _bounded(name: str) -> Callable[..., Any]:
+    """A function that runs on for minutes, or out of memory, where a parameter is larger than 1000: NaN there."""
+
+    def call(*values: Array) -> Any:
+        parameters = [np.where(np.abs(v) <= 1e3, v, np.nan) for v in values[:-1]]
+        return getattr(special, name)(*parameters, values[-1])
+
+    return call
+
+
+def _part(name: str, k: int) -> Callable[..., Any]:
+    call = _bounded(name) if name in ("pbdv", "pbvv") else getattr(special, name)
+    return lambda *values: call(*values)[k]
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(special, name)
@@ -147,8 +180,17 @@ REFERENCES: dict[str, Callable[..., Any]] = {
             "betainc", "gammainc", "gammaincc", "iv", "ive", "j0", "j1", "jv", "kv", "stdtr", "y0", "y1", "yv",
             "ellipe", "ellipk", "gammaincinv", "gammainccinv", "betaincinv", "stdtrit", "exp1", "expi", "dawsn", "erfi",
             "spence", "kve", "k0", "k1", "k0e", "k1e",
+            "bei", "beip", "ber", "berp", "chndtr", "chndtrix", "ellipeinc",
+            "ellipkinc", "expn", "hyp1f1", "hyperu", "it2struve0", "itmodstruve0",
+            "itstruve0", "kei", "keip", "ker", "kerp", "kolmogi", "kolmogorov", "log_wright_bessel", "lpmv",
+            "modstruve", "ndtri_exp", "owens_t", "struve", "tklmbda", "wright_bessel",
+            "wrightomega",
         )
     },
+    **{op: _part(name, k) for name, ops in _PARTS.items() for k, op in ops.items()},
+    "faddeeva": special.wofz,
+    "hyp2f1": _bounded("hyp2f1"),
+    "lambert": special.lambertw,
     "betainc_derivative": _betainc_derivative,
     "betaln": _betaln,
     "gammainc_derivative": _gammainc_derivative,

@@ -35,7 +35,7 @@ from tape_core.engine.variable import Variable
 from tape_core.interop import numpy_editing, numpy_functions, numpy_polynomials, numpy_statistics
 from tape_core.ops.creation import asarray
 from tape_core.ops.data_types import astype
-from tape_core.ops.special import composed, further, polynomials, probability
+from tape_core.ops.special import composed, further, polynomials, probability, several
 from tape_core.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def _same_names(words: str) -> dict[str, str]:
 
 
 UFUNCS = {
+    "_lambertw": "lambertw",
     "absolute": "abs",
     "arccos": "acos",
     "arccosh": "acosh",
@@ -139,7 +140,7 @@ IGNORED = frozenset({"casting", "kind", "optimize", "subok"})
 COMPOSED = {
     name: f
     for module in (
-        *(composed, further, polynomials, probability),
+        *(composed, further, polynomials, probability, several),
         *(numpy_functions, numpy_editing, numpy_polynomials, numpy_statistics),
     )
     for name, f in vars(module).items()
@@ -199,7 +200,8 @@ def answers(name: str) -> bool:
 
 def _counterpart(ufunc: np.ufunc) -> Function:
     name = ufunc.__name__
-    if ufunc not in (getattr(np, name, None), getattr(sys.modules.get("scipy.special"), name, None)):
+    homes = (np, sys.modules.get("scipy.special"), sys.modules.get("scipy.special._ufuncs"))
+    if ufunc not in [getattr(home, name, None) for home in homes]:
         # A ufunc of another library may be called "sin" and compute something else.
         refuse(_label(ufunc))
     name = UFUNCS.get(name, name)

@@ -35,6 +35,14 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     *[(f"eval_{name}", (4, X)) for name in ("sh_legendre", "sh_chebyt", "sh_chebyu")],
     *[(f"eval_{name}", (3, A, X)) for name in ("genlaguerre", "gegenbauer")],
     *[("eval_jacobi", (n, A, B, X)) for n in (0, 1, 4)],
+    ("eval_sh_jacobi", (3, B + 2, B, X)),
+    ("factorial", (A,)),
+    *[(name, (B, A * 0.9)) for name in ("comb", "perm")],
+    ("zeta", (A + 1,)),
+    ("zeta", (np.asarray([-1.5, 0.4, 25.0]),)),
+    ("zeta", (A + 1, B)),
+    ("zetac", (np.asarray([1.5, 30.0]),)),
+    ("voigt_profile", (X, A, B)),
 ]
 
 
@@ -114,3 +122,63 @@ def test_scipys_own_functions_take_tensors() -> None:
         np.testing.assert_allclose(y.numpy(), call(X), rtol=1e-12)
         differences = (call(X + 1e-6) - call(X - 1e-6)) / 2e-6
         np.testing.assert_allclose(tape.gradient(y, x).numpy(), differences, rtol=1e-6)
+
+
+SEVERAL = (
+    "fresnel sici shichi itj0y0 it2j0y0 iti0k0 it2i0k0 airy airye itairy kelvin modfresnelp modfresnelm wofz lambertw"
+)
+
+
+@pytest.mark.parametrize("name", SEVERAL.split())
+def test_functions_of_several_or_complex_results_are_those_of_scipy(name: str) -> None:
+    expected, found = getattr(special, name)(X), getattr(special, name)(tc.asarray(X))  # SciPy's, of a Tensor
+    parts = list(zip(found, expected, strict=True)) if isinstance(expected, tuple) else [(found, expected)]
+    for one, other in parts:
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-12)
+
+    def loss(x: tc.Tensor) -> tc.Tensor:
+        values = getattr(sp, name)(x)
+        values = values if isinstance(values, tuple) else (values,)
+        parts = [tc.real(v) + (tc.imag(v) if v.dtype.kind == "complex floating" else 0.0) for v in values]
+        return tc.sum(tc.stack(parts))
+
+    tc.testing.check_grads(loss, (tc.asarray(X * 0.5),))
+
+
+def test_elliptic_functions_are_those_of_scipy_on_both_sides_of_small_parameters() -> None:
+    m = np.asarray([0.0, 0.09, 0.4, 0.97])
+    u = np.asarray([1.4, 0.5, 0.8, 1.1])
+    for one, other in zip(special.ellipj(tc.asarray(u), tc.asarray(m)), special.ellipj(u, m), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-12)
+    for name in ("ellipkinc", "ellipeinc"):
+        tc.testing.check_grads(getattr(sp, name), (tc.asarray(u), tc.asarray([-0.4, 0.02, 0.4, 0.9], dtype="float64")))
+    tc.testing.check_grads(
+        lambda u, m: sp.ellipj(u, m)[0], (tc.asarray(u), tc.asarray([0.3, 0.05, 0.4, 0.9], dtype="float64"))
+    )
+
+
+def test_spherical_harmonics_are_those_of_scipy() -> None:
+    for n, m in ((0, 0), (3, 1), (3, -2), (2, 2)):
+        np.testing.assert_allclose(sp.sph_harm_y(n, m, X, B).numpy(), special.sph_harm_y(n, m, X, B), rtol=1e-12)
+    tc.testing.check_grads(lambda x, y: tc.real(sp.sph_harm_y(3, 1, x, y)), (tc.asarray(X), tc.asarray(B)))
+
+
+def test_a_parameter_with_which_scipy_would_run_out_of_memory_gives_nan() -> None:
+    assert np.isnan(sp.hyp2f1(1e9, 1.0, 2.0, tc.asarray([0.5], dtype="float64")).item())
+    assert all(np.isnan(part.item()) for part in sp.pbdv(1e9, tc.asarray([0.5], dtype="float64")))
+
+
+def test_a_parameter_without_a_rule_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="the rule of 'hyp1f1' for 'a' is not written yet"):
+        tc.grad(lambda a: sp.hyp1f1(a, 2.0, 0.5))(1.5)
+
+
+@pytest.mark.parametrize("kind", "jyik")
+def test_spherical_bessel_functions_are_those_of_scipy(kind: str) -> None:
+    x = np.asarray([-1.3, 0.0, 0.4, 2.5]) if kind == "j" else np.asarray([0.4, 2.5])
+    for n in (0, 1, 2):
+        for derivative in (False, True):
+            expected = getattr(special, f"spherical_{kind}n")(n, x, derivative)
+            found = getattr(sp, f"spherical_{kind}n")(n, tc.asarray(x), derivative)
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-11, atol=1e-12)
+    tc.testing.check_grads(lambda x: getattr(sp, f"spherical_{kind}n")(2, x), (tc.asarray(X),))

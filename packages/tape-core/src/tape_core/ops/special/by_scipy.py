@@ -19,8 +19,11 @@ from tape_core.ops.special.incomplete import beta_density, gamma_density, t_dens
 from tape_core.typing import Array, ArrayLike, Kernel, Namespace, Raw
 
 
-def by_scipy(name: str, xp: Namespace, *values: Array) -> Array:
-    """Call a function of `scipy.special`; the result has the device and the dtype of the first array."""
+def by_scipy(name: str, xp: Namespace, *values: Array, part: int | None = None, **parameters: Any) -> Array:
+    """Call a function of `scipy.special`; the result has the device and the dtype of the first array.
+
+    Of a function with several results it is the one with the number `part`.
+    """
     try:
         from scipy import special
     except ImportError as error:
@@ -29,7 +32,8 @@ def by_scipy(name: str, xp: Namespace, *values: Array) -> Array:
 
     first = next(v for v in values if is_array(v))
     with np.errstate(all="ignore"):  # a special value is no reason to warn, as with the kernels of Tape itself
-        out = np.asarray(getattr(special, name)(*[_on_host(v) if is_array(v) else v for v in values]))
+        found = getattr(special, name)(*[_on_host(v) if is_array(v) else v for v in values], **parameters)
+    out = np.asarray(found if part is None else found[part])
     wide = np.complex128 if out.dtype.kind == "c" else np.float64
     return xp.asarray(out.astype(wide), dtype=first.dtype, device=first.device)
 
