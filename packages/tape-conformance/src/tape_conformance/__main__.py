@@ -52,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     print(f"{folder} has {len(files)} files. Try it:\n")
     print(f'    cd {shlex.quote(str(folder))}\n    python -m pip install -e ".[test]"\n    pytest --tape-quick\n')
+    if arguments.kind == "backend" and "library" not in options:
+        print("It begins with the arrays of array_api_strict: --library MODULE begins with those of your library.")
     if arguments.kind == "backend" and (told := note(**options)):
         print(told)
     if arguments.owner == "OWNER":

@@ -1,5 +1,6 @@
 """What is said of mistakes in calls: each error names what was wrong and what to do."""
 
+import copy
 import math
 import re
 import warnings
@@ -398,3 +399,11 @@ def test_users_programs_pass_mypy(tmp_path):
     api = pytest.importorskip("mypy.api")
     out, _, status = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(program)])
     assert status == 0, out
+
+
+def test_a_dtype_says_that_it_is_none_of_numpys() -> None:
+    """SciPy's sparse matrices ask for `dtype.char`."""
+    with pytest.raises(AttributeError, match=r"no attribute 'char'; this is no dtype of NumPy.*sparse matrix"):
+        tc.ones(2).dtype.char  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(tc.float32, "nothing")
+    assert copy.deepcopy(tc.float32) is tc.float32

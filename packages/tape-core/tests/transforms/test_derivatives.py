@@ -228,3 +228,13 @@ def test_a_reduction_along_an_axis_of_a_number_has_the_derivative_of_one_along_a
     found = tc.grad(lambda x: reduce(x, axis=axis))(x)
     expected = tc.grad(reduce)(x)
     assert found.item() == pytest.approx(expected.item(), nan_ok=True)
+
+
+def test_a_list_of_numbers_in_place_of_an_array_is_named_in_the_functions_error() -> None:
+    """`grad(f)([1.0, 2.0])` gives f a list, on which `x ** 2` fails with an error that says nothing of it."""
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        tc.grad(lambda x: tc.sum(x**2))([1.0, 2.0])
+    assert ["argument 0 is a list of numbers" in note for note in caught.value.__notes__] == [True]
+    with pytest.raises(TypeError) as caught:
+        tc.value_and_grad(lambda x, y: x + y, argnums=1)(1.0, [2.0])
+    assert "argument 1 is a list" in caught.value.__notes__[-1]

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 __all__ = ["DType", "as_dtype", "get_default_dtype", "set_default_dtype"]
 
@@ -31,6 +31,17 @@ class DType:
         self.itemsize = itemsize
         self.inexact = kind.endswith("floating")
         self.special = kind == "complex floating" or name == "bfloat16"  # tapes look closer, see `recording.met`
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            hint = ""
+            if name in ("char", "num", "type", "str", "byteorder", "fields"):
+                hint = (
+                    "; this is no dtype of NumPy, which the code asks for: give it t.numpy() where no gradient is "
+                    "needed. For a product with a sparse matrix of SciPy see tape_core.custom_gradient"
+                )
+            raise AttributeError(f"'DType' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return self.name

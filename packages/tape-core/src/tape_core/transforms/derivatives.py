@@ -170,7 +170,11 @@ def with_gradient(
         tape, cuts = _with_cuts(GradientTape(watch_accessed_variables=False))
         with tape:
             tape.watch(sources)
-            out = f(*fresh, **kwargs)
+            try:
+                out = f(*fresh, **kwargs)
+            except TypeError as error:
+                _note_lists(error, args, chosen)
+                raise
             value, aux = _split_aux(f, out) if has_aux else (out, None)
             value = _as_result(name, value)
         if value.shape != ():
@@ -636,6 +640,16 @@ def _choose_arguments(name: str, args: tuple[Any, ...], argnums: Argnums) -> tup
     if len(chosen) > 1:
         _check_different(name, chosen, argnums)
     return chosen, tuple([_fresh_argument(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
+
+
+def _note_lists(error: TypeError, args: tuple[Any, ...], chosen: Sequence[int]) -> None:
+    """Add to an error of the user's function that a list of numbers, which users give for an array, is a list there."""
+    for k in chosen:
+        if isinstance(args[k], list | tuple) and args[k] and all([isinstance(x, int | float) for x in args[k]]):
+            error.add_note(
+                f"argument {k} is a {type(args[k]).__name__} of numbers, a structure, and not an array: the function "
+                f"gets a {type(args[k]).__name__} of Tensors. For an array give tape_core.asarray([...])"
+            )
 
 
 def _with_cuts(recorder: Any) -> tuple[Any, Cuts]:
