@@ -285,3 +285,16 @@ def test_derivatives_of_products_at_indices_of_each_example(shared: bool) -> Non
     mapped = tc.vmap(slope, in_axes=(0, None) if shared else 0)
     for f in (mapped, tc.function(mapped)):
         np.testing.assert_allclose(f(x, ids[0] if shared else ids), wanted, rtol=1e-12)
+
+
+@pytest.mark.each_backend
+def test_what_an_op_inside_vmap_has_used_keeps_its_value_when_the_tensor_gets_another() -> None:
+    def halved(y: tc.Tensor) -> tc.Tensor:  # as scipy.integrate.romb halves its steps
+        h = tc.asarray(4.0)
+        r = h * y[0]
+        h /= 2.0
+        return r + h * y[1]
+
+    y = tc.asarray([1.0, 2.0])
+    assert tc.grad(halved)(y).tolist() == [4.0, 2.0]
+    assert tc.vmap(tc.grad(halved))(tc.stack([y, 2 * y])).tolist() == [[4.0, 2.0], [4.0, 2.0]]

@@ -244,6 +244,8 @@ def lift(tensor: Tensor, backend: Backend) -> Tensor:
         above.append(backend)
         backend = backend.base
     slots = own_slots(tensor) if above else NO_SLOTS
+    if above and type(tensor) is Tensor:  # `x += y` gives the Tensor another array: what was shared keeps this one
+        tensor = wrap(tensor._array, tensor.backend, tensor._slots)
     for one in reversed(above):
         tensor = wrap(one.shared(tensor), one, slots)
     return tensor
