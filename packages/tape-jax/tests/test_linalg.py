@@ -1,4 +1,4 @@
-"""The exponential of matrices: one program of XLA, with as many squarings as each matrix needs."""
+"""The exponential of matrices, by one program of XLA with as many squarings as each needs; rules without halving."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import tape_core as tc
+from tape_core.base.thresholds import CHOLESKY_RULE_LEAF_ROWS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
@@ -56,3 +57,17 @@ def test_expm_goes_through_jit_and_its_derivatives() -> None:
 def test_expm_of_what_is_no_square_matrix_is_refused() -> None:
     with pytest.raises(ValueError, match="x must be square matrices"):
         tc.linalg.expm(tc.ones((2, 3), backend="jax"))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_the_gradient_of_cholesky_is_not_halved_for_xla(backend: str) -> None:
+    n = CHOLESKY_RULE_LEAF_ROWS + 1
+    with tc.use_backend(backend):
+        loss = tc.grad(lambda x: tc.sum(tc.linalg.cholesky(x) ** 3))
+        f = tc.function(loss, compile="xla")
+        large, small = ((np.eye(k) + 0.01).astype("float64") for k in (n, 3))
+        found = f(tc.asarray(large))
+        np.testing.assert_allclose(found.numpy(), loss(tc.asarray(large)).numpy(), rtol=1e-10, atol=1e-12)
+        f(tc.asarray(small))
+    traced = [len(one.program.instructions) for one in f._compiled.all]
+    assert traced[0] == traced[1]

@@ -130,6 +130,11 @@ class JaxBackend(Backend):
         """
         return not isinstance(array, jax.core.Tracer) and not is_tracing()
 
+    @staticmethod
+    def halves(array: object) -> bool:
+        """Return False: XLA takes longer to compile more calls than these save."""
+        return False
+
     def asarray(self, obj: object, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""
         array = as_jax_array(obj, dtype, copy)

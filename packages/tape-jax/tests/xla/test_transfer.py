@@ -172,3 +172,42 @@ def test_a_program_is_lowered_once(backend, monkeypatch):
             f(tc.ones(3))
             g(f(np.ones(3, np.float32)))
     assert count == f.traces + g.traces == 2
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", ">c16", ">f2", "<f8", "<i8"])
+@pytest.mark.parametrize("size", [0, 4, 100])
+def test_arrays_in_either_order_of_bytes(dtype, size):
+    with tc.use_backend("numpy"):
+        numbers = np.arange(1, size + 1).astype(dtype)
+        constant = tc.asarray(numbers)
+        total = tc.Variable(numbers)
+
+        def f(x):
+            total.assign(total + x)
+            return x * constant, x[::2], tc.sum(x), constant
+
+        compiled = tc.function(f, compile="xla")
+        for calls in (1, 2, 3):
+            for found, expected in zip(compiled(constant), f(constant), strict=True):
+                assert found.array.dtype == expected.array.dtype
+                np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-2 if dtype == ">f2" else 1e-6)
+            np.testing.assert_array_equal(total.numpy(), (2 * calls + 1) * numbers)
+        assert constant.array.dtype == dtype
+
+
+def test_results_in_the_other_order_of_bytes_may_be_written_to():
+    with tc.use_backend("numpy"):
+        last = tc.Variable(np.zeros(4, ">f8"))
+
+        @tc.function(compile="xla")
+        def f(x):
+            before = last + 0
+            last.assign(x[::1])
+            return before
+
+        f(tc.asarray(np.arange(4).astype(">f8")))
+        for number in (1.0, 2.0, 3.0):
+            if last.array.flags.writeable:
+                last.array[...] = number
+            before = last.numpy().copy()
+            np.testing.assert_array_equal(f(tc.asarray(np.arange(4).astype(">f8"))).numpy(), before)

@@ -118,6 +118,10 @@ class Traced(Backend):
         known: bool = array.backend.base.is_known(array.value) if type(array) is TracedArray else True
         return known
 
+    def halves(self, array: Raw) -> bool:  # type: ignore[override]
+        """Ask the array library."""
+        return self.base.halves(value_of(array))
+
     def public(self, array: Raw) -> Any:
         """Return the array that users see; a traced one is returned itself."""
         return array if type(array) is TracedArray else self.base.public(array)
@@ -190,6 +194,10 @@ class TracedByName(Traced):
     def rules_of(self, name: str) -> Mapping[str, Any]:
         """Return no rule of the backend's own, which calls functions of its library."""
         return {}
+
+    def halves(self, array: Raw) -> bool:  # type: ignore[override]
+        """Return False: such compilers take longer for more calls than these save."""
+        return False
 
     def kernel(self, name: str) -> Any:
         """Return a kernel; one with residuals is the op's own, for only its rules know what is in them."""

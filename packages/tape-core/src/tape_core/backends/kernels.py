@@ -49,7 +49,9 @@ COMPARISONS = {
 SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
-_OWN = frozenset({"_backend", "raw_device", "put", "is_known", "extremes"})  # attributes that are not resolved by name
+_OWN = frozenset(
+    {"_backend", "raw_device", "put", "is_known", "extremes", "halves"}
+)  # attributes that are not resolved by name
 
 
 class Kernels:
@@ -64,6 +66,7 @@ class Kernels:
         self.put = backend.put
         self.is_known = backend.is_known
         self.extremes = backend.extremes
+        self.halves = backend.halves
 
     # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:

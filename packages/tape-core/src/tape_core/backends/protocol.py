@@ -429,6 +429,14 @@ class Backend:
         """
         return True
 
+    @staticmethod
+    def halves(array: Raw) -> bool:
+        """Return whether rules divide large matrices in halves, which saves work, and makes more calls; by default so.
+
+        It does not pay where calls are compiled, as on JAX: there it takes longer to compile them than they save.
+        """
+        return True
+
     def extremes(self, indices: Raw) -> tuple[int, int]:
         """Return the least and the greatest of an array of indices, to be compared with bounds; (0, -1) of no integers.
 

@@ -64,6 +64,12 @@ class Ops:
         known: bool = array.backend.is_known(array._array)
         return known
 
+    @staticmethod
+    def halves(array: Tensor) -> bool:
+        """Return whether rules divide large matrices in halves; see `Backend.halves`."""
+        halves: bool = array.backend.halves(array._array)
+        return halves
+
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         if name in OPS:
             found: Callable[..., Any] = OPS[name].function

@@ -90,6 +90,10 @@ class Batched(Backend):
         known: bool = array.value.backend.is_known(array.value._array)
         return known
 
+    def halves(self, array: Raw) -> bool:  # type: ignore[override]
+        """Ask the backend below."""
+        return self.base.halves(array.value._array if type(array) is BatchedArray else array)
+
     def numpy(self, array: Raw) -> Any:
         """Return the values, if they are the same for all examples; inside vmap others are not known."""
         value = array._only("what a Tensor holds")

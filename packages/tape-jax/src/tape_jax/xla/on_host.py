@@ -23,7 +23,7 @@ from tape_core.typing import Raw
 
 from tape_jax.conversion import aligned_memory
 from tape_jax.thresholds import KEPT_MAX_BYTES, LANDING_MAX_BYTES
-from tape_jax.xla.transfer import into, jax_dtype, out_of, owner
+from tape_jax.xla.transfer import into, is_swapped, jax_dtype, out_of, owner
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -73,7 +73,8 @@ class OnHost:
         self._kept = [
             (o, i, hasattr(ins[i].kind, "data_ptr"))
             for o, i in kept
-            if ins[i].dtype is not None and _nbytes(ins[i]) <= KEPT_MAX_BYTES
+            # A result in another order of bytes is a copy, which its owner may write to.
+            if ins[i].dtype is not None and _nbytes(ins[i]) <= KEPT_MAX_BYTES and not is_swapped(outs[o])
         ]
         # Of each argument the object that is known, the array of JAX with its elements, its shape and its address.
         self._known: list[tuple[Any, ...]] = [(None, None, None, None)] * len(ins)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -59,6 +59,11 @@ def is_of_jax(spec: Spec) -> bool:
     return backend is not None and backend.root.name == "jax"
 
 
+def is_swapped(spec: Spec) -> bool:
+    """Return whether the bytes of an array's numbers are in an order that XLA cannot read."""
+    return isinstance(spec.dtype, np.dtype) and not spec.dtype.isnative
+
+
 def into(spec: Spec) -> Convert | None:
     """Return what makes of an array with this spec an argument for `jax.jit`; None for nothing."""
     if spec.dtype is None:
@@ -68,6 +73,8 @@ def into(spec: Spec) -> Convert | None:
     if name == "jax":
         return None
     if name == "numpy":
+        if is_swapped(spec):
+            return partial(np.asarray, dtype=spec.dtype.newbyteorder("="))
         if issubclass(spec.kind, np.generic):
             return None
         return None if spec.kind is np.ndarray else np.asarray
@@ -86,6 +93,8 @@ def out_of(spec: Spec) -> Convert | None:
     if name == "jax":
         return None
     if name == "numpy":
+        if is_swapped(spec):
+            return partial(np.array, dtype=spec.dtype)
         if issubclass(spec.kind, np.generic):
             return _as_scalar
         return np.asarray if spec.kind is np.ndarray else lambda array: np.asarray(array).view(spec.kind)

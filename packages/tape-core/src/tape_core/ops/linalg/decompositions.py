@@ -109,7 +109,7 @@ def _solve_half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
     counts.
     """
     n = upper.shape[-2]
-    if n < CHOLESKY_RULE_LEAF_ROWS:
+    if n < CHOLESKY_RULE_LEAF_ROWS or not xp.halves(upper):
         return xp.solve_triangular(upper, adjoint(xp, _half_phi(xp, upper, g)))
     k = n // 2
     # The blocks of Phi(upper @ g): the left columns, what is below the diagonal, and the lower right corner.
