@@ -13,12 +13,11 @@ import numpy as np
 
 # JAX has no public function that says whether it is tracing: `jax.core` and `jax.extend.core` have the state of a trace
 # to be compared with another one, and not whether it is the outermost. This import is the only private one.
-from jax._src.core import trace_state_clean
 from tape_core.backends import DEFAULT_KERNELS, Backend, label_error
 from tape_core.support import dtypes, keep_layouts, layouts
 
 from tape_jax import devices, indexing
-from tape_jax.conversion import as_jax_array, private_copy
+from tape_jax.conversion import as_jax_array, is_tracing, private_copy
 from tape_jax.convolution import convolution_kernels
 from tape_jax.jitted import Jitted
 from tape_jax.kernels import KERNELS
@@ -45,11 +44,6 @@ ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
 """Arrays, and what stands for them while JAX traces a function, as `jax.jit` does."""
 
 _FLOAT32 = np.dtype("float32")
-
-
-def is_tracing() -> bool:
-    """Return whether JAX is tracing a function here, as `jax.jit`, `jax.grad` and `jax.vmap` do."""
-    return not trace_state_clean()
 
 
 class JaxBackend(Backend):

@@ -8,10 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.core import trace_state_clean
 from tape_core.staging import current
 
 from tape_jax import devices
 from tape_jax.thresholds import ALIGNED_MIN_BYTES, ALIGNMENT
+
+
+def is_tracing() -> bool:
+    """Return whether JAX is tracing a function here, as `jax.jit`, `jax.grad` and `jax.vmap` do."""
+    return not trace_state_clean()
 
 
 def as_jax_array(obj: Any, dtype: Any, copy: bool | None) -> Any:

@@ -18,7 +18,7 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import foreign_tracers
 from tape_core.support import BatchedArray, is_watched, wrap
 
-from tape_jax.backend import is_tracing
+from tape_jax.conversion import is_tracing
 
 
 def register(backend: Backend) -> None:

@@ -18,8 +18,7 @@ from tape_core.support import innermost, is_watched
 from tape_core.typing import ArrayLike, BatchInput, Namespace, PyTree
 
 from tape_jax import devices
-from tape_jax.backend import is_tracing
-from tape_jax.conversion import private_copy
+from tape_jax.conversion import is_tracing, private_copy
 from tape_jax.distributed.layouts import Layout, of_spec, sharding, sharding_dividing
 from tape_jax.distributed.meshes import Mesh
 from tape_jax.tasks import jax_backend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tape_core as tc
 import torch
@@ -15,13 +15,15 @@ from tape_core.staging import current
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.distributed.moving import distributed_joined, distributed_part_of, torch_backend
 from tape_torch.divided_kernels import copy_on
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import DRAWN_AT_ONCE
+
+if TYPE_CHECKING:
+    from tape_torch.backend import TorchBackend
 
 
 class Part(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -17,11 +17,13 @@ from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
-from tape_torch.backend import TorchBackend
 from tape_torch.distributed.layouts import Layout, placements, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
 from tape_torch.divided_kernels import check_same, copy_on
+
+if TYPE_CHECKING:
+    from tape_torch.backend import TorchBackend
 
 T = TypeVar("T", bound=PyTree)
 
@@ -270,8 +272,7 @@ def _part(leaf: Any) -> Any:
 
 def torch_backend() -> TorchBackend:
     """Return PyTorch's backend, which is told that there are divided arrays."""
-    backend = backend_of_type(torch.Tensor)
-    assert isinstance(backend, TorchBackend)  # this package's own
+    backend = cast("TorchBackend", backend_of_type(torch.Tensor))  # this package's own
     backend.expect_divided()
     return backend
 
