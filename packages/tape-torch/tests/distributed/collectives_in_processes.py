@@ -72,6 +72,10 @@ for name, f in functions.items():
     ahead, behind = (gradient(tc.asarray(X[r] + s * V[r])).numpy() for s in (eps, -eps))
     found = tc.jvp(gradient, (x,), (v,))[1].numpy()
     np.testing.assert_allclose(found, (ahead - behind) / (2 * eps), rtol=1e-5, atol=1e-6, err_msg=name)
+    # Reverse over reverse: that all processes take part in each collective of both.
+    second = tc.grad(lambda x, gradient=gradient: tc.sum(gradient(x) * v))(x)
+    slope = float(all_reduce(tc.sum(second * v), m))
+    assert slope == pytest.approx(float(all_reduce(tc.sum(tc.asarray(found) * v), m)), rel=1e-6), name
     # Compiled, and compiled under a tape.
     step = tc.function(gradient)
     for _ in range(2):

@@ -73,8 +73,9 @@ def _broadcast(xp: Any, x: torch.Tensor, group: Any, source: int, is_source: boo
 
 
 def _broadcast_transpose(xp: Any, g: Any, group: str, source: int, is_source: bool) -> Any:
-    total = xp.all_reduce_in_group(g, group)  # by all, also where nothing comes of it
-    return total if is_source else xp.zeros_like(g)
+    # By all, also where nothing comes of it. The zeros depend on it, so that all take part in its derivative, too.
+    total = xp.all_reduce_in_group(g, group)
+    return total if is_source else xp.where(xp.zeros_like(xp.real(total), dtype=bool), total, xp.zeros_like(total))
 
 
 def _extreme_vjp(xp: Any, g: Any, x: Any, out: Any, group: str) -> Any:
