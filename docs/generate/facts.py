@@ -197,7 +197,7 @@ def _rule(op: Op, name: str, declared: ast.expr, module: ModuleType) -> str:
     if rule == "NONDIFF":
         return f"No derivative by `{name}`."
     if rule == "TODO":
-        return f"The derivative by `{name}` is not there yet, and to ask for it is an error."
+        return f"There is no derivative by `{name}`, and to ask for it is an error."
     definition = rules._definitions(module).get(rule)
     of_cotangent = rule.startswith("g -> ")
     rule = rule.removeprefix("g -> ")

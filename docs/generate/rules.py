@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Iterator
 from functools import cache
@@ -30,8 +31,6 @@ spelled; in short:
 
 ## The rules
 """
-
-DECORATORS = ("elementwise", "linear", "op")
 
 
 def page() -> str:
@@ -97,13 +96,39 @@ def _tree(module: ModuleType) -> ast.Module:
 @cache
 def _declarations(module: ModuleType) -> dict[str, dict[str, ast.expr]]:
     """By the name of the op, the keywords of its decorator."""
-    found = {}
-    for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.FunctionDef):
-            for call in node.decorator_list:
-                if isinstance(call, ast.Call) and getattr(call.func, "id", "") in DECORATORS:
-                    found[node.name] = {keyword.arg or "**": keyword.value for keyword in call.keywords}
-    return found
+    return {
+        node.name: keywords
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.FunctionDef)
+        for call in node.decorator_list
+        if isinstance(call, ast.Call) and (keywords := _keywords(module, call))
+    }
+
+
+def _keywords(module: ModuleType, call: ast.Call) -> dict[str, ast.expr]:
+    """The keywords with which a decorator declares an op, where a file's own decorator calls one of those too."""
+    given = {keyword.arg or "**": keyword.value for keyword in call.keywords}
+    own = _definitions(module).get(getattr(call.func, "id", ""))
+    if not isinstance(own, ast.FunctionDef):
+        return given
+    names = [argument.arg for argument in own.args.posonlyargs + own.args.args]
+    passed = dict(zip(names, call.args, strict=False))
+    for node in ast.walk(own):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+            declared = {one.arg: _filled(one.value, passed) for one in node.value.keywords if one.arg}
+            return declared | given
+    return given
+
+
+def _filled(node: ast.expr, passed: dict[str, ast.expr]) -> ast.expr:
+    """An expression of a decorator's body with what is passed in place of the parameters."""
+
+    class Fill(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return passed.get(name.id, name)
+
+    filled: ast.expr = Fill().visit(copy.deepcopy(node))
+    return filled
 
 
 @cache
