@@ -1,4 +1,4 @@
-"""Random programs on arrays that two processes hold say what they say in one process."""
+"""Random programs on arrays that two processes hold, and of collectives, say what they should."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ pytestmark = pytest.mark.each_backend
 _PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from tape_fuzz.divided import main
+from tape_fuzz.%s import main
 main()
 """
 
 
-def test_programs_on_divided_arrays_say_the_same(record_property: Any) -> None:
+@pytest.mark.parametrize("grammar", ["divided", "collectives"])
+def test_programs_in_two_processes(grammar: str, record_property: Any) -> None:
+    program = _PROGRAM % grammar
     minutes = os.environ.get(MINUTES)
     if minutes is None:
-        run_processes(_PROGRAM, 2, "--number", "30", timeout=300)
+        run_processes(program, 2, "--number", "30", timeout=300)
         return
     start = int(os.environ.get(SEED) or random.SystemRandom().randrange(1 << 30))
     record_property("fuzz_seed", start)
     end, done = time.monotonic() + 60 * float(minutes), 0
     while time.monotonic() < end:
-        run_processes(_PROGRAM, 2, "--number", "100", "--seed", str(start + done), timeout=600)
+        run_processes(program, 2, "--number", "100", "--seed", str(start + done), timeout=600)
         done += 100
-    record_property("fuzzed programs on divided arrays", done)
+    record_property(f"fuzzed programs: {grammar}", done)
