@@ -156,12 +156,14 @@ def _stdtr_derivative(df: Array, t: Array, order: int = 1) -> Any:
     return np.where((df >= 1e-6) & ~np.isnan(t), np.sign(t) * total, np.nan)
 
 
-def _bounded(name: str) -> Callable[..., Any]:
-    """A function that runs on for minutes, or out of memory, where a parameter is larger than 1000: NaN there."""
+def _bounded(name: str, largest: float = np.inf) -> Callable[..., Any]:
+    """A function that runs on, or out of memory, where a parameter is larger than 1000 or `x` than that: NaN there."""
 
     def call(*values: Array) -> Any:
-        parameters = [np.where(np.abs(v) <= 1e3, v, np.nan) for v in values[:-1]]
-        return getattr(special, name)(*parameters, values[-1])
+        bounds = [1e3] * (len(values) - 1) + [largest]
+        return getattr(special, name)(
+            *[np.where(np.abs(v) <= bound, v, np.nan) for v, bound in zip(values, bounds, strict=True)]
+        )
 
     return call
 
@@ -181,7 +183,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
             "ellipe", "ellipk", "gammaincinv", "gammainccinv", "betaincinv", "stdtrit", "exp1", "expi", "dawsn", "erfi",
             "spence", "kve", "k0", "k1", "k0e", "k1e",
             "bei", "beip", "ber", "berp", "chndtr", "chndtrix", "ellipeinc",
-            "ellipkinc", "expn", "hyp1f1", "hyperu", "it2struve0", "itmodstruve0",
+            "ellipkinc", "expn", "hyperu", "it2struve0", "itmodstruve0",
             "itstruve0", "kei", "keip", "ker", "kerp", "kolmogi", "kolmogorov", "log_wright_bessel", "lpmv",
             "modstruve", "ndtri_exp", "owens_t", "struve", "tklmbda", "wright_bessel",
             "wrightomega",
@@ -189,6 +191,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     },
     **{op: _part(name, k) for name, ops in _PARTS.items() for k, op in ops.items()},
     "faddeeva": special.wofz,
+    "hyp1f1": _bounded("hyp1f1", 1e8),
     "hyp2f1": _bounded("hyp2f1"),
     "lambert": special.lambertw,
     "betainc_derivative": _betainc_derivative,

@@ -22,17 +22,17 @@ from tape_core.typing import Array, ArrayLike, Namespace
 Declared = Callable[..., Any]
 
 
-LARGEST_PARAMETER = {"hyp2f1": 1e3, "pbdv": 1e3, "pbvv": 1e3}
-"""Where SciPy runs on for minutes, or out of memory: the result is NaN where a parameter is larger."""
+LARGEST = {"hyp1f1": (1e3, 1e8), "hyp2f1": (1e3, math.inf), "pbdv": (1e3, math.inf), "pbvv": (1e3, math.inf)}
+"""Parameters and last argument beyond which SciPy runs on for minutes or for ever, or out of memory: NaN there."""
 
 
 def row(scipy_name: str, part: int | None, samples: Samples, /, **rules: Any) -> Declared:
     """Declare an op that is a function of `scipy.special`, or its result number `part`, of real numbers."""
-    largest = LARGEST_PARAMETER.get(scipy_name)
+    largest = LARGEST.get(scipy_name)
 
     def kernel(xp: Namespace, *values: Array) -> Array:
         if largest is not None:
-            values = (*[_bounded(xp, v, largest) for v in values[:-1]], values[-1])
+            values = (*[_bounded(xp, v, largest[0]) for v in values[:-1]], _bounded(xp, values[-1], largest[1]))
         return by_scipy(scipy_name, xp, *values, part=part)
 
     return elementwise(kernel=in_double(kernel), samples=samples, complex_kernel=REFUSED, **rules)
@@ -360,7 +360,10 @@ def cylinder_w_slope(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     x=lambda xp, a, b, x: a / b * xp.hyp1f1(a + 1, b + 1, x),
 )
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """Kummer's confluent hypergeometric function; it has a derivative with respect to `x` alone."""
+    """Kummer's confluent hypergeometric function; it has a derivative with respect to `x` alone.
+
+    It is NaN where `a` or `b` is beyond 1,000, or `x` beyond 1e8: SciPy, which computes it, would not come back.
+    """
 
 
 @row(
