@@ -113,7 +113,7 @@ WAYS_OUT: list[tuple[str, Callable[[tc.Tensor], Any]]] = [
     ("numpy()", lambda t: t.numpy()),  # cut
     ("item()", lambda t: t.item()),  # cut
     ("tolist()", lambda t: t.tolist()),  # cut
-    ("float()", lambda t: math.sin(t)),  # cut
+    ("float()", lambda t: math.ulp(t)),  # cut
     ("float()", lambda t: float(t)),  # cut
     ("int()", lambda t: 1.5 * int(t)),  # cut
     ("array", lambda t: t.array),  # cut

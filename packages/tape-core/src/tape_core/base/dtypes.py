@@ -39,7 +39,7 @@ class DType:
             if name in ("char", "num", "type", "str", "byteorder", "fields"):
                 hint = (
                     "; this is no dtype of NumPy, which the code asks for: give it t.numpy() where no gradient is "
-                    "needed. For a product with a sparse matrix of SciPy see tape_core.custom_gradient"
+                    "needed; a product with a sparse matrix of SciPy is declared by custom_gradient"
                 )
             raise AttributeError(f"'DType' object has no attribute {name!r}{hint}", name=name, obj=self)
 
