@@ -121,8 +121,10 @@ def in_list(v: Any) -> None:
         (lambda v: math.exp(v[0]), "math.exp takes the value.*write tape_core.exp;"),
         (lambda v: [math.lgamma(v[0])], "write tape_core.special.gammaln"),
         (lambda v: math.hypot(v[0], 1.0), "write tape_core.hypot"),
+        (lambda v: math.radians(v[0]), r"write x \* \(math.pi / 180\)"),
+        (lambda v: math.modf(v[0])[0], r"write x - tape_core.trunc\(x\)"),
     ],
-    ids=["array", "complex array", "exp", "lgamma", "hypot"],
+    ids=["array", "complex array", "exp", "lgamma", "hypot", "radians", "modf"],
 )
 def test_a_number_taken_where_no_word_says_so_is_a_warning(take: Callable[[Any], Any], cure: str) -> None:
     """`y[0] = x[0]` and `math.exp(x[0])` are how scripts of NumPy are written, and gave wrong gradients in silence."""
@@ -148,6 +150,26 @@ def test_a_number_taken_where_no_word_says_so_is_a_warning(take: Callable[[Any],
 )
 def test_a_number_that_is_asked_for_is_no_warning(take: Callable[[Any], Any]) -> None:
     assert warned(take, tc.Variable([1.0, 2.0])) == []
+
+
+def test_all_functions_of_math_that_have_a_derivative_are_known() -> None:
+    from tape_core.base.unasked import _MATH
+
+    def slope(function: Any, *rest: Any) -> float:
+        """The difference quotient at 1.3; of several results that of the first."""
+        try:
+            high, low = (result[0] if isinstance(result := function(x, *rest), tuple) else result for x in (1.31, 1.3))
+            return 100.0 * abs(float(high - low))
+        except (TypeError, ValueError):
+            return 0.0
+
+    smooth = {
+        name
+        for name, function in vars(math).items()
+        if callable(function) and max(slope(function), slope(function, 0.7), slope(function, 2)) > 0.01
+    }
+    assert {"sin", "fmod", "ldexp"} <= smooth
+    assert smooth - {"nextafter"} <= set(_MATH)  # Tape's `nextafter` has no derivative, as those of its peers
 
 
 def test_the_functions_that_take_the_place_of_those_of_math_are_there() -> None:

@@ -15,8 +15,9 @@ _SAME = (
     "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "hypot", "atan2", "pow",
 )  # fmt: skip
-# Of these Tape has functions with a derivative; others, such as `math.floor`, have none to lose.
+# These have a derivative, and what has it for Tensors; others, such as `math.floor`, have none to lose.
 _MATH = {name: f"tape_core.{name}" for name in _SAME} | {
+    "copysign": "tape_core.copysign",
     "fabs": "tape_core.abs",
     "exp2": "tape_core.special.exp2",
     "cbrt": "tape_core.special.cbrt",
@@ -27,6 +28,13 @@ _MATH = {name: f"tape_core.{name}" for name in _SAME} | {
     "prod": "tape_core.prod of a Tensor",
     "fsum": "sum(...)",
     "dist": "tape_core.linalg.vector_norm(a - b)",
+    "degrees": "x * (180 / math.pi)",
+    "radians": "x * (math.pi / 180)",
+    "fmod": "x - y * tape_core.trunc(x / y)",
+    "remainder": "x - y * tape_core.round(x / y)",
+    "modf": "x - tape_core.trunc(x)",
+    "frexp": "x / 2.0**e for the mantissa",
+    "ldexp": "x * 2.0**i",
 }
 _CURE = (
     "make the array by tape_core.zeros, or numpy.zeros_like(t), to assign to its elements, or of all its parts by "
