@@ -123,6 +123,25 @@ def test_optimizers_still_take_what_they_take() -> None:
     assert pickle.loads(pickle.dumps(nn.SGD(0.5))).learning_rate == 0.5
 
 
+def test_an_optimizer_of_ones_own_may_have_any_arguments() -> None:
+    class Descent(nn.SGD):
+        def __init__(self, lr: float = 0.1, **others: Any) -> None:
+            super().__init__(lr, **others)
+
+    class Watching(nn.SGD):
+        def __init__(self, model: nn.Module, rate: float) -> None:
+            super().__init__(rate)
+            self.model = model
+
+    class Renamed(nn.Adam):
+        pass
+
+    assert Descent(lr=0.25, momentum=0.5).learning_rate == 0.25
+    assert Watching(nn.Dense(2), 0.5).learning_rate == Watching(model=nn.Dense(2), rate=0.5).learning_rate == 0.5
+    with pytest.raises(TypeError, match="Renamed has no argument 'lr'; here it is learning_rate"):
+        Renamed(lr=0.1)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("name", ["forward", "call"])
 def test_a_module_that_is_written_as_one_of_another_library_says_what_to_rename(name: str) -> None:
     written = type("Net", (nn.Module,), {name: lambda self, x: x})
@@ -136,4 +155,12 @@ def test_a_module_that_is_written_as_one_of_another_library_says_what_to_rename(
         def __call__(self, x: float) -> float:
             return 2.0 * float(getattr(self, name)(x))
 
+    class Mixin:
+        def __call__(self, x: float) -> float:
+            return 3.0 * float(getattr(self, name)(x))
+
+    class Mixed(written, Mixin):  # type: ignore[misc, valid-type]
+        pass
+
     assert Called()(1.0) == 2.0
+    assert Mixed()(1.0) == 3.0

@@ -71,8 +71,13 @@ class Module:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        calls = [base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__]
+        # Of this file are those that `_misnamed` made for a base class: one that is written comes before them.
+        written = [call for call in calls if getattr(call, "__module__", None) != __name__]
         named = next((name for name in ("forward", "call") if name in cls.__dict__), None)
-        if named is not None and not any("__call__" in base.__dict__ for base in cls.__mro__):
+        if written and written[0] is not calls[0]:
+            type.__setattr__(cls, "__call__", written[0])
+        elif named is not None and not calls:
             type.__setattr__(cls, "__call__", _misnamed(named))
 
     @property

@@ -106,7 +106,9 @@ class Optimizer:
     if not TYPE_CHECKING:  # to a type checker the arguments are those of `__init__`
 
         def __new__(cls, *args, **kwargs):
-            check_optimizer_arguments(cls.__name__, kwargs, args[0] if args else None)
+            # A class of the user's may have arguments of its own, whatever they are called.
+            if cls.__init__.__module__.startswith("tape_nn."):
+                check_optimizer_arguments(cls.__name__, kwargs, args[0] if args else None)
             return super().__new__(cls)
 
     _real_only: ClassVar[bool] = True
