@@ -125,7 +125,7 @@ class Strategy:
         Raises:
             ValueError: there are no Variables yet, or one cannot be divided so.
         """
-        self.mesh.engine.distribute(model, self.layout, mesh=self.mesh)
+        self.engine.distribute(model, self.layout, mesh=self.mesh)
         return model
 
     def divide(self, batch: PyTree) -> Any:
@@ -159,8 +159,7 @@ class Strategy:
         rows: Layout = () if self.data is None else (self.data,)
         leaves, structure = pytree.flatten(parts)
         found = [
-            leaf if leaf is None else self.mesh.engine.distribute(leaf, rows, mesh=self.mesh, local=True)
-            for leaf in leaves
+            leaf if leaf is None else self.engine.distribute(leaf, rows, mesh=self.mesh, local=True) for leaf in leaves
         ]
         return pytree.unflatten(structure, found)
 
@@ -171,15 +170,13 @@ class Strategy:
         """
         if self.data is None or count % self.mesh.axes[self.data]:
             return None
-        found: slice | None = self.mesh.engine.own_rows(count, self.data, mesh=self.mesh)
+        found: slice | None = self.engine.own_rows(count, self.data, mesh=self.mesh)
         return found
 
     def joined(self, part: PyTree) -> Any:
         """Return the batch of which each process has loaded the rows that `own_rows` says."""
         leaves, structure = pytree.flatten(part)
-        found = [
-            leaf if leaf is None else self.mesh.engine.joined(leaf, (self.data,), mesh=self.mesh) for leaf in leaves
-        ]
+        found = [leaf if leaf is None else self.engine.joined(leaf, (self.data,), mesh=self.mesh) for leaf in leaves]
         return pytree.unflatten(structure, found)
 
     def check_batch_size(self, size: int | None) -> None:
@@ -199,11 +196,11 @@ class Strategy:
         rows: Layout = () if self.data is None or not leaf.shape else (self.data,)
         if rows and leaf.shape[0] % self.mesh.axes[rows[0] or ""]:
             rows = ()
-        return self.mesh.engine.divide(leaf, rows, mesh=self.mesh)
+        return self.engine.divide(leaf, rows, mesh=self.mesh)
 
     def agree(self, number: int) -> int:
         """Return the first process's number in all processes."""
-        found: int = self.mesh.engine.agree(number, mesh=self.mesh)
+        found: int = self.engine.agree(number, mesh=self.mesh)
         return found
 
     def save_weights(self, model: Module, path: Path, metadata: Mapping[str, str] | None = None) -> None:

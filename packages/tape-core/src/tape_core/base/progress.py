@@ -7,6 +7,9 @@ shows its progress, and children that were forked do not. `TAPE_PROGRESS=0` sile
 
 Where the work says nothing for a long time, as while a compiler is busy, a thread draws (`ticking`). It exists for the
 time of the work, and only where somebody looks at a terminal or a notebook.
+
+A bar of tqdm counts the steps of one loop. Here several tasks, one inside another, share a line, a stage may have no
+steps to count, and nothing may be drawn by forked children or stay after an interrupt; and tape-core depends on little.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class Divided:
     def _check(self, source: Arrays | Examples) -> None:
         """Compare some examples, and how many there are: each process will have other rows of a batch."""
         try:
-            self._parallel.mesh.engine.divide(tc.asarray(source.examples), (), mesh=self._parallel.mesh)
+            self._parallel.engine.divide(tc.asarray(source.examples), (), mesh=self._parallel.mesh)
         except ValueError as error:
             raise ValueError(
                 f"the processes have data of different lengths: this one, rank {self._parallel.mesh.rank}, has "
@@ -281,7 +281,7 @@ class Divided:
             ) from error
         for leaf in pytree.flatten(source.sample())[0]:
             if leaf is not None:
-                self._parallel.mesh.engine.divide(leaf, (), mesh=self._parallel.mesh)
+                self._parallel.engine.divide(leaf, (), mesh=self._parallel.mesh)
 
     def description(self) -> dict[str, Any]:
         """Return the description of the other source: a run may be resumed by another number of processes."""
