@@ -36,6 +36,7 @@ from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray_beside
+from tape_core.ops.special.tabled import SCIPY_BOUNDS
 from tape_core.transforms.calls import forbid_captures
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "OPEN_AXES",
     "READY",
     "SCALARS",
+    "SCIPY_BOUNDS",
     "BatchedArray",
     "Binding",
     "Commit",

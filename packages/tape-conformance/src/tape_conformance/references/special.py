@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from scipy import special
+from tape_core.support import SCIPY_BOUNDS
 
 from tape_conformance.references import Array
 
@@ -156,20 +157,23 @@ def _stdtr_derivative(df: Array, t: Array, order: int = 1) -> Any:
     return np.where((df >= 1e-6) & ~np.isnan(t), np.sign(t) * total, np.nan)
 
 
-def _bounded(name: str, largest: float = np.inf) -> Callable[..., Any]:
-    """A function that runs on, or out of memory, where a parameter is larger than 1000 or `x` than that: NaN there."""
+def _bounded(name: str) -> Callable[..., Any]:
+    """SciPy's function, and NaN beyond the bounds from which on it would not come back."""
+    function: Callable[..., Any] = getattr(special, name)
+    bounds = SCIPY_BOUNDS[name]
 
     def call(*values: Array) -> Any:
-        bounds = [1e3] * (len(values) - 1) + [largest]
-        return getattr(special, name)(
-            *[np.where(np.abs(v) <= bound, v, np.nan) for v, bound in zip(values, bounds, strict=True)]
-        )
+        *parameters, argument = values
+        parameters = [np.where(np.abs(v) <= bounds.parameters, v, np.nan) for v in parameters]
+        if bounds.argument < np.inf:
+            argument = np.where(np.abs(argument) <= bounds.argument, argument, np.nan)
+        return function(*parameters, argument)
 
     return call
 
 
 def _part(name: str, k: int) -> Callable[..., Any]:
-    call = _bounded(name) if name in ("pbdv", "pbvv") else getattr(special, name)
+    call = _bounded(name) if name in SCIPY_BOUNDS else getattr(special, name)
     return lambda *values: call(*values)[k]
 
 
@@ -191,7 +195,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     },
     **{op: _part(name, k) for name, ops in _PARTS.items() for k, op in ops.items()},
     "faddeeva": special.wofz,
-    "hyp1f1": _bounded("hyp1f1", 1e8),
+    "hyp1f1": _bounded("hyp1f1"),
     "hyp2f1": _bounded("hyp2f1"),
     "lambert": special.lambertw,
     "betainc_derivative": _betainc_derivative,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tape_core.engine.op import NONDIFF, REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
@@ -22,23 +22,35 @@ from tape_core.typing import Array, ArrayLike, Namespace
 Declared = Callable[..., Any]
 
 
-LARGEST = {"hyp1f1": (1e3, 1e8), "hyp2f1": (1e3, math.inf), "pbdv": (1e3, math.inf), "pbvv": (1e3, math.inf)}
-"""Parameters and last argument beyond which SciPy runs on for minutes or for ever, or out of memory: NaN there."""
+class Bounds(NamedTuple):
+    """How large the parameters of a function of SciPy and its last argument may be."""
+
+    parameters: float
+    argument: float = math.inf
+
+
+SCIPY_BOUNDS = {"hyp1f1": Bounds(1e3, 1e8), "hyp2f1": Bounds(1e3), "pbdv": Bounds(1e3), "pbvv": Bounds(1e3)}
+"""Bounds beyond which SciPy runs on for minutes or for ever, or out of memory: it is not called there, and NaN is
+the result."""
 
 
 def row(scipy_name: str, part: int | None, samples: Samples, /, **rules: Any) -> Declared:
     """Declare an op that is a function of `scipy.special`, or its result number `part`, of real numbers."""
-    largest = LARGEST.get(scipy_name)
+    bounds = SCIPY_BOUNDS.get(scipy_name)
 
     def kernel(xp: Namespace, *values: Array) -> Array:
-        if largest is not None:
-            values = (*[_bounded(xp, v, largest[0]) for v in values[:-1]], _bounded(xp, values[-1], largest[1]))
+        if bounds is not None:
+            *parameters, argument = values
+            parameters = [_bounded(xp, v, bounds.parameters) for v in parameters]
+            values = (*parameters, _bounded(xp, argument, bounds.argument))
         return by_scipy(scipy_name, xp, *values, part=part)
 
     return elementwise(kernel=in_double(kernel), samples=samples, complex_kernel=REFUSED, **rules)
 
 
 def _bounded(xp: Namespace, v: Array, largest: float) -> Array:
+    if largest == math.inf:
+        return v
     if not is_array(v):
         return v if abs(v) <= largest else math.nan
     return xp.where(xp.abs(v) <= largest, v, math.nan)
