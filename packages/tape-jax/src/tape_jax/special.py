@@ -41,7 +41,8 @@ _ON_HOST = (
     "integral_i0_over", "integral_j0", "integral_j0_over", "integral_k0", "integral_k0_over", "integral_y0",
     "integral_y0_over", "it2struve0", "itmodstruve0", "itstruve0", "iv", "ive", "j0", "j1", "jv", "k0", "k0e", "k1",
     "k1e", "kei", "keip", "ker", "kerp", "kolmogi", "kolmogorov", "kv", "kve", "lambert", "log_wright_bessel", "lpmv",
-    "modstruve", "ndtri_exp", "owens_t", "sine_integral", "sinh_integral", "spence", "stdtr",
+    "modstruve", "ndtri_exp", "owens_t", "sine_integral", "sinh_integral", "spence", "spherical_i", "spherical_j",
+    "spherical_k", "spherical_y", "stdtr",
     "stdtr_derivative", "stdtrit", "struve", "tklmbda", "wright_bessel", "wrightomega", "y0", "y1", "yv",
 )  # fmt: skip
 

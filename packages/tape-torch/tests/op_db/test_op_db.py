@@ -476,7 +476,7 @@ TABLED = """
     hyp1f1 hyp2f1 hyperu integral_ai integral_ai_below integral_bi integral_bi_below integral_i0 integral_i0_over
     integral_j0 integral_j0_over integral_k0 integral_k0_over integral_y0 integral_y0_over it2struve0 itmodstruve0
     itstruve0 kei keip ker kerp kolmogi kolmogorov lambert log_wright_bessel lpmv modstruve ndtri_exp owens_t
-    sine_integral sinh_integral struve tklmbda wright_bessel wrightomega
+    sine_integral sinh_integral spherical_i spherical_j spherical_k spherical_y struve tklmbda wright_bessel wrightomega
 """
 
 WITHOUT = (

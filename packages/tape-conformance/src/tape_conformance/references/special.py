@@ -177,6 +177,23 @@ def _part(name: str, k: int) -> Callable[..., Any]:
     return lambda *values: call(*values)[k]
 
 
+def _spherical(kind: str) -> Callable[..., Any]:
+    """The spherical Bessel function by that of half orders, since SciPy's own takes whole orders only."""
+    bessel, at_0 = getattr(special, f"{kind}v"), {"j": 1.0, "y": -np.inf, "i": 1.0, "k": np.inf}[kind]
+
+    def call(n: Array, z: Array) -> Any:
+        n, z = np.broadcast_arrays(n, z)
+        whole = n == np.floor(n)
+        value = np.sqrt(np.pi / 2 / np.abs(z)) * bessel(n + 0.5, np.abs(z))
+        odd = n % 2 == (0 if kind == "y" else 1)
+        below = np.where(odd, -value, value) if kind != "k" else np.full_like(value, np.nan)
+        value = np.where(z < 0, np.where(whole, below, np.nan), value)
+        higher = np.where(n > 0, 0.0, np.where(n == 0, 1.0, np.inf)) if kind in "ji" else at_0
+        return np.where(z == 0, higher, value)
+
+    return call
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(special, name)
@@ -193,6 +210,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
             "wrightomega",
         )
     },
+    **{f"spherical_{kind}": _spherical(kind) for kind in "jyik"},
     **{op: _part(name, k) for name, ops in _PARTS.items() for k, op in ops.items()},
     "faddeeva": special.wofz,
     "hyp1f1": _bounded("hyp1f1"),

@@ -74,6 +74,36 @@ def polynomial(coefficients: Sequence[float], x: Array) -> Array:
     return result
 
 
+def series_near_0(
+    xp: Namespace, x: Array, up_to: float, series: Callable[[Array], Array], far: Callable[[Array], Array]
+) -> Array:
+    """`series(x)` where `abs(x) < up_to`, and `far(x)` elsewhere and for NaN.
+
+    It is for functions whose formula is 0 / 0 at 0, and a quotient of differences near 0. The power series has all
+    derivatives there, which the limit alone, a constant, has not. Both functions run on all elements: `series` on 0 and
+    `far` on `up_to` where their result is dropped.
+    """
+    near = xp.abs(x) < up_to
+    return xp.where(near, series(xp.where(near, x, 0)), far(xp.where(near, up_to, x)))
+
+
+def even_series(xp: Namespace, x: Array, up_to: float, series: Sequence[float], far: Callable[[Array], Array]) -> Array:
+    """:func:`series_near_0` with the polynomial in `x * x` whose coefficients are `series`."""
+    return series_near_0(xp, x, up_to, lambda x: polynomial(series, x * x), far)
+
+
+_SINE = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(12))
+
+
+def sine_over(xp: Namespace, x: Array) -> Array:
+    """`sin(x) / x`, and 1 at 0."""
+    return even_series(xp, x, 1.0, _SINE, lambda x: xp.sin(x) / x)
+
+
+LOG_RATIO = tuple((-1.0) ** k / (k + 1) for k in range(14))
+"""The Taylor series of `log(1 + u) / u`, which is exact in float64 up to 0.05."""
+
+
 def by_interval(xp: Namespace, x: Array, cuts: Sequence[float], *functions: Callable[[Array], Array]) -> Array:
     """`functions[k](x)` where `cuts[k-1] <= x < cuts[k]`, and the last function for NaN.
 

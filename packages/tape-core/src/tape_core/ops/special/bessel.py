@@ -11,7 +11,7 @@ import math
 from tape_core.engine.op import REFUSED, elementwise
 from tape_core.engine.samples import unary
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import by_interval, in_double, polynomial
+from tape_core.ops.special.approximation import by_interval, even_series, in_double, polynomial, series_near_0
 from tape_core.typing import Array, ArrayLike, Namespace
 
 # Up to 10, the power series in x**2 / 4 (DLMF 10.25.2), whose terms are all positive, so that nothing cancels. From 10
@@ -75,10 +75,12 @@ def _one_minus_ratio(xp: Namespace, a: Array) -> Array:
     return xp.where(near, 1 - xp.i1e(low) / xp.i0e(low), z * polynomial(_ONE_MINUS_RATIO, z))
 
 
-def _over_x(xp: Namespace, x: Array, out: Array) -> Array:
-    """`out / x`, where `out` is an odd function of x with slope 1 / 2 at 0."""
-    at_zero = x == 0
-    return xp.where(at_zero, 0.5, out / xp.where(at_zero, 1, x))
+_I1_RATIO = tuple(c / 4**k for k, c in enumerate(_I1[:12]))  # of i1(x) / x in x**2, exact in float64 up to 2
+
+
+def _i1_over_x(xp: Namespace, x: Array, out: Array) -> Array:
+    """`out / x`, where `out` is `i1(x)`."""
+    return even_series(xp, x, 2.0, _I1_RATIO, lambda x: out / x)
 
 
 @in_double
@@ -104,7 +106,7 @@ def _i1_kernel(xp: Namespace, x: Array) -> Array:
 
 
 @elementwise(
-    x=lambda xp, x, out: xp.i0(x) - _over_x(xp, x, out),
+    x=lambda xp, x, out: xp.i0(x) - _i1_over_x(xp, x, out),
     kernel=_i1_kernel,
     samples=unary(-14, 14),
     complex_kernel=REFUSED,
@@ -144,7 +146,9 @@ def _i1e_partial(xp: Namespace, x: Array) -> Array:
     a = xp.abs(x)
     even = xp.i0e(a)
     # The derivative is i0e - i1e - i1e / a, whose first two terms cancel for large a.
-    return even * _one_minus_ratio(xp, a) - _over_x(xp, a, xp.i1e(a))
+    return even * _one_minus_ratio(xp, a) - series_near_0(
+        xp, a, 2.0, lambda a: xp.exp(-a) * polynomial(_I1_RATIO, a * a), lambda a: xp.i1e(a) / a
+    )
 
 
 @in_double

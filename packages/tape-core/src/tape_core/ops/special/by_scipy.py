@@ -8,13 +8,13 @@ parameters of incomplete functions those of `incomplete`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tape_core.engine.op import REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import in_double, is_array, polynomial
+from tape_core.ops.special.approximation import LOG_RATIO, in_double, is_array, polynomial, series_near_0
 from tape_core.ops.special.incomplete import beta_density, gamma_density, t_density
 from tape_core.typing import Array, ArrayLike, Kernel, Namespace, Raw
 
@@ -238,15 +238,13 @@ def erfi(x: ArrayLike, /) -> Tensor:
     """The imaginary error function, `-1j * erf(1j * x)`."""
 
 
-# The Taylor series of log(1 + u) / u. Near 0 the quotient itself is 0 / 0; 14 terms are exact in float64 up to 0.05.
-_LOG_RATIO = tuple((-1.0) ** k / (k + 1) for k in range(14))
 _LOG_RATIO_UP_TO = 0.05
 
 
 def _spence_partial(xp: Namespace, x: Array) -> Array:
     near = xp.abs(x - 1) < _LOG_RATIO_UP_TO
     u = xp.where(near, x - 1, 0)
-    return xp.where(near, -polynomial(_LOG_RATIO, u), xp.log(x) / (1 - xp.where(near, 0, x)))
+    return xp.where(near, -polynomial(LOG_RATIO, u), xp.log(x) / (1 - xp.where(near, 0, x)))
 
 
 @elementwise(x=_spence_partial, kernel=_scipy_kernel("spence"), samples=unary(0.2, 4), complex_kernel=REFUSED)
@@ -262,14 +260,11 @@ _ELLIPTIC_K = tuple(0.5 * math.pi * n * c for n, c in enumerate(_ELLIPTIC, 1))
 _ELLIPTIC_E = tuple(0.5 * math.pi * n * c / (1 - 2 * n) for n, c in enumerate(_ELLIPTIC, 1))
 
 
-def _series_near_0(xp: Namespace, m: Array, series: tuple[float, ...], far: Callable[[Array], Array]) -> Array:
-    """A derivative of an elliptic integral: by its series near 0, where the terms of the formula `far` cancel."""
-    near = xp.abs(m) < _ELLIPTIC_SERIES_UP_TO
-    return xp.where(near, polynomial(series, xp.where(near, m, 0)), far(xp.where(near, 0.5, m)))
-
-
 def _ellipk_partial(xp: Namespace, m: Array) -> Array:
-    return _series_near_0(xp, m, _ELLIPTIC_K, lambda m: (xp.ellipe(m) - (1 - m) * xp.ellipk(m)) / (2 * m * (1 - m)))
+    def formula(m: Array) -> Array:
+        return (xp.ellipe(m) - (1 - m) * xp.ellipk(m)) / (2 * m * (1 - m))
+
+    return series_near_0(xp, m, _ELLIPTIC_SERIES_UP_TO, lambda m: polynomial(_ELLIPTIC_K, m), formula)
 
 
 @elementwise(m=_ellipk_partial, kernel=_scipy_kernel("ellipk"), samples=unary(-2, 0.9), complex_kernel=REFUSED)
@@ -278,7 +273,10 @@ def ellipk(m: ArrayLike, /) -> Tensor:
 
 
 def _ellipe_partial(xp: Namespace, m: Array) -> Array:
-    return _series_near_0(xp, m, _ELLIPTIC_E, lambda m: (xp.ellipe(m) - xp.ellipk(m)) / (2 * m))
+    def formula(m: Array) -> Array:
+        return (xp.ellipe(m) - xp.ellipk(m)) / (2 * m)
+
+    return series_near_0(xp, m, _ELLIPTIC_SERIES_UP_TO, lambda m: polynomial(_ELLIPTIC_E, m), formula)
 
 
 @elementwise(m=_ellipe_partial, kernel=_scipy_kernel("ellipe"), samples=unary(-2, 0.9), complex_kernel=REFUSED)

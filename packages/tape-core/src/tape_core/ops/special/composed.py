@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tape_core.engine.tensor import SCALARS, Tensor
 from tape_core.ops import elementwise as ew
@@ -12,6 +11,7 @@ from tape_core.ops.data_types import result_type
 from tape_core.ops.elementwise import where
 from tape_core.ops.logic import logical_and
 from tape_core.ops.manipulation import expand_dims
+from tape_core.ops.special.approximation import polynomial, series_near_0, sine_over
 from tape_core.ops.special.gamma import betaln, gammaln
 from tape_core.ops.special.logarithms import rel_entr
 from tape_core.ops.statistical import sum as sum_of
@@ -112,16 +112,20 @@ def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
     return where(delta < 0, math.inf, value)
 
 
+_EXPREL = tuple(1 / math.factorial(k + 1) for k in range(18))  # exact in float64 up to 0.5
+
+
 def exprel(x: ArrayLike, /) -> Tensor:
     """`(exp(x) - 1) / x`, and 1 at 0."""
     x = _floating(x)
-    # The Taylor series near 0 has all derivatives there, where the quotient is 0 / 0. 18 terms are exact in float64.
-    near = ew.abs(x) < 0.5
-    small, other = where(near, x, 0.0), where(near, 1.0, x)
-    series: Any = 1.0 / math.factorial(18)
-    for k in range(17, 0, -1):
-        series = series * small + 1.0 / math.factorial(k)
-    return where(near, series, where(x == math.inf, x, ew.expm1(other) / where(x == math.inf, 1.0, other)))
+
+    def quotient(x: Tensor) -> Tensor:
+        end = x == math.inf
+        inner = where(end, 1.0, x)
+        return where(end, x, ew.expm1(inner) / inner)
+
+    value: Tensor = series_near_0(ew, x, 0.5, lambda x: polynomial(_EXPREL, x), quotient)
+    return value
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
@@ -166,11 +170,5 @@ def log_expit(x: ArrayLike, /) -> Tensor:
 
 def sinc(x: ArrayLike, /) -> Tensor:
     """`sin(pi * x) / (pi * x)`, and 1 at 0."""
-    y = math.pi * _floating(x)
-    near = ew.abs(y) < 0.5
-    small, other = where(near, y, 0.0), where(near, 1.0, y)
-    square = small * small
-    series: Any = 1.0 / math.factorial(17)
-    for k in range(15, 0, -2):  # the Taylor series, which has all derivatives at 0
-        series = 1.0 / math.factorial(k) - square * series
-    return where(near, series, ew.sin(other) / other)
+    value: Tensor = sine_over(ew, math.pi * _floating(x))
+    return value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops.elementwise import where
+from tape_core.ops.special.approximation import LOG_RATIO, polynomial, series_near_0
 from tape_core.ops.special.by_scipy import jv, kv, yv
 from tape_core.ops.special.composed import beta, boxcox_of_log, sign_of_gamma, to_float_tensors
 from tape_core.ops.special.gamma import gammaln
@@ -61,13 +61,8 @@ def inv_boxcox1p(y: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
 
 def _log1p_ratio(y: Tensor, lmbda: Tensor) -> Tensor:
     """`log(1 + lmbda * y) / lmbda`, which is `y` where `lmbda` is 0."""
-    t = lmbda * y
-    near = ew.abs(t) < 0.02
-    small, other = where(near, t, 0.0), where(near, 1.0, t)
-    series: Any = 1.0 / 10
-    for k in range(9, 0, -1):  # of log(1 + t) / t, which has all derivatives at 0
-        series = 1.0 / k - small * series
-    return y * where(near, series, ew.log1p(other) / other)
+    ratio: Tensor = series_near_0(ew, lmbda * y, 0.05, lambda t: polynomial(LOG_RATIO, t), lambda t: ew.log1p(t) / t)
+    return y * ratio
 
 
 def powm1(x: ArrayLike, y: ArrayLike, /) -> Tensor:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tape_core.base.lookup import ops
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops.elementwise import where
-from tape_core.ops.special import tabled
-from tape_core.ops.special.by_scipy import dawsn, iv, jv, kv, yv
+from tape_core.ops.special import spherical, tabled
+from tape_core.ops.special.by_scipy import dawsn
 from tape_core.ops.special.composed import to_float_tensors
 from tape_core.ops.special.elliptic import amplitude
 from tape_core.ops.special.further import binom, poch
@@ -155,43 +156,30 @@ def ellipj(u: ArrayLike, m: ArrayLike, /) -> Four:
 # -- Bessel functions of half orders
 
 
-def _spherical(bessel: Any, n: ArrayLike, z: ArrayLike, derivative: bool, at_zero: float, turn: float) -> Tensor:
+def _spherical(name: str, n: ArrayLike, z: ArrayLike, derivative: bool) -> Tensor:
     n, z = to_float_tensors(n, z)
-    size, zero = ew.abs(z), z == 0
-    size = where(zero, 1.0, size)
-    # Below 0 the function is even or odd, as its order is; that of the second kind is the other of the two.
-    parity = where(z < 0, 1.0 - 2.0 * ew.remainder(n + turn, 2.0), 1.0)
-
-    def of_order(n: Tensor) -> Tensor:
-        value: Tensor = ew.sqrt(0.5 * math.pi / size) * bessel(n + 0.5, size)
-        return value
-
-    value = parity * of_order(n)
-    if not derivative:
-        return where(zero, where(n == 0, at_zero, 0.0 if at_zero == 1.0 else at_zero), value)
-    before = (-1.0 if bessel is kv else 1.0) * parity * where(z < 0, -1.0, 1.0) * of_order(n - 1.0)
-    slope = before - (n + 1.0) / where(zero, 1.0, z) * value
-    return where(zero, where(n == 1, 0.0 * z + 1.0 / 3.0, 0.0) if at_zero == 1.0 else -at_zero, slope)
+    result: Tensor = spherical.slope(ops, name, n, z) if derivative else getattr(spherical, name)(n, z)
+    return result
 
 
 def spherical_jn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Tensor:
     """The spherical Bessel function of the first kind and order `n`, of real numbers, or its derivative."""
-    return _spherical(jv, n, z, derivative, 1.0, 0.0)
+    return _spherical("spherical_j", n, z, derivative)
 
 
 def spherical_yn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Tensor:
     """The spherical Bessel function of the second kind and order `n`, of real numbers, or its derivative."""
-    return _spherical(yv, n, z, derivative, -math.inf, 1.0)
+    return _spherical("spherical_y", n, z, derivative)
 
 
 def spherical_in(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Tensor:
     """The modified spherical Bessel function of the first kind and order `n`, of real numbers, or its derivative."""
-    return _spherical(iv, n, z, derivative, 1.0, 0.0)
+    return _spherical("spherical_i", n, z, derivative)
 
 
 def spherical_kn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Tensor:
     """The modified spherical Bessel function of the second kind and order `n`, of positive `z`, or its derivative."""
-    return _spherical(kv, n, z, derivative, math.inf, 0.0)
+    return _spherical("spherical_k", n, z, derivative)
 
 
 # -- Legendre functions and spherical harmonics

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tape_core.engine.op import NONDIFF, REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import in_double, is_array
+from tape_core.ops.special.approximation import even_series, in_double, is_array, polynomial, series_near_0, sine_over
 from tape_core.ops.special.by_scipy import by_scipy
 from tape_core.ops.special.incomplete import as_array
 from tape_core.typing import Array, ArrayLike, Namespace
@@ -82,12 +82,6 @@ def sampled(*ranges: tuple[float, float]) -> Samples:
     return samples
 
 
-def _over(xp: Namespace, f: Array, x: Array, limit: float) -> Array:
-    """`f / x`, and its limit where x is 0."""
-    at_zero = x == 0
-    return xp.where(at_zero, limit, f / xp.where(at_zero, 1, x))
-
-
 # -- integrals: the derivative is the integrand
 
 
@@ -101,7 +95,7 @@ def fresnel_c(x: ArrayLike, /) -> Tensor:
     """Fresnel's integral C, DLMF 7.2.7."""
 
 
-@row("sici", 0, sampled((-6, 6)), x=lambda xp, x: _over(xp, xp.sin(x), x, 1.0))
+@row("sici", 0, sampled((-6, 6)), x=lambda xp, x: sine_over(xp, x))
 def sine_integral(x: ArrayLike, /) -> Tensor:
     """The sine integral Si, DLMF 6.2.9."""
 
@@ -111,7 +105,14 @@ def cosine_integral(x: ArrayLike, /) -> Tensor:
     """The cosine integral Ci, DLMF 6.2.11."""
 
 
-@row("shichi", 0, sampled((-4, 4)), x=lambda xp, x: _over(xp, xp.sinh(x), x, 1.0))
+_SINH_RATIO = tuple(1 / math.factorial(2 * k + 1) for k in range(12))
+
+
+def _shi_partial(xp: Namespace, x: Array) -> Array:
+    return even_series(xp, x, 1.0, _SINH_RATIO, lambda x: xp.sinh(x) / x)
+
+
+@row("shichi", 0, sampled((-4, 4)), x=_shi_partial)
 def sinh_integral(x: ArrayLike, /) -> Tensor:
     """The hyperbolic sine integral Shi, DLMF 6.2.15."""
 
@@ -131,7 +132,15 @@ def integral_y0(x: ArrayLike, /) -> Tensor:
     """The integral of `y0` from 0 to `x`."""
 
 
-@row("it2j0y0", 0, sampled((0.3, 6)), x=lambda xp, x: (1 - xp.j0(x)) / x)
+_ONE_LESS_J0 = tuple(-((-1.0) ** k) / (4**k * math.factorial(k) ** 2) for k in range(1, 13))
+_I0_LESS_ONE = tuple(1 / (4**k * math.factorial(k) ** 2) for k in range(1, 13))
+
+
+def _j0_over_partial(xp: Namespace, x: Array) -> Array:
+    return x * even_series(xp, x, 2.0, _ONE_LESS_J0, lambda x: (1 - xp.j0(x)) / (x * x))
+
+
+@row("it2j0y0", 0, sampled((0.3, 6)), x=_j0_over_partial)
 def integral_j0_over(x: ArrayLike, /) -> Tensor:
     """The integral of `(1 - j0(t)) / t` from 0 to `x`."""
 
@@ -151,7 +160,11 @@ def integral_k0(x: ArrayLike, /) -> Tensor:
     """The integral of `k0` from 0 to `x`."""
 
 
-@row("it2i0k0", 0, sampled((0.3, 6)), x=lambda xp, x: (xp.i0(x) - 1) / x)
+def _i0_over_partial(xp: Namespace, x: Array) -> Array:
+    return x * even_series(xp, x, 2.0, _I0_LESS_ONE, lambda x: (xp.i0(x) - 1) / (x * x))
+
+
+@row("it2i0k0", 0, sampled((0.3, 6)), x=_i0_over_partial)
 def integral_i0_over(x: ArrayLike, /) -> Tensor:
     """The integral of `(i0(t) - 1) / t` from 0 to `x`."""
 
@@ -166,7 +179,14 @@ def itstruve0(x: ArrayLike, /) -> Tensor:
     """The integral of Struve's function of order 0 from 0 to `x`."""
 
 
-@row("it2struve0", None, sampled((0.3, 6)), x=lambda xp, x: -xp.struve(0.0, x) / x)
+_STRUVE_RATIO = tuple(-2 / math.pi * (-1.0) ** k / math.prod(range(1, 2 * k + 2, 2)) ** 2 for k in range(12))
+
+
+def _struve_over_partial(xp: Namespace, x: Array) -> Array:
+    return even_series(xp, x, 1.0, _STRUVE_RATIO, lambda x: -xp.struve(0.0, x) / x)
+
+
+@row("it2struve0", None, sampled((0.3, 6)), x=_struve_over_partial)
 def it2struve0(x: ArrayLike, /) -> Tensor:
     """The integral of `struve(0, t) / t` from `x` to infinity."""
 
@@ -219,7 +239,7 @@ def airy_bi_slope(x: ArrayLike, /) -> Tensor:
 
 def _root(xp: Namespace, x: Array) -> Array:
     """The square root, and 0 below 0: there the scaled Bi is Bi."""
-    return xp.sqrt(xp.where(x > 0, x, 0))
+    return xp.where(x > 0, xp.sqrt(xp.where(x > 0, x, 1)), 0)
 
 
 @row("airye", 0, sampled((0.3, 5)), x=lambda xp, x, out: xp.airye_ai_slope(x) + xp.sqrt(x) * out)
@@ -285,12 +305,33 @@ def kei(x: ArrayLike, /) -> Tensor:
     """Kelvin's function kei."""
 
 
-@row("berp", None, sampled((0.3, 5)), x=lambda xp, x, out: -xp.bei(x) - _over(xp, out, x, 0.0))
+# berp(x) / x**3 and beip(x) / x as series in x**4, exact in float64 up to 2
+_BERP_RATIO = tuple((-1.0) ** k * k / (4 * 16 ** (k - 1) * math.factorial(2 * k) ** 2) for k in range(1, 10))
+_BEIP_RATIO = tuple((-1.0) ** k * (k + 0.5) / (16**k * math.factorial(2 * k + 1) ** 2) for k in range(9))
+
+
+def _berp_partial(xp: Namespace, x: Array, out: Array) -> Array:
+    def series(x: Array) -> Array:
+        square = x * x
+        return square * polynomial(_BERP_RATIO, square * square)
+
+    return -xp.bei(x) - series_near_0(xp, x, 2.0, series, lambda x: out / x)
+
+
+def _beip_partial(xp: Namespace, x: Array, out: Array) -> Array:
+    def series(x: Array) -> Array:
+        square = x * x
+        return polynomial(_BEIP_RATIO, square * square)
+
+    return xp.ber(x) - series_near_0(xp, x, 2.0, series, lambda x: out / x)
+
+
+@row("berp", None, sampled((0.3, 5)), x=_berp_partial)
 def berp(x: ArrayLike, /) -> Tensor:
     """The derivative of `ber`."""
 
 
-@row("beip", None, sampled((0.3, 5)), x=lambda xp, x, out: xp.ber(x) - _over(xp, out, x, 0.5))
+@row("beip", None, sampled((0.3, 5)), x=_beip_partial)
 def beip(x: ArrayLike, /) -> Tensor:
     """The derivative of `bei`."""
 
@@ -305,7 +346,19 @@ def keip(x: ArrayLike, /) -> Tensor:
     """The derivative of `kei`."""
 
 
-# -- Struve functions, DLMF 11.4.27, 11.4.29; parabolic cylinder functions, whose equations are DLMF 12.2.2 and 12.2.3
+# -- Struve functions, DLMF 11.4.23 to 11.4.26; parabolic cylinder functions, whose equations are DLMF 12.2.2 and 12.2.3
+
+
+def _struve_partial(xp: Namespace, v: Array, x: Array, name: str, sign: float) -> Array:
+    # The formula without a quotient by x, which holds at 0. Of order 0 and -1 its terms would be infinite there: these
+    # functions differ by constants from one of order 1 and from that of order 0's derivative.
+    struve, v = getattr(xp, name), as_array(xp, v, x)
+    first, turned = v == 0, v == -1
+    v = xp.where(turned, 1, v)
+    pole = (v + 1.5 <= 0) & (v + 1.5 == xp.floor(v + 1.5))
+    source = xp.where(pole, 0, xp.pow(0.5 * x, v) / (math.sqrt(math.pi) * xp.gamma(xp.where(pole, 1, v + 1.5))))
+    below, above = struve(xp.where(first, v, v - 1), x), sign * struve(v + 1, x)
+    return xp.where(first, source - above, xp.where(turned, -0.5 * sign, 0.5) * (below - above + source))
 
 
 @row(
@@ -313,7 +366,7 @@ def keip(x: ArrayLike, /) -> Tensor:
     None,
     sampled((0.2, 3), (0.5, 6)),
     v=TODO,
-    x=lambda xp, v, x, out: xp.struve(v - 1, x) - v * out / x,
+    x=lambda xp, v, x: _struve_partial(xp, v, x, "struve", 1.0),
 )
 def struve(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """Struve's function of real order `v`; it has a derivative with respect to `x` alone."""
@@ -324,7 +377,7 @@ def struve(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     None,
     sampled((0.2, 3), (0.5, 6)),
     v=TODO,
-    x=lambda xp, v, x, out: xp.modstruve(v - 1, x) - v * out / x,
+    x=lambda xp, v, x: _struve_partial(xp, v, x, "modstruve", -1.0),
 )
 def modstruve(v: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The modified Struve function of real order `v`; it has a derivative with respect to `x` alone."""
