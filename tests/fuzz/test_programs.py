@@ -23,3 +23,10 @@ def test_programs_say_the_same_in_every_way_they_can_be_run(shard: int, record_p
     kind, number = SHARDS[shard]
     with use_backend("numpy"):  # programs name the other one where they use it
         search(check, programs(kind), number, record_property, "programs", shard)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_programs_that_xla_computes_in_the_memory_of_their_variables(record_property: Any) -> None:
+    pytest.importorskip("tape_jax")
+    with use_backend("numpy"):
+        search(check, programs("donated"), 6, record_property, "programs of XLA")

@@ -612,6 +612,27 @@ with tc.use_backend("torch"):
         tc.asarray = tc_asarray
 """
 
+_DONATED = """
+from tape_jax.xla import segment
+former, segment.DONATED_MIN_BYTES = segment.DONATED_MIN_BYTES, 1  # small arrays are given away, too
+with tc.use_backend("jax"):
+    tc_asarray, tc.asarray = tc.asarray, lambda x, **how: tc_asarray(x, **{"backend": "jax", **how})
+    try:
+        eager, ours = made()
+        traced, theirs = made()
+        compiled = tc.function(derived(traced, theirs), compile="xla", donate_variables=True, fallback="silent")
+        f = derived(eager, ours)
+        for call in (1, 2, 3, 4):
+            expected = run(f, inputs(call))
+            found = run(compiled, inputs(call))
+            if expected is None or found is None:
+                break
+            close(found, expected, "compiled by XLA", 1e-8)
+            close(arrays(theirs), arrays(ours), "Variables", 1e-8)
+    finally:
+        tc.asarray, segment.DONATED_MIN_BYTES = tc_asarray, former
+"""
+
 CHECKED: dict[str, Check] = {
     "compiled": Check('''
 eager, ours = made()
@@ -792,16 +813,19 @@ for name in ("numpy", "torch"):
                                           ("smooth", "continuous", "seeded"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
+    "compiled by XLA, Variables donated": Check(_DONATED, ("smooth", "continuous", "seeded"), True, True),
 }  # fmt: skip
 """The checks by name."""
 
-_APART = {"compiled by torch", "divided"}  # Inductor takes seconds for each program; the other needs processes
+_APART = {"compiled by torch", "compiled by XLA, Variables donated", "divided"}
+"""Inductor and XLA take seconds for each program; the last needs processes."""
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _APART)], 3),
     "state": Kind(STATE, ["compiled", "compiled", "compiled", "compiled gradient", "compiled in a tape", "exported"], 10, (2, 4), (12, 12)),
     "training": Kind(TRAINING, ["compiled", "compiled", "compiled by others", "compiled gradient", "compiled in a tape", "torch"], 2, (2, 3), (8, 6), trains=True),
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
+    "donated": Kind(STATE, ["compiled by XLA, Variables donated"], 0, (2, 4), (10, 8)),
     "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),
 }  # fmt: skip
 """The kinds of programs."""

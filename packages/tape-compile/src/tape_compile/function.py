@@ -18,6 +18,7 @@ from tape_core.support import (
     OPEN_AXES,
     Lock,
     active_recorders,
+    flag,
     lenient,
     lenient_html,
     pytree,
@@ -81,6 +82,7 @@ class Function(Generic[P, R_co]):
         *,
         static_argnames: Iterable[str] = (),
         donate: Iterable[str] = (),
+        donate_variables: bool = False,
         fallback: Fallback = False,
         retrace: Retrace = "warn",
         compile: str | Compiler | Literal[False] | None = None,
@@ -93,6 +95,7 @@ class Function(Generic[P, R_co]):
         self._settings: dict[str, Any] = {
             "static_argnames": static_argnames,
             "donate": donate,
+            "donate_variables": donate_variables,
             "fallback": fallback,
             "retrace": retrace,
             "compile": compile,
@@ -122,6 +125,7 @@ class Function(Generic[P, R_co]):
             # The names of today, so that the method of each instance does not warn of an old one again.
             self._settings["passes"] = self._options
         self._donate = _parameter_names("donate", donate)
+        self._donates_variables = flag("function", "donate_variables", donate_variables)
         self._signature = inspect.signature(python) if self._static or self._donate else None
         self._sees_order = sees_keyword_order(python)
         for option, names in (("static_argnames", self._static), ("donate", self._donate)):
@@ -362,6 +366,7 @@ class Function(Generic[P, R_co]):
                 leaves.append(leaf)
         for k in self._donated_leaves(signature):
             trace.donated[k] = leaves[k]._array.id
+        trace.donates_variables = self._donates_variables
         given = {k: leaf._array for k, leaf in enumerate(leaves) if signature.kinds[k] == TENSOR}
         args, kwargs = signature.arguments(leaves, with_kwargs)
         # With fallback the function may run once more, as Python: then it draws the same random numbers.

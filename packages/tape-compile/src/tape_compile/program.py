@@ -248,6 +248,8 @@ class Program:
         owned: the inputs that nothing needs after the run, with the number of references to each: donated arguments,
             and old values of Variables, which have `NEVER_OVERWRITTEN` in place of that number.
         updates: by input that is the value of a Variable, the output that is its new value; only compilers are told.
+        replaced: the inputs of `updates` whose memory the user gives away: results may have it, and an error may leave
+            the Variable without a value.
     """
 
     def __init__(
@@ -267,6 +269,7 @@ class Program:
         self.backend = backend
         self.owned: dict[int, int] = {}
         self.updates: dict[int, int] = {}
+        self.replaced: frozenset[int] = frozenset()
         self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 
     @property

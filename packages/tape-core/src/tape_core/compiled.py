@@ -43,6 +43,7 @@ def function(
     *,
     static_argnames: str | Iterable[str] = (),
     donate: str | Iterable[str] = (),
+    donate_variables: bool = False,
     fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | Compiler | Literal[False] | None = None,
@@ -56,6 +57,7 @@ def function(
     *,
     static_argnames: str | Iterable[str] = (),
     donate: str | Iterable[str] = (),
+    donate_variables: bool = False,
     fallback: Fallback = False,
     retrace: Retrace = "warn",
     compile: str | Compiler | Literal[False] | None = None,
@@ -98,6 +100,11 @@ def function(
             replaces, such as parameters that are not Variables; those are updated in place anyway. Memory that is also
             referenced elsewhere, for instance by a NumPy array of the caller, is not overwritten. Nothing is donated
             in calls that run `python` itself.
+        donate_variables: True to give away the memory of the old values of Variables to their new ones, too, which
+            saves large models the memory of one more copy. `compile="xla"` takes that of JAX's arrays, unless anybody
+            else has them; other compilers do without. While a call runs, nothing else may read these Variables: no
+            other thread, and no signal handler. If XLA fails in the middle, as for lack of memory, their values are
+            lost, and a RuntimeError says so.
         fallback: True to run `python` itself, with one warning, where the function cannot be traced because Python
             depends on the value of a Tensor; `"silent"` for no warning. False raises a TracingError.
         retrace: what happens to many traces: a warning at the sixth (`"warn"`), nothing (`"allow"`), or an error at the
@@ -130,6 +137,7 @@ def function(
             python,
             static_argnames=static_argnames,
             donate=donate,
+            donate_variables=donate_variables,
             fallback=fallback,
             retrace=retrace,
             compile=compile,

@@ -26,3 +26,6 @@ make an array of its own of it, or 1.1 where its memory begins as XLA wants it."
 
 KEPT_MAX_BYTES: Final = 1 << 18
 """Bytes: values of Variables up to this size are known until the next call, even if they are replaced meanwhile."""
+
+DONATED_MIN_BYTES: Final = 1 << 14
+"""Bytes: for a smaller value of a Variable, new memory costs less than to find out whether anybody else has the old."""

@@ -1,10 +1,18 @@
-"""Arguments that are donated to programs of XLA: their memory serves results, unless somebody else has it."""
+"""Arguments and Variables that are donated to programs of XLA: their memory serves results, unless somebody has it."""
 
 from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 import tape_core as tc
+import tape_nn as nn
 from tape_core.support import COUNTS_REFERENCES
 from tape_jax.xla import segment
 
@@ -72,3 +80,187 @@ def test_nothing_is_overwritten_where_references_do_not_tell_who_else_has_it(mon
         place = memory(params["w"])
         params = step(params, x)
         assert memory(params["w"]) != place
+
+
+counted = pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
+
+
+class Trained:
+    """A network with Adam, whose step is compiled."""
+
+    def __init__(self, **options: Any) -> None:
+        self.model = nn.Sequential([nn.Dense(96, activation="tanh"), nn.Dropout(0.25), nn.Dense(96)])
+        self.model.build((None, 96))
+        values = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32) * 0.1
+        for variable in self.model.variables:
+            variable.assign(tc.asarray(values if variable.shape == (96, 96) else values[0], backend="jax"))
+        self.optimizer = nn.Adam(0.01)
+        self.step = tc.function(self.python, compile="xla", **options)
+        self.x = tc.asarray(values[:4], backend="jax")
+
+    def python(self, x: tc.Tensor) -> tc.Tensor:
+        with tc.GradientTape() as tape:
+            loss = tc.mean((self.model(x, training=True) - x) ** 2)
+        self.optimizer.apply_gradients(tape.gradient(loss, self.model), self.model)
+        return loss
+
+
+@pytest.fixture
+def on_jax() -> Iterator[None]:
+    with tc.use_backend("jax"):
+        yield
+
+
+@counted
+def test_new_values_of_variables_have_the_memory_of_the_old(on_jax: None) -> None:
+    found = []
+    for options in ({}, {"donate_variables": True}):
+        tc.set_seed(3)
+        trained = Trained(**options)
+        losses = [float(trained.step(trained.x)) for _ in range(3)]
+        kernel = trained.model.layers[0].kernel
+        places = [memory(kernel)]
+        for _ in range(3):
+            losses.append(float(trained.step(trained.x)))
+            places.append(memory(kernel))
+        assert (len(set(places)) == 1) is bool(options)
+        found.append(losses)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    assert len(set(found[0])) == 6
+
+
+def test_old_values_that_somebody_has_stay_as_they_are(on_jax: None) -> None:
+    trained = Trained(donate_variables=True)
+    kernel = trained.model.layers[0].kernel
+    for _ in range(2):
+        trained.step(trained.x)
+    for keep in (lambda: kernel.array, lambda: kernel + 0, lambda: tc.asarray(kernel), lambda: kernel.numpy()):
+        kept = keep()
+        before = np.array(kept)
+        trained.step(trained.x)
+        np.testing.assert_array_equal(np.asarray(kept), before)
+        assert not np.array_equal(before, kernel.numpy())
+    with tc.GradientTape() as tape:
+        y = tc.sum(kernel**2)
+    expected = 2.0 * np.array(kernel)
+    trained.step(trained.x)
+    gradient = tape.gradient(y, kernel)
+    assert gradient is not None
+    np.testing.assert_array_equal(gradient.numpy(), expected)
+    shared = tc.Variable(kernel)
+    before = shared.numpy().copy()
+    trained.step(trained.x)
+    np.testing.assert_array_equal(shared.numpy(), before)
+
+
+def test_assignments_by_hand_count_between_calls(on_jax: None) -> None:
+    trained, plain = Trained(donate_variables=True), Trained()
+    for step in range(6):
+        for one in (trained, plain):
+            tc.set_seed(step)
+            if step in (2, 4):
+                one.model.layers[0].kernel.assign(tc.full((96, 96), 0.01 * step))
+            one.step(one.x)
+    np.testing.assert_allclose(
+        trained.model.layers[0].kernel.numpy(), plain.model.layers[0].kernel.numpy(), rtol=1e-5, atol=1e-7
+    )
+
+
+def test_values_that_an_error_brings_back_are_not_given_away(on_jax: None) -> None:
+    """A function that runs as plain Python undoes what it has assigned, also by functions that it calls."""
+    v = tc.Variable(tc.zeros((96, 96)))
+    inner = tc.function(lambda: v.assign_add(tc.ones((96, 96))), compile="xla", donate_variables=True)
+    for _ in range(3):
+        inner()
+
+    @tc.function(fallback="silent")
+    def outer(fails: bool) -> None:
+        if float(tc.sum(v)) > 0:  # the value of a Tensor decides
+            inner()
+        if fails:
+            raise ZeroDivisionError
+
+    outer(False)
+    before = v.numpy().copy()
+    with pytest.raises(ZeroDivisionError):
+        outer(True)
+    np.testing.assert_array_equal(v.numpy(), before)
+
+
+@contextmanager
+def alarms() -> Iterator[None]:
+    """Raise KeyboardInterrupt at some moment of the next half millisecond."""
+
+    def ring(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGALRM, ring)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(),
+    reason="there are no alarms here",
+)
+def test_an_interrupt_finds_all_of_a_call_or_nothing(on_jax: None) -> None:
+    v, count = tc.Variable(tc.zeros((96, 96))), tc.Variable(tc.asarray(0.0))
+    optimizer = nn.SGD(1.0)
+
+    @tc.function(compile="xla", donate_variables=True)
+    def step() -> None:
+        count.assign_add(1.0)
+        optimizer.apply_gradients([(-tc.ones((96, 96)), v)])
+
+    for _ in range(3):
+        step()
+    draw = random.Random(0)
+    with alarms():
+        for _ in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 5e-4))
+                for _ in range(20):
+                    step()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
+            values = v.numpy()
+            assert values.min() == values.max() == float(count) == optimizer.iterations
+
+
+@counted
+def test_values_that_are_lost_by_a_failure_of_xla_are_named(on_jax: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    v = tc.Variable(tc.zeros((96, 96)))
+    step = tc.function(lambda: v.assign_add(tc.ones((96, 96))), compile="xla", donate_variables=True)
+    for _ in range(3):
+        step()
+    call_into = segment.Segment.call_into
+
+    def failing(self: Any, made: list[Any], given: tuple[Any, ...]) -> Any:
+        def function(states: object, large: object, *arrays: Any) -> None:
+            for array in arrays:
+                array.delete()
+            raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+        self._donating = function
+        return call_into(self, made, given)
+
+    monkeypatch.setattr(segment.Segment, "call_into", failing)
+    with pytest.raises(RuntimeError, match=r"1 Variables?, of shapes \(96, 96\), whose values are lost: load") as found:
+        step()
+    assert "RESOURCE_EXHAUSTED" in str(found.value)
+
+
+def test_other_compilers_leave_the_old_values_alone() -> None:
+    for backend in ("numpy", "jax"):
+        v = tc.Variable(tc.zeros((96, 96), backend=backend))
+        step = tc.function(lambda v=v: v.assign_add(tc.ones((96, 96), backend=v.backend)), donate_variables=True)
+        for _ in range(3):
+            old = v.array
+            step()
+            assert float(tc.sum(tc.asarray(old))) + 96 * 96 == float(tc.sum(v))
+    with pytest.raises(TypeError, match="donate_variables must be True or False"):
+        tc.function(lambda: None, donate_variables="v")  # type: ignore[arg-type]

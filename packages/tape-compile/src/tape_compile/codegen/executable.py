@@ -133,6 +133,8 @@ class Compiled:
         outputs = program.outputs[len(program.outputs) - len(self.assigned) :]
         known = {id(variable): k for variable, k in zip(self.variables, inputs, strict=True)}
         program.updates = {known[id(v)]: k for v, k in zip(self.assigned, outputs, strict=True)}
+        if trace.donates_variables:
+            program.replaced = frozenset(program.updates)
         examples = [trace.values[k] for k in program.inputs]
         numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:
@@ -279,6 +281,8 @@ class Compiled:
         if self.donated:
             check_no_alias(self.name, leaves, self.donated, DONATED)
             invalidate_donated(self.name, leaves, self.donated)
+        if self.program.replaced:
+            return self._call_replacing(arrays, [leaves[k] for k in self.changed])
         try:
             if not self._warns:
                 found = self.run(arrays)
@@ -291,6 +295,25 @@ class Compiled:
             self._commit(found, [leaves[k] for k in self.changed])
         elif self.assigned:
             self._commit(found, ())
+        return self.result(found)
+
+    def _call_replacing(self, arrays: list[Any], changed: Sequence[Tensor]) -> Any:
+        """Run code that may take the memory of Variables: when it has run, they get their new values, come what may."""
+        # Values that are assigned again if the caller fails have a reference more, so that none is taken.
+        kept = list(arrays) if FORMER.get() else None
+        try:
+            with self.quiet():
+                found = self.run(arrays)
+            self._commit(found, changed)
+        except BaseException as error:
+            finished = getattr(self.run, "finished", None)
+            made = None if finished is None else finished(arrays)
+            if made is not None:  # Ctrl-C came between: the call has taken place
+                self._commit(made, changed)
+            if isinstance(error, Exception):
+                fail(error)
+            raise
+        del kept
         return self.result(found)
 
     def _commit(self, found: tuple[Raw, ...], changed: Sequence[Tensor]) -> None:

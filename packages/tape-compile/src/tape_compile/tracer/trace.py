@@ -87,6 +87,7 @@ class Trace(Effects):
         self.unknown_length: set[int] = set()  # values whose length may differ between calls
         self.variable_states: dict[int, VariableState] = {}
         self.donated: dict[int, int] = {}  # arguments that may be overwritten: their places to value ids
+        self.donates_variables = False  # whether old values of Variables may be overwritten by a compiler
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         self._capture_inputs: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()

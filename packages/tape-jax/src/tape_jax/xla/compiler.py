@@ -1,7 +1,8 @@
 """The compiler `xla`: what a program computes becomes functions of `jax.jit`; what only the host can do stays Python.
 
 A program is divided into levels (`levels.py`): on each, the calls for the host come first, and then everything that XLA
-computes, as one function. Nearly all programs have one level and nothing for the host, and are that function.
+computes, as one function. Nearly all programs have one level: they are that function, after Python code of what the
+host does, such as counting an optimizer's steps.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
 from tape_jax.xla.flows import generators_of, program_of
-from tape_jax.xla.levels import divide
+from tape_jax.xla.levels import Level, divide
 from tape_jax.xla.segment import Segment
 from tape_jax.xla.stand_ins import StandIns
 
@@ -60,16 +61,11 @@ def compiled(program: Program, run: Run, examples: Sequence[Raw] | None, name: s
     levels = divide(program)
     if not any([level.computed for level in levels]):
         return run
-    if len(levels) == 1 and not levels[0].on_host:
-        alone = Segment(program, levels[0].computed, program.inputs, _distinct_results(program), name)
-        alone.trace(examples)
-        return _Alone(program, alone, run)
+    if len(levels) == 1:
+        alone = _Alone(program, levels[0], run, name)
+        alone.segment.trace(None if levels[0].on_host else examples)
+        return alone
     return _Mixed(program, levels, run, name)
-
-
-def _distinct_results(program: Program) -> list[int]:
-    given = {*program.inputs, *program.constants}
-    return [k for k in dict.fromkeys(program.outputs) if k not in given]
 
 
 _child = False
@@ -84,7 +80,7 @@ forget_in_children(_on_fork)
 
 
 class _Alone:
-    """A program that is one function of XLA.
+    """A program that is one function of XLA, after Python code of the calls for the host, if there are any.
 
     Attributes:
         takes_host_data: whether inputs of JAX may be NumPy's arrays: nothing but XLA has them.
@@ -92,20 +88,42 @@ class _Alone:
 
     __name__ = "xla"
 
-    def __init__(self, program: Program, segment: Segment, run: Run) -> None:
-        self.segment = segment
+    def __init__(self, program: Program, level: Level, run: Run, name: str) -> None:
         self._run = run
-        self._is_whole = program.outputs == segment.outputs
-        places = {k: place for place, k in enumerate(segment.outputs)}
+        inputs, constants = program.inputs, program.constants
+        self._host: Run | None = None
+        self._host_places: list[int] = []
+        on_host: list[int] = []  # the numbers of what the host makes
+        if level.on_host:
+            on_host = list(dict.fromkeys([k for i in level.on_host for k in i.outputs]))
+            used = {k for i in level.on_host for k in i.inputs}
+            host = program.replace([_on_host(i, name) for i in level.on_host], outputs=on_host)
+            host.inputs, host.owned = [k for k in inputs if k in used], {}
+            self._host_places = [at for at, k in enumerate(inputs) if k in used]
+            self.source = Source(host, name)
+            self._host = self.source.run
+            used = {k for i in level.computed for k in i.inputs}
+            taken = [k for k in (*inputs, *on_host) if k in used]
+        else:
+            taken = inputs
+        known = [*inputs, *on_host]
+        outputs = [k for k in dict.fromkeys(program.outputs) if k not in {*known, *constants}]
+        self.segment = Segment(program, level.computed, taken, outputs, name, program.replaced)
         # An output that is an input is the array that was given, as in Python; a constant is the constant.
+        kept = [k for k in dict.fromkeys(program.outputs) if k in known]
+        self._taken = [known.index(k) for k in taken]
+        self._kept = [known.index(k) for k in kept]
+        self._is_whole = program.outputs == outputs
         self._outputs: list[Callable[[Sequence[Raw], Sequence[Raw]], Raw]] = [
-            _Output(places[k]) if k in places
-            else _Given(program.inputs.index(k)) if k in program.inputs
-            else _Constant(program.constants[k])
+            _Output(outputs.index(k)) if k in outputs
+            else _Kept(kept.index(k)) if k in kept
+            else _Constant(constants[k])
             for k in program.outputs
         ]  # fmt: skip
-        self._plain = segment.plain
-        self.takes_host_data = segment.native and not {*program.outputs} & {*program.inputs}
+        self._plain = self.segment.plain if self._host is None else None
+        arrays = {k for k in inputs if program.specs[k].dtype is not None}
+        used = {*program.outputs, *[k for i in level.on_host for k in i.inputs]}
+        self.takes_host_data = self.segment.native and not arrays & used
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _child and not self.segment.native:
@@ -113,32 +131,59 @@ class _Alone:
         given = tuple(arrays)
         arrays.clear()
         plain = self._plain  # what JAX has made, where nothing else is left to do
-        found = self.segment(*given) if plain is None else plain([], self.segment.large, *given)[0]
+        if plain is not None:
+            kept: Sequence[Raw] = given
+            found = plain([], self.segment.large, *given)[0]
+        else:
+            known = given if self._host is None else given + self._host([given[at] for at in self._host_places])
+            kept = [known[at] for at in self._kept]
+            if self._host is not None:
+                given = tuple([known[at] for at in self._taken])
+            del known  # there is one reference to each argument from here, as the segment counts them
+            if self.segment.takes_variables:
+                arrays.append(_Begun(kept))
+                found = self.segment.call_into(arrays, given)
+            else:
+                found = self.segment(*given)
+        return self._all(kept, found)
+
+    def _all(self, kept: Sequence[Raw], found: Sequence[Raw]) -> tuple[Any, ...]:
         if self._is_whole:
             return tuple(found)
-        return tuple([output(given, found) for output in self._outputs])
+        return tuple([output(kept, found) for output in self._outputs])
+
+    def finished(self, arrays: list[Any]) -> tuple[Any, ...] | None:
+        """Return the outputs of a call that something has ended, if XLA had made them; `arrays` is the list it got."""
+        if len(arrays) != 2 or type(arrays[0]) is not _Begun:
+            return None
+        kept, made = arrays
+        return self._all(kept, self.segment.results(made))
+
+
+class _Begun(list[Any]):
+    """The outputs of a call that XLA does not make, before what XLA makes."""
 
 
 class _Output(int):
-    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
+    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
         return found[self]
 
 
-class _Given(int):
-    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
-        return given[self]
+class _Kept(int):
+    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
+        return kept[self]
 
 
 class _Constant:
     def __init__(self, value: Raw) -> None:
         self.value = value
 
-    def __call__(self, given: Sequence[Raw], found: Sequence[Raw]) -> Any:
+    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
         return self.value
 
 
 class _Mixed:
-    """A program with calls for the host: Python code, in which each function of XLA is one instruction."""
+    """A program of several levels: Python code, in which each function of XLA is one instruction."""
 
     __name__ = "xla"
 

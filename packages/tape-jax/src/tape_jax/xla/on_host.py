@@ -23,7 +23,7 @@ from tape_core.typing import Raw
 
 from tape_jax.conversion import aligned_memory
 from tape_jax.thresholds import KEPT_MAX_BYTES, LANDING_MAX_BYTES
-from tape_jax.xla.transfer import into, is_swapped, jax_dtype, out_of, owner
+from tape_jax.xla.transfer import into, is_swapped, jax_dtype, nbytes, out_of, owner
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -156,6 +156,4 @@ class OnHost:
 
 
 def _nbytes(spec: Spec) -> int:
-    if -1 in spec.shape:
-        return LANDING_MAX_BYTES + KEPT_MAX_BYTES
-    return spec.size * int(np.dtype(jax_dtype(spec.kind, spec.dtype)).itemsize)
+    return LANDING_MAX_BYTES + KEPT_MAX_BYTES if -1 in spec.shape else nbytes(spec)

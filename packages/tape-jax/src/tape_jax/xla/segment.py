@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,12 +21,13 @@ from tape_core.typing import Raw
 
 from tape_jax import devices
 from tape_jax.tasks import JaxCall
+from tape_jax.thresholds import DONATED_MIN_BYTES
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
 from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
-from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, out_of
+from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, nbytes, out_of
 
 _NOWHERE: Mapping[int, NamedSharding] = MappingProxyType({})
 
@@ -56,18 +57,27 @@ _REFERENCES = 3
 """To an argument that nobody else has: two tuples of the arguments, and the call that counts."""
 
 
-def _donated(program: Program, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[int, ...]:
-    """Return the places of the arguments whose memory results can take: donated arrays of JAX, like a result each."""
+def _donated(
+    program: Program, inputs: Sequence[int], outputs: Sequence[int], replaced: Collection[int]
+) -> tuple[int, ...]:
+    """Return the places of the arguments whose memory results can take: donated arrays of JAX, like a result each.
+
+    Args:
+        program: all of it.
+        inputs, outputs: the numbers of arguments and results.
+        replaced: those of arguments that are values of Variables and may be given away.
+    """
     specs = program.specs
     if not COUNTS_REFERENCES:  # nor is it known what else somebody has
         return ()
     results = Counter([(specs[k].shape, specs[k].dtype) for k in outputs])
     found = []
     for at, k in enumerate(inputs):
-        what = specs[k].shape, specs[k].dtype
-        is_given = program.owned.get(k, 0) > 0 and k not in program.outputs  # 0: of a Variable
-        if is_given and is_of_jax(specs[k]) and results[what]:
-            results[what] -= 1
+        spec = specs[k]
+        is_large = -1 not in spec.shape and is_of_jax(spec) and nbytes(spec) >= DONATED_MIN_BYTES
+        is_given = program.owned.get(k, 0) > 0 or (k in replaced and is_large)  # 0: of a Variable
+        if is_given and k not in program.outputs and is_of_jax(spec) and results[spec.shape, spec.dtype]:
+            results[spec.shape, spec.dtype] -= 1
             found.append(at)
     return tuple(found)
 
@@ -78,6 +88,8 @@ class Segment:
     Attributes:
         inputs, outputs: the numbers of its arguments and results.
         native: whether it has JAX's arrays among them.
+        takes_variables: whether XLA may be given the memory of Variables, so that it must be known what has become of
+            a call.
         large: the constants that each call is given.
         plain: the function of `jax.jit` itself, of states, large constants and arguments, where nothing is converted
             and no random numbers are drawn; else None.
@@ -86,7 +98,13 @@ class Segment:
     __name__ = "xla"
 
     def __init__(
-        self, program: Program, instructions: list[Instruction], inputs: Sequence[int], outputs: list[int], name: str
+        self,
+        program: Program,
+        instructions: list[Instruction],
+        inputs: Sequence[int],
+        outputs: list[int],
+        name: str,
+        replaced: Collection[int] = (),
     ) -> None:
         self.inputs = list(inputs)
         self.outputs = outputs
@@ -121,7 +139,10 @@ class Segment:
         likes = {one.args[1].id for one in instructions if one.name == LAYOUT and type(one.args[1]) is Ref}
         self._likes = [at for at, k in enumerate(self.inputs) if k in likes]
         self._by_layout: dict[tuple[Any, ...], Any] = {}
-        self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs)
+        self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs, replaced)
+        self._of_variables = {at for at in self._donated if self.inputs[at] in replaced}
+        self.takes_variables = bool(self._of_variables)
+        self._has_run = False
         self._donating: Any = None
         if self._donated:
             jit: Any = jax.jit
@@ -142,7 +163,7 @@ class Segment:
         function = self._function(examples) if self._donating is None else self._donating
         function.trace([state_array(generator_of(key)) for key in self._keys], self.large, *examples)
 
-    def _for_call(self, given: Sequence[Raw]) -> Any:
+    def _for_call(self, given: tuple[Raw, ...]) -> Any:
         """Return the function of a call: where nobody else has what is donated to it, one that uses its memory."""
         is_free = self._donating is not None and not (self._likes and kept_layouts.in_use)
         if is_free and all([sys.getrefcount(given[at]) <= _REFERENCES for at in self._donated]):
@@ -191,18 +212,79 @@ class Segment:
     def __call__(self, *given: Raw) -> Sequence[Any]:
         states = self._states() if self._keys else []
         if self._on_host is not None:
-            found, ends = self._on_host(states, self.large, given)
+            return self.results(self._on_host(states, self.large, given))
+        given = self._converted(given)
+        return self.results(self._for_call(given)(states, self.large, *given))
+
+    def call_into(self, made: list[Any], given: tuple[Raw, ...]) -> Sequence[Any]:
+        """Call the function with the memory of Variables; what it returns is in a list as soon as it has returned.
+
+        Args:
+            made: the list, to which it is added.
+            given: the arguments: the caller has no reference to them but by this tuple, and Variables have theirs.
+
+        Raises:
+            RuntimeError: XLA has failed, and Variables have lost their values.
+        """
+        states = self._states() if self._keys else []
+        own = 2 if self._into is None else 3  # references: the tuple, the converted one, and the call that counts
+        given = self._converted(given)
+        function, taken = self._donating, set[int]()
+        if self._likes and kept_layouts.in_use:
+            function = self._function(given)
         else:
-            if self._into is not None:
-                given = tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
-            found, ends = self._for_call(given)(states, self.large, *given)
-            if self._out_of is not None:
-                found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
+            held = {
+                at
+                for at in self._donated
+                # Results of the first run are checked, and may be refused.
+                if (at in self._of_variables and not self._has_run)
+                or sys.getrefcount(given[at]) > own + (at in self._of_variables)
+            }
+            if held:  # for a function that takes less memory, XLA would compile all once more
+                given = tuple([jnp.copy(value) if at in held else value for at, value in enumerate(given)])
+            taken = self._of_variables - held
+        try:
+            # In C alone: no signal handler comes between what XLA does with Variables' memory and the list.
+            made.extend(map(function, [states], [self.large], *[[value] for value in given]))
+        except BaseException as error:
+            self._tell_lost([given[at] for at in taken], error)
+            raise
+        self._has_run = True
+        return self.results(made[-1])
+
+    def _converted(self, given: tuple[Raw, ...]) -> tuple[Raw, ...]:
+        if self._into is None:
+            return given
+        return tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
+
+    def results(self, made: tuple[Sequence[Any], Sequence[Any]]) -> Sequence[Any]:
+        """Return the results of what XLA's function has returned; generators go on where that says."""
+        found, ends = made
+        if self._out_of is not None and self._on_host is None:
+            found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
         if ends:
             for key, state in zip(self._keys, ends, strict=False):
                 key0, key1, counter = (int(word) for word in np.asarray(state))
                 generator_of(key)._state = key0, key1, counter
         return found
+
+    def _tell_lost(self, values: Sequence[Raw], error: BaseException) -> None:
+        """Say of an error whether Variables have lost these values by it.
+
+        Raises:
+            RuntimeError: they have.
+        """
+        lost = [value for value in values if value.is_deleted()]
+        if not lost:
+            return
+        shapes = ", ".join(dict.fromkeys([str(value.shape) for value in lost]))
+        text = (
+            f"{self._name}: the call ended after XLA had been given the memory of {len(lost)} Variables, of shapes "
+            f"{shapes}, whose values are lost: load them again, or leave out donate_variables"
+        )
+        if isinstance(error, Exception):
+            raise RuntimeError(f"{text}. XLA says: {error}") from error
+        error.add_note(text)
 
     def serialized(self, derivatives: int) -> bytes:
         """Return the function of the inputs as StableHLO; it returns a tuple of the outputs."""

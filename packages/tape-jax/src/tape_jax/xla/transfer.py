@@ -53,6 +53,11 @@ def backend_dtype(backend: Backend, dtype: RawDType) -> Any:
     return jax_backend().raw_dtype(backend.library.dtype(dtype).name)
 
 
+def nbytes(spec: Spec) -> int:
+    """Return the size of an array of known shape."""
+    return spec.size * int(np.dtype(jax_dtype(spec.kind, spec.dtype)).itemsize)
+
+
 def is_of_jax(spec: Spec) -> bool:
     """Return whether a value is an array of JAX."""
     backend = None if spec.dtype is None else owner(spec.kind)
