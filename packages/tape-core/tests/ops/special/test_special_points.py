@@ -31,6 +31,22 @@ def of_order(name: str, n: float, point: float, *derivatives: float) -> list[Row
     return [(name, (n, point), (1,) * k, value) for k, value in enumerate(derivatives, 1)]
 
 
+# Where nc is 0, the density of df degrees of freedom has the derivative (density(df + 2) - density(df)) / 2 by nc.
+CHNDTR_CENTRAL = {
+    (2,): -0.11539974210409144,
+    (2, 2): 0.04038990973643201,
+    (0, 2): -0.05769987105204572,
+    (2, 0): -0.05769987105204572,
+    (0, 2, 2): 0.008654980657806857,
+    (2, 0, 2): 0.008654980657806857,
+    (2, 2, 0): 0.008654980657806857,
+    (0, 0, 2): 0.04808322587670477,
+    (0, 2, 0): 0.04808322587670477,
+}
+CHNDTR_AT_0 = {(0, 2): -1 / 4, (2, 0): -1 / 4, (0, 2, 2): 1 / 8, (2, 0, 2): 1 / 8, (2, 0, 0): 1 / 4, (0, 2, 0): 1 / 4}
+
+Y11, Y20 = math.sqrt(3 / (8 * PI)), math.sqrt(5 / (4 * PI))
+
 ROWS: list[Row] = [
     *of_order("spherical_jn", 0, 0.0, 0, -1 / 3, 0),
     *of_order("spherical_jn", 1, 0.0, 1 / 3, 0, -1 / 5),
@@ -70,6 +86,15 @@ ROWS: list[Row] = [
     *by_order("i1", 0.0, 1 / 2, 0, 3 / 8),
     *by_order("i1", 1e-6, 1 / 2, 3e-6 / 8, 3 / 8),
     *by_order("airye 2", -0.5, 0.5059337136238472, -0.1901763298755269, 0.1273858029391303),
+    *of_order("gammainc", 2.0, 0.0, 0, 1, -2),
+    *of_order("gammainc", 3.0, 0.0, 0, 0, 1),
+    *of_order("gammaincc", 1.0, 0.0, -1, 1, -1),
+    *[("betainc", (1.0, 2.0, 0.0), (2,) * k, value) for k, value in enumerate((2, -2, 0), 1)],
+    *[("betainc", (2.0, 3.0, 0.0), (2,) * k, value) for k, value in enumerate((0, 12, -48), 1)],
+    *[("betainc", (2.0, 1.0, 1.0), (2,) * k, value) for k, value in enumerate((2, 2, 0), 1)],
+    *[("bdtr", (1, 3, 0.0), (2,) * k, value) for k, value in enumerate((0, -6, 12), 1)],
+    *[("chndtr", (1.5, 3.0, 0.0), by, value) for by, value in CHNDTR_CENTRAL.items()],
+    *[("chndtr", (0.0, 2.0, 0.0), by, value) for by, value in CHNDTR_AT_0.items()],
     *by_order("sinc", 0.0, 0, -(PI**2) / 3, 0),
     *by_order("exprel", 0.0, 1 / 2, 1 / 3, 1 / 4),
 ]  # fmt: skip
@@ -78,6 +103,8 @@ ROWS: list[Row] = [
 def function(name: str) -> Callable[..., tc.Tensor]:
     name, _, part = name.partition(" ")
     f = getattr(sp, name)
+    if part == "real":
+        return lambda *args: tc.real(f(*args))
     if part == "slope":
         return lambda *args: f(*args, True)
     return f if not part else lambda *args: f(*args)[int(part)]

@@ -428,18 +428,33 @@ def as_array(xp: Namespace, value: Array, like: Array) -> Array:
     return value if is_array(value) else value + xp.zeros_like(like)
 
 
+_LARGEST_LOG = 700.0  # of a number that float64 has
+
+
+def _power_at_0(xp: Namespace, x: Array, zero: Array, power: Array, log: Array) -> Array:
+    """`x**power * exp(log)` where x is 0, which `zero` says: all its derivatives, where those of the logarithm fail."""
+    return xp.pow(xp.where(zero, x, 1), power) * xp.exp(xp.minimum(log, _LARGEST_LOG))
+
+
 def gamma_density(xp: Namespace, a: Array, x: Array) -> Array:
     """The derivative of `gammainc(a, x)` by x: the density of the gamma distribution."""
     a = as_array(xp, a, x)
-    far = x == math.inf
-    x = xp.where(far, 1, x)
-    return xp.where(far, 0, xp.exp(xp.xlogy(a - 1, x) - x - xp.gammaln(a)))
+    far, zero = x == math.inf, x == 0
+    inner, constant = xp.where(far | zero, 1, x), xp.gammaln(a)
+    density = xp.exp(xp.xlogy(a - 1, inner) - inner - constant)
+    at_0 = _power_at_0(xp, x, zero, a - 1, -xp.where(zero, x, 0) - constant)
+    return xp.where(zero, at_0, xp.where(far, 0, density))
 
 
 def beta_density(xp: Namespace, a: Array, b: Array, x: Array) -> Array:
     """The derivative of `betainc(a, b, x)` by x: the density of the beta distribution."""
     a, b = as_array(xp, a, x), as_array(xp, b, x)
-    return xp.exp(xp.xlogy(a - 1, x) + xp.xlog1py(b - 1, -x) - xp.betaln(a, b))
+    zero, one = x == 0, x == 1
+    inner, constant = xp.where(zero | one, 0.5, x), xp.betaln(a, b)
+    density = xp.exp(xp.xlogy(a - 1, inner) + xp.xlog1py(b - 1, -inner) - constant)
+    at_0 = _power_at_0(xp, x, zero, a - 1, xp.xlog1py(b - 1, -xp.where(zero, x, 0)) - constant)
+    at_1 = _power_at_0(xp, 1 - x, one, b - 1, xp.xlogy(a - 1, xp.where(one, x, 1)) - constant)
+    return xp.where(zero, at_0, xp.where(one, at_1, density))
 
 
 def t_density(xp: Namespace, df: Array, t: Array) -> Array:

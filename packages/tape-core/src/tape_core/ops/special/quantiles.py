@@ -24,23 +24,30 @@ def ndtri_exp(y: ArrayLike, /) -> Tensor:
     """The `x` at which `log_ndtr(x)` is `y`."""
 
 
-# -- noncentral chi-square: the density by a Bessel function, and its distribution functions by the Poisson mixture
+# -- noncentral chi-square, whose density is of a Bessel function
+
+_SERIES_TERMS = 12  # 1 / 12!**2 is below float64's precision
 
 
 def _noncentral_density(xp: Namespace, x: Array, df: Array, nc: Array) -> Array:
     df, nc = as_array(xp, df, x), as_array(xp, nc, x)
-    order = 0.5 * df - 1
-    central = nc == 0
-    shift = xp.where(central, 1, nc)
-    root = xp.sqrt(x * shift)
-    # exp(-(x + nc) / 2) * I(root), without overflow
-    spread = xp.exp(-0.5 * (xp.sqrt(x) - xp.sqrt(shift)) ** 2)
-    density = 0.5 * spread * xp.exp(0.5 * order * xp.log(x / shift)) * xp.ive(order, root)
-    return xp.where(central, 0.5 * gamma_density(xp, 0.5 * df, 0.5 * x), density)
+    half, product = 0.5 * df, 0.25 * x * nc
+    near = (product < 1) | (nc == 0)
+    # Near 0, the central density times exp(-nc / 2) and the Bessel function's power series in x * nc / 4.
+    small, series = xp.where(near, product, 0), 1.0
+    for k in range(_SERIES_TERMS, 0, -1):
+        series = 1 + small * series / (k * (half + (k - 1)))
+    central = 0.5 * gamma_density(xp, half, 0.5 * x) * xp.exp(-0.5 * nc)
+    # Beyond, exp(-(x + nc) / 2) * I(root), without overflow.
+    x, nc = xp.where(near, 2, x), xp.where(near, 2, nc)
+    spread = xp.exp(-0.5 * (xp.sqrt(x) - xp.sqrt(nc)) ** 2)
+    power = xp.exp(0.5 * (half - 1) * xp.log(x / nc))
+    return xp.where(near, central * series, 0.5 * spread * power * xp.ive(half - 1, xp.sqrt(x * nc)))
 
 
 def _noncentral_by_nc(xp: Namespace, x: Array, df: Array, nc: Array) -> Array:
-    return 0.5 * (xp.chndtr(x, df + 2, nc) - xp.chndtr(x, df, nc))
+    # Half the difference of the distribution functions for df + 2 and df.
+    return -_noncentral_density(xp, x, df + 2, nc)
 
 
 @row(
