@@ -95,6 +95,27 @@ ROWS: list[Row] = [
     *[("bdtr", (1, 3, 0.0), (2,) * k, value) for k, value in enumerate((0, -6, 12), 1)],
     *[("chndtr", (1.5, 3.0, 0.0), by, value) for by, value in CHNDTR_CENTRAL.items()],
     *[("chndtr", (0.0, 2.0, 0.0), by, value) for by, value in CHNDTR_AT_0.items()],
+    *by_order("rgamma", 0.0, 1, 1.1544313298030657, -3.9352684291215234),
+    *by_order("rgamma", -1.0, -1, 0.8455686701969343, 7.39856241853072),
+    *by_order("zeta", -1e-6, -0.9189365268512192, -2.0063504512094164, -6.004687169819066),
+    *by_order("dawsn", 1e4, -5.000000075e-9, 1.00000003e-12, -3.00000015e-16),
+    # n * (n - 1) / 2 and n * (n - 1) * (n - 2) / 6; where n is 2 k, too
+    *[("binom", (1.0, 2.0), (0,) * k, value) for k, value in enumerate((1 / 2, 1, 0), 1)],
+    *[("binom", (4.0, 2.0), (0,) * k, value) for k, value in enumerate((7 / 2, 1, 0), 1)],
+    *[("binom", (0.0, 3.0), (0,) * k, value) for k, value in enumerate((1 / 3, -1, 1), 1)],
+    # z * (z + 1) * (z + 2)
+    *[("poch", (0.0, 3.0), (0,) * k, value) for k, value in enumerate((2, 6, 6), 1)],
+    *[("poch", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((-1, 0, 6), 1)],
+    ("beta", (-0.5, 0.5), (0,), -2 * PI),
+    *[("boxcox", (0.0, 2.0), (0,) * k, value) for k, value in enumerate((0, 1, 0), 1)],
+    *[("boxcox1p", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((0, 0, 2), 1)],
+    *[("boxcox", (1e-6, 2.0), (0,) * k, value) for k, value in enumerate((1e-6, 1), 1)],
+    ("boxcox", (1.0, 0.0), (0,), 1),
+    ("boxcox", (1.0, 0.0), (0, 0, 1), 1),
+    *[("eval_sh_jacobi", (0, 0.0, 1.0, 0.5), (k,), 0) for k in (1, 2, 3)],
+    # the polar angle is 0: the harmonics of order 0 are polynomials in its cosine, those of order 1 times its sine
+    *[("sph_harm_y real", (2, 0, 0.0, 0.5), (2,) * k, value) for k, value in enumerate((0, -3 * Y20, 0), 1)],
+    *[("sph_harm_y real", (1, 1, 0.0, 0.0), (2,) * k, value) for k, value in enumerate((-Y11, 0, Y11), 1)],
     *by_order("sinc", 0.0, 0, -(PI**2) / 3, 0),
     *by_order("exprel", 0.0, 1 / 2, 1 / 3, 1 / 4),
 ]  # fmt: skip

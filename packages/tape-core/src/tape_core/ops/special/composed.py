@@ -11,8 +11,8 @@ from tape_core.ops.data_types import result_type
 from tape_core.ops.elementwise import where
 from tape_core.ops.logic import logical_and
 from tape_core.ops.manipulation import expand_dims
-from tape_core.ops.special.approximation import polynomial, series_near_0, sine_over
-from tape_core.ops.special.gamma import betaln, gammaln
+from tape_core.ops.special.approximation import polynomial, series_near_0, sin_pi, sine_over
+from tape_core.ops.special.gamma import betaln, gamma, gammaln
 from tape_core.ops.special.logarithms import rel_entr
 from tape_core.ops.statistical import sum as sum_of
 from tape_core.typing import ArrayLike
@@ -58,14 +58,33 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     0.0833
     """
     a, b = to_float_tensors(a, b)
-    sign = sign_of_gamma(a) * sign_of_gamma(b) * sign_of_gamma(a + b)
-    return sign * ew.exp(betaln(a, b))
+    sign, total = sign_of_gamma(a) * sign_of_gamma(b), a + b
+    # At poles of gamma(a + b) it is 0, and has derivatives; those of the logarithm fail.
+    turned = (total < 0.5) & ~(is_pole(a) | is_pole(b))
+    inner = where(turned, total, 0.0)
+    numerator = gammaln(where(turned, a, 1.0)) + gammaln(where(turned, b, 1.0))
+    reflected = sign * reflection(inner) * ew.exp(numerator + gammaln(1.0 - inner))
+    direct = sign * sign_of_gamma(total) * ew.exp(betaln(where(turned, 1.0, a), where(turned, 1.0, b)))
+    return where(turned, reflected, direct)
+
+
+def is_pole(x: Tensor) -> Tensor:
+    """Whether the gamma function has a pole at x: 0, -1, -2, ..."""
+    return (x <= 0) & (x == ew.floor(x))
+
+
+def reflection(x: Tensor) -> Tensor:
+    """`sin(pi * x) / pi`, which is `1 / (gamma(x) * gamma(1 - x))`: 0 at the poles, with all derivatives."""
+    value: Tensor = sin_pi(ew, x) * (1 / math.pi)
+    return value
 
 
 def rgamma(x: ArrayLike, /) -> Tensor:
-    """`1 / gamma(x)`. At 0, -1, -2, ... it is 0, and its derivative there is NaN."""
+    """`1 / gamma(x)`, which is 0 at 0, -1, -2, ..."""
     x = _floating(x)
-    return sign_of_gamma(x) * ew.exp(-gammaln(x))
+    turned = (x < 0.5) & (x > -170)  # further below, gamma(1 - x) overflows
+    inner, other = where(turned, x, 0.0), where(turned, 1.0, x)
+    return where(turned, reflection(inner) * gamma(1.0 - inner), sign_of_gamma(other) * ew.exp(-gammaln(other)))
 
 
 def loggamma(x: ArrayLike, /) -> Tensor:
@@ -112,7 +131,8 @@ def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> Tensor:
     return where(delta < 0, math.inf, value)
 
 
-_EXPREL = tuple(1 / math.factorial(k + 1) for k in range(18))  # exact in float64 up to 0.5
+_EXPREL = tuple(1 / math.factorial(k + 1) for k in range(18))  # the series of (exp(x) - 1) / x
+_EXPREL_UP_TO = 0.5  # where it is exact in float64
 
 
 def exprel(x: ArrayLike, /) -> Tensor:
@@ -124,21 +144,27 @@ def exprel(x: ArrayLike, /) -> Tensor:
         inner = where(end, 1.0, x)
         return where(end, x, ew.expm1(inner) / inner)
 
-    value: Tensor = series_near_0(ew, x, 0.5, lambda x: polynomial(_EXPREL, x), quotient)
+    value: Tensor = series_near_0(ew, x, _EXPREL_UP_TO, lambda x: polynomial(_EXPREL, x), quotient)
     return value
 
 
 def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
     """The transformation of Box and Cox (1964): `(x**lmbda - 1) / lmbda`, and `log(x)` where `lmbda` is 0."""
     x, lmbda = to_float_tensors(x, lmbda)
-    return boxcox_of_log(ew.log(where(x == 0, 1.0, x)), x == 0, lmbda)
+    return boxcox_of_log(ew.log(where(x == 0, 1.0, x)), x, lmbda)
 
 
-def boxcox_of_log(log: Tensor, at_zero: Tensor, lmbda: Tensor) -> Tensor:
-    """The transformation of Box and Cox of `exp(log)`, and of 0 where `at_zero` holds."""
-    positive = lmbda > 0
-    limit = where(positive, -1.0 / where(positive, lmbda, 1.0), -math.inf)
-    return where(at_zero, limit, log * exprel(lmbda * log))
+def boxcox_of_log(log: Tensor, x: Tensor, lmbda: Tensor) -> Tensor:
+    """The transformation of Box and Cox of `x`, given its logarithm where that is finite."""
+    power = lmbda * log
+    near = ew.abs(power) < _EXPREL_UP_TO
+    series = log * polynomial(_EXPREL, where(near, power, 0.0))
+    value = where(near, series, (ew.exp(where(near, 1.0, power)) - 1.0) / where(near, 1.0, lmbda))
+    # At 0 a power has derivatives that those of the logarithm do not give.
+    zero, positive = x == 0, lmbda > 0
+    exponent = where(positive, lmbda, 1.0)
+    at_zero = where(positive, (ew.pow(where(zero, x, 1.0), exponent) - 1.0) / exponent, -math.inf)
+    return where(zero, at_zero, value)
 
 
 def cbrt(x: ArrayLike, /) -> Tensor:

@@ -9,7 +9,7 @@ from tape_core.ops import elementwise as ew
 from tape_core.ops.elementwise import where
 from tape_core.ops.special.approximation import LOG_RATIO, polynomial, series_near_0
 from tape_core.ops.special.by_scipy import jv, kv, yv
-from tape_core.ops.special.composed import beta, boxcox_of_log, sign_of_gamma, to_float_tensors
+from tape_core.ops.special.composed import beta, boxcox_of_log, is_pole, reflection, sign_of_gamma, to_float_tensors
 from tape_core.ops.special.gamma import gammaln
 from tape_core.typing import ArrayLike
 
@@ -20,11 +20,14 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Tensor:
     """The rising factorial, `gamma(z + m) / gamma(z)`."""
     z, m = to_float_tensors(z, m)
     above = z + m
-    # Where both are infinite, the quotient is that of the reflected arguments.
-    poles = (z <= 0) & (z == ew.floor(z)) & (above <= 0) & (above == ew.floor(above))
-    first, last = where(poles, 1.0 - above, z), where(poles, 1.0 - z, above)
+    # Where both are infinite, the quotient is that of the reflected arguments. Where only the second one is, it is 0,
+    # and has the derivatives of the reflection formula.
+    poles = is_pole(z) & is_pole(above)
+    turned = (z < 0.5) & ~poles
+    first, last = where(poles, 1.0 - above, where(turned, 1.0 - z, z)), where(poles, 1.0 - z, above)
     sign = where(poles, 1.0 - 2.0 * ew.remainder(m, 2.0), sign_of_gamma(first) * sign_of_gamma(last))
-    return sign * ew.exp(gammaln(last) - gammaln(first))
+    size = ew.exp(gammaln(last) + where(turned, 1.0, -1.0) * gammaln(first))
+    return sign * where(turned, reflection(where(turned, z, 0.0)), 1.0) * size
 
 
 def binom(n: ArrayLike, k: ArrayLike, /) -> Tensor:
@@ -35,7 +38,14 @@ def binom(n: ArrayLike, k: ArrayLike, /) -> Tensor:
     n, k = to_float_tensors(n, k)
     undefined = (n < 0) & (n == ew.floor(n))
     n = where(undefined, 0.0, n)
-    return where(undefined, math.nan, 1.0 / ((n + 1.0) * beta(1.0 + n - k, 1.0 + k)))
+    first = n - k < k
+    low, high = where(first, n - k, k) + 1.0, where(first, k, n - k) + 1.0
+    # 1 / beta(low, high), by the reflection formula where gamma(low) may have a pole: it is 0 there, with derivatives.
+    turned = low < 0.5
+    inner = where(turned, low, 0.0)
+    reflected = reflection(inner) * high * beta(1.0 - inner, where(turned, n + 2.0, 1.0))
+    direct = 1.0 / beta(where(turned, 1.0, low), where(turned, 1.0, high))
+    return where(undefined, math.nan, where(turned, reflected, direct) / (n + 1.0))
 
 
 # -- transformations
@@ -44,7 +54,7 @@ def binom(n: ArrayLike, k: ArrayLike, /) -> Tensor:
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Tensor:
     """`boxcox(1 + x, lmbda)`, accurate where `x` is small."""
     x, lmbda = to_float_tensors(x, lmbda)
-    return boxcox_of_log(ew.log1p(where(x == -1, 0.0, x)), x == -1, lmbda)
+    return boxcox_of_log(ew.log1p(where(x == -1, 0.0, x)), 1.0 + x, lmbda)
 
 
 def inv_boxcox(y: ArrayLike, lmbda: ArrayLike, /) -> Tensor:

@@ -13,7 +13,7 @@ from tape_core.ops.special.composed import to_float_tensors
 from tape_core.typing import ArrayLike
 
 
-def _degree(name: str, n: SupportsIndex) -> int:
+def degree_of(name: str, n: SupportsIndex) -> int:
     """Return the degree as a Python integer.
 
     Raises:
@@ -65,69 +65,69 @@ def eval_legendre(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
         TypeError: `n` is no integer.
         ValueError: `n` is negative.
     """
-    n = _degree("eval_legendre", n)
+    n = degree_of("eval_legendre", n)
     (x,) = to_float_tensors(x)
     return _recurrence(n, _ones(x), x, lambda k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1))
 
 
 def eval_chebyt(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the first kind of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_chebyt", n)
+    n = degree_of("eval_chebyt", n)
     (x,) = to_float_tensors(x)
     return _recurrence(n, _ones(x), x, lambda k, p, q: 2.0 * x * p - q)
 
 
 def eval_chebyu(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the second kind of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_chebyu", n)
+    n = degree_of("eval_chebyu", n)
     (x,) = to_float_tensors(x)
     return _recurrence(n, _ones(x), 2.0 * x, lambda k, p, q: 2.0 * x * p - q)
 
 
 def eval_chebyc(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the first kind on [-2, 2]: `2 * eval_chebyt(n, x / 2)`."""
-    n = _degree("eval_chebyc", n)
+    n = degree_of("eval_chebyc", n)
     (x,) = to_float_tensors(x)
     return 2.0 * eval_chebyt(n, 0.5 * x)
 
 
 def eval_chebys(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the second kind on [-2, 2]: `eval_chebyu(n, x / 2)`."""
-    n = _degree("eval_chebys", n)
+    n = degree_of("eval_chebys", n)
     (x,) = to_float_tensors(x)
     return eval_chebyu(n, 0.5 * x)
 
 
 def eval_hermite(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The physicists' Hermite polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_hermite", n)
+    n = degree_of("eval_hermite", n)
     (x,) = to_float_tensors(x)
     return _recurrence(n, _ones(x), 2.0 * x, lambda k, p, q: 2.0 * (x * p - k * q))
 
 
 def eval_hermitenorm(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The probabilists' Hermite polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_hermitenorm", n)
+    n = degree_of("eval_hermitenorm", n)
     (x,) = to_float_tensors(x)
     return _recurrence(n, _ones(x), x, lambda k, p, q: x * p - k * q)
 
 
 def eval_laguerre(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Laguerre polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_laguerre", n)
+    n = degree_of("eval_laguerre", n)
     return eval_genlaguerre(n, 0.0, x)
 
 
 def eval_genlaguerre(n: SupportsIndex, alpha: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The generalized Laguerre polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_genlaguerre", n)
+    n = degree_of("eval_genlaguerre", n)
     a, x = to_float_tensors(alpha, x)
     return _recurrence(n, _ones(x, a), 1.0 + a - x, lambda k, p, q: ((2 * k + 1 + a - x) * p - (k + a) * q) / (k + 1))
 
 
 def eval_gegenbauer(n: SupportsIndex, alpha: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The Gegenbauer polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_gegenbauer", n)
+    n = degree_of("eval_gegenbauer", n)
     a, x = to_float_tensors(alpha, x)
     return _recurrence(
         n, _ones(x, a), 2.0 * a * x, lambda k, p, q: (2.0 * (k + a) * x * p - (k + 2.0 * a - 1.0) * q) / (k + 1)
@@ -136,7 +136,7 @@ def eval_gegenbauer(n: SupportsIndex, alpha: ArrayLike, x: ArrayLike, /) -> Tens
 
 def eval_jacobi(n: SupportsIndex, alpha: ArrayLike, beta: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The Jacobi polynomial of degree `n`; see :func:`eval_legendre` for its errors."""
-    n = _degree("eval_jacobi", n)
+    n = degree_of("eval_jacobi", n)
     a, b, x = to_float_tensors(alpha, beta, x)
 
     def step(k: int, p: Tensor, q: Tensor) -> Tensor:
@@ -150,20 +150,20 @@ def eval_jacobi(n: SupportsIndex, alpha: ArrayLike, beta: ArrayLike, x: ArrayLik
 
 def eval_sh_legendre(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Legendre polynomial on [0, 1]: `eval_legendre(n, 2 * x - 1)`."""
-    n = _degree("eval_sh_legendre", n)
+    n = degree_of("eval_sh_legendre", n)
     (x,) = to_float_tensors(x)
     return eval_legendre(n, 2.0 * x - 1.0)
 
 
 def eval_sh_chebyt(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the first kind on [0, 1]: `eval_chebyt(n, 2 * x - 1)`."""
-    n = _degree("eval_sh_chebyt", n)
+    n = degree_of("eval_sh_chebyt", n)
     (x,) = to_float_tensors(x)
     return eval_chebyt(n, 2.0 * x - 1.0)
 
 
 def eval_sh_chebyu(n: SupportsIndex, x: ArrayLike, /) -> Tensor:
     """The Chebyshev polynomial of the second kind on [0, 1]: `eval_chebyu(n, 2 * x - 1)`."""
-    n = _degree("eval_sh_chebyu", n)
+    n = degree_of("eval_sh_chebyu", n)
     (x,) = to_float_tensors(x)
     return eval_chebyu(n, 2.0 * x - 1.0)

@@ -15,7 +15,7 @@ from tape_core.ops.special.composed import to_float_tensors
 from tape_core.ops.special.elliptic import amplitude
 from tape_core.ops.special.further import binom, poch
 from tape_core.ops.special.gamma import gamma, gammaln
-from tape_core.ops.special.polynomials import eval_jacobi
+from tape_core.ops.special.polynomials import degree_of, eval_jacobi
 from tape_core.typing import ArrayLike
 
 Pair = tuple[Tensor, Tensor]
@@ -188,23 +188,35 @@ def spherical_kn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Tensor
 def eval_sh_jacobi(n: ArrayLike, p: ArrayLike, q: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The shifted Jacobi polynomial of degree `n`, which is on (0, 1)."""
     p, q, x = to_float_tensors(p, q, x)
-    return eval_jacobi(n, p - q, q - 1.0, 2.0 * x - 1.0) / binom(2.0 * n + p - 1.0, n)
+    value = eval_jacobi(n, p - q, q - 1.0, 2.0 * x - 1.0)
+    # That of degree 0 is 1 for all parameters, also where the binomial coefficient is not defined.
+    return value if n == 0 else value / binom(2.0 * n + p - 1.0, n)
 
 
-def _sph_legendre(n: int, m: int, theta: ArrayLike, /) -> Tensor:
+def _sph_legendre(n: int, m: int, theta: Tensor) -> Tensor:
     """The spherical Legendre function of degree `n` and order `m`, normalised as the spherical harmonics are."""
-    (theta,) = to_float_tensors(theta)
     size = abs(m)
-    scale = math.exp(0.5 * (math.lgamma(n - size + 1) - math.lgamma(n + size + 1)))
-    sign = -1.0 if m < 0 and size % 2 else 1.0
-    result: Tensor = sign * math.sqrt((2 * n + 1) / (4 * math.pi)) * scale * tabled.lpmv(size, n, ew.cos(theta))
+    if size > n:
+        return 0.0 * theta
+    # From degree `size` on by the recurrence, DLMF 14.10.3: polynomials, which have all derivatives at the poles. As in
+    # SciPy, the sine has no sign beyond them.
+    sine, cosine = ew.sin(theta), ew.cos(theta)
+    scale = math.sqrt((2 * size + 1) / (4 * math.pi) * math.prod(1 - 0.5 / k for k in range(1, size + 1)))
+    here: Any = (scale if m < 0 or size % 2 == 0 else -scale) * ew.pow(where(sine < 0, -sine, sine), size)
+    before: Any = 0.0
+    factor = 1.0
+    for k in range(size + 1, n + 1):
+        last, factor = factor, math.sqrt((4 * k * k - 1) / (k * k - size * size))
+        here, before = factor * (cosine * here - before / last), here
+    result: Tensor = here
     return result
 
 
 def sph_harm_y(n: int, m: int, theta: ArrayLike, phi: ArrayLike, /) -> Tensor:
     """The spherical harmonic of degree `n` and order `m`, at the polar angle `theta` and the azimuth `phi`; complex."""
     theta, phi = to_float_tensors(theta, phi)
-    return _sph_legendre(n, m, theta) * ew.exp(1j * m * phi)
+    degree, order = degree_of("sph_harm_y", n), degree_of("sph_harm_y", abs(m))
+    return _sph_legendre(degree, order if m >= 0 else -order, theta) * ew.exp(1j * m * phi)
 
 
 # -- factorials, sums and others
@@ -262,7 +274,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Tensor:
         value = _hurwitz(where(there, x, 2.0), where(there, q, 1.0))
         return where(there, value, where((x == 1) | ((x > 1) & (q == 0)), math.inf, math.nan))
     (x,) = to_float_tensors(x)
-    below = x < 0  # the functional equation, DLMF 25.4.1
+    below = x < -0.5  # the functional equation, DLMF 25.4.1, whose factors are 0 and infinite at 0
     other = where(below, 1.0 - x, where(x == 1, 2.0, x))
     value = _hurwitz(other, 1.0 + 0.0 * other)
     up = where(below, other, 2.0)
