@@ -36,6 +36,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.divided_classes import on_classes
+from tape_torch.divided_products import multiplied
 from tape_torch.divided_rows import on_rows
 from tape_torch.kernels import KERNELS
 
@@ -262,15 +263,6 @@ def replicating(on: bool = True) -> Iterator[None]:
         _DISPATCHER._allow_implicit_replication = before
 
 
-def _matmul(kernel: Callable[..., Any], x1: torch.Tensor, x2: torch.Tensor) -> Any:
-    """Multiply vectors as matrices: PyTorch squeezes the product in place, which a DTensor's shape does not show."""
-    out = kernel(x1[None] if x1.ndim == 1 else x1, x2[:, None] if x2.ndim == 1 else x2)
-    out = out[..., 0] if x2.ndim == 1 else out
-    if x1.ndim > 1:
-        return out
-    return out[..., 0] if x2.ndim == 1 else out[..., 0, :]
-
-
 def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) -> Any:
     """Reshape a DTensor of which a part need not lie in memory as the whole would, which PyTorch relies on."""
     try:
@@ -283,7 +275,7 @@ def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) 
     return kernel(packed, *args, **kwargs)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"matmul": _matmul, "reshape": _reshape}
+_WAYS: dict[str, Callable[..., Any]] = {"matmul": multiplied, "reshape": _reshape}
 """By the name of an op the function that is called with its kernel where PyTorch's own way with a DTensor fails."""
 
 

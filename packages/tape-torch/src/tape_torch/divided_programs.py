@@ -368,7 +368,7 @@ def _program_of_parts(program: Program, layouts: dict[int, _Layout | None]) -> P
     outputs = [same.get(k, k) for k in program.outputs]
     meshes = {layout.spec.mesh for layout in layouts.values() if layout is not None and layout.spec is not None}
     if len(meshes) == 1:
-        schedule = Schedule(lines, specs, recorder.fresh)
+        schedule = Schedule(lines, specs, recorder.fresh, outputs)
         if same_everywhere(schedule.sent, meshes.pop()):  # else it stays as it is, in which all agree
             lines, outputs = schedule.lines, [schedule.pieces.get(k, k) for k in outputs]
     specs |= recorder.specs

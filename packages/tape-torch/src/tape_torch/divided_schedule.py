@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 
 import torch
 from tape_compile.extend import Instruction, Ref, Spec
+from torch.distributed import distributed_c10d
 
-from tape_torch.thresholds import REDUCTIONS_IN_FLIGHT, TAKEN_TOGETHER_BYTES
+from tape_torch.divided_savings import bytes_of, collective, flattened, gathered_once, is_barrier, summed_in_place
+from tape_torch.thresholds import (
+    GATHERED_TOGETHER_BYTES,
+    REDUCTIONS_IN_FLIGHT,
+    SUMMED_ALONE_BYTES,
+    SUMMED_TOGETHER_BYTES,
+    TAKEN_TOGETHER_BYTES,
+)
 
 _WAIT = "wait_tensor"
 _GATHERS = ("all_gather_into_tensor", "broadcast")
 _SUM = "all_reduce"
-
-
-def collective(line: Instruction) -> str:
-    """Return the name of the collective that an instruction calls, or waits for; "" for any other function."""
-    fn: Any = line.fn
-    return str(fn._schema.name.partition("::")[2]) if "c10d" in getattr(fn, "namespace", "") else ""
 
 
 class Schedule:
@@ -40,24 +42,30 @@ class Schedule:
         sent: what is sent, in order, as text: it must be the same in all processes.
     """
 
-    def __init__(self, lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int]) -> None:
-        late = _ReducedLate(specs, fresh)
-        together, gathered = _gathered_together(late.of(_waited_late(lines)), specs, fresh)
+    def __init__(
+        self, lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int], outputs: Sequence[int]
+    ) -> None:
+        specs = dict(specs)
+
+        def new(spec: Spec) -> int:
+            specs[number := fresh(spec)] = spec
+            return number
+
+        once, same = gathered_once(lines, specs)
+        late = _ReducedLate(specs, new)
+        together, gathered = _gathered_together(late.of(_waited_late(once)), specs, new)
         self.lines = _gathered_ahead(together)
         self.pieces = {k: gathered.get(piece, piece) for k, piece in late.pieces.items()} | gathered
+        self.pieces = {k: self.pieces.get(one, one) for k, one in same.items()} | self.pieces
         places = {k: at for at, line in enumerate(filter(collective, lines)) for k in line.outputs}
         joined = [places[k] for k in sorted(self.pieces, key=self.pieces.__getitem__) if k in places]
         sent = [
             (line.name, len(line.args), [places.get(k) for k in line.outputs])
             for line in self.lines
-            if collective(line) not in ("", _WAIT) or line.fn is _flat
+            if collective(line) not in ("", _WAIT) or line.fn is flattened
         ]
         self.sent = f"{sent} {joined}"
-
-
-def _is_barrier(line: Instruction) -> bool:
-    """Return whether an instruction has its place: it writes into a tensor, or does what is not known here."""
-    return line.effect and not collective(line)
+        self.lines = summed_in_place(self.lines, [self.pieces.get(k, k) for k in outputs])
 
 
 def _waited_late(lines: Sequence[Instruction]) -> list[Instruction]:
@@ -65,7 +73,7 @@ def _waited_late(lines: Sequence[Instruction]) -> list[Instruction]:
     waits: dict[int, Instruction] = {}  # by the numbers of their results
     found: list[Instruction] = []
     for line in lines:
-        if _is_barrier(line):
+        if is_barrier(line):
             found += waits.values()
             waits.clear()
         for k in line.inputs:
@@ -107,12 +115,13 @@ class _ReducedLate:
         self._begun: dict[int, int] = {}  # by what a collective gives, which one it is
         self._first = 0  # of those that are on their way
         self._sums: _Sums | None = None
+        self._is_first = True  # of those that are taken together: it begins early, as that of DistributedDataParallel
         self.pieces: dict[int, int] = {}  # by what a collective of its own would have given, its part of a larger one
 
     def of(self, lines: Sequence[Instruction]) -> list[Instruction]:
         """Return the lines in another order."""
         for line in lines:
-            if _is_barrier(line):
+            if is_barrier(line):
                 self._come(self._first + len(self._late))
                 self._found.append(line.substitute(self.pieces))
             else:
@@ -141,7 +150,14 @@ class _ReducedLate:
             self._begin()
 
     def _sum(self, line: Instruction) -> None:
-        kind = line.args[1:], self._specs[line.inputs[0]].dtype
+        line = self._as_sum(line)
+        spec = self._specs[line.inputs[0]]
+        kind = line.args[1:], spec.dtype
+        if bytes_of(spec) >= SUMMED_ALONE_BYTES:
+            self._begun[line.out] = self._first + len(self._late)
+            self._write(line)
+            self._begin()
+            return
         if self._sums is not None and self._sums.kind != kind:
             self._take()
         if self._sums is None:
@@ -149,8 +165,20 @@ class _ReducedLate:
             self._begin()
         self._sums.lines.append(line)
         self._begun[line.out] = self._sums.at
-        if sum([_nbytes(self._specs[each.inputs[0]]) for each in self._sums.lines]) >= TAKEN_TOGETHER_BYTES:
+        most = TAKEN_TOGETHER_BYTES if self._is_first else SUMMED_TOGETHER_BYTES
+        if sum([bytes_of(self._specs[each.inputs[0]]) for each in self._sums.lines]) >= most:
+            self._is_first = False
             self._take()
+
+    def _as_sum(self, line: Instruction) -> Instruction:
+        """Return the sum that a mean is, of summands that are divided first, such that it is taken with other sums."""
+        spec, count = self._specs[line.inputs[0]], _size_of_group(line.args[2])
+        if line.args[1] != "avg" or not spec.dtype.is_floating_point or not count:
+            return line
+        divided = self._fresh(spec)
+        self._write(Instruction(line.name, torch.ops.aten.div.Scalar, (line.args[0], count), {}, divided, line.place))
+        args = (Ref(divided), "sum", *line.args[2:])
+        return Instruction(line.name, line.fn, args, {}, line.out, line.place, effect=True)
 
     def _begin(self) -> None:
         """Count a collective that begins, and do what needs the first one if there are many on their way."""
@@ -175,6 +203,9 @@ class _ReducedLate:
         if len(sums.lines) == 1:
             self._write(sums.lines[0])
             return
+        sums.lines.sort(
+            key=lambda line: -self._specs[line.inputs[0]].size
+        )  # large arrays begin where memory is aligned
         like = [self._specs[line.inputs[0]] for line in sums.lines]
         flat = Spec(torch.Tensor, (sum([spec.size for spec in like]),), like[0].dtype)
         joined, begun, there = self._fresh(flat), self._fresh(flat), self._fresh(flat)
@@ -182,7 +213,7 @@ class _ReducedLate:
         first = sums.lines[0]
         given = tuple([line.args[0] for line in sums.lines])
         wait = torch.ops._c10d_functional.wait_tensor.default
-        self._write(Instruction("joined", _flat, given, {}, joined, first.place))
+        self._write(Instruction("joined", flattened, given, {}, joined, first.place))
         self._write(Instruction(_SUM, first.fn, (Ref(joined), *first.args[1:]), {}, begun, first.place, effect=True))
         self._late[sums.at - self._first][:0] = [
             Instruction(_WAIT, wait, (Ref(begun),), {}, there, first.place, effect=True),
@@ -197,12 +228,12 @@ class _ReducedLate:
             self._found.append(line.substitute(self.pieces))
 
 
-def _nbytes(spec: Spec) -> int:
-    return spec.size * int(spec.dtype.itemsize)
-
-
-def _flat(*parts: torch.Tensor) -> torch.Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
+def _size_of_group(name: Any) -> int:
+    """Return how many processes a group has; 0 if there is none of this name."""
+    try:
+        return int(distributed_c10d._resolve_process_group(name).size())  # type: ignore[attr-defined]
+    except (RuntimeError, LookupError, ValueError):
+        return 0
 
 
 class _Parted:
@@ -230,9 +261,9 @@ def _gathered_together(
     groups: list[list[int]] = []
     moved: dict[int, list[int]] = {}  # by the place before which it is to be, what is moved there
     kind: Any = None
-    nbytes = 0
+    total = 0
     for at, line in enumerate(lines):
-        if _is_barrier(line):
+        if is_barrier(line):
             kind = None
         if collective(line) != _GATHERS[0]:
             continue
@@ -241,12 +272,12 @@ def _gathered_together(
             kind = None
             continue
         chain = None if kind is None else _chain(lines, made, at, groups[-1][0])
-        nbytes += _nbytes(spec)
-        if kind == (line.args[1:], spec.dtype) and chain is not None and nbytes <= TAKEN_TOGETHER_BYTES:
+        total += bytes_of(spec)
+        if kind == (line.args[1:], spec.dtype) and chain is not None and total <= GATHERED_TOGETHER_BYTES:
             groups[-1].append(at)
             moved.setdefault(groups[-1][0], []).extend([k for k in chain if k != at])
         else:
-            kind, nbytes = (line.args[1:], spec.dtype), _nbytes(spec)
+            kind, total = (line.args[1:], spec.dtype), bytes_of(spec)
             groups.append([at])
     first = {group[0]: group for group in groups if len(group) > 1}
     gone = {at for chain in moved.values() for at in chain} | {at for group in first.values() for at in group[1:]}
@@ -265,7 +296,7 @@ def _gathered_together(
             whole = flat._replace(shape=(count * flat.size,))
             joined, begun = fresh(flat), fresh(whole)
             given = tuple([one.args[0] for one in members])
-            found.append(Instruction("joined", _flat, given, {}, joined, line.place).substitute(pieces))
+            found.append(Instruction("joined", flattened, given, {}, joined, line.place).substitute(pieces))
             args = (Ref(joined), *line.args[1:])
             found.append(Instruction(line.name, line.fn, args, {}, begun, line.place, effect=True))
             new = tuple([fresh(spec._replace(shape=(count * spec.shape[0], *spec.shape[1:]))) for spec in like])
@@ -309,7 +340,7 @@ def _gathered_ahead(lines: Sequence[Instruction]) -> list[Instruction]:
     last: int | None = None  # where the last collective is waited for
     for at, line in enumerate(lines):
         name = collective(line)
-        if _is_barrier(line):
+        if is_barrier(line):
             last = None
         if not name or name == _WAIT:
             continue

@@ -75,6 +75,16 @@ for layouts in ((("data",), (), ()), ((), (None, "data"), ("data",)), ((None, "d
     for one, other in zip(found, expected_gradients, strict=True):
         close(one, other, f"gradients of {layouts}")
 
+# Of a weight that is much larger than what it is multiplied by, either may be sent.
+for rows_of_batch in (2 * n, 64 * n):
+    wide, narrow = rng.normal(size=(96, 64)), rng.normal(size=(rows_of_batch, 96))
+    for layout in (("data",), (None, "data")):
+        given = distribute(tc.asarray(narrow), ("data",), mesh=m), distribute(tc.asarray(wide), layout, mesh=m)
+        product = tc.function(lambda x, w: (x @ w, tc.grad(lambda x, w: tc.sum((x @ w) ** 2), argnums=(0, 1))(x, w)))
+        found, _ = run(product, *given)
+        for one, other in zip(found, (y := narrow @ wide, 2 * y @ wide.T, 2 * narrow.T @ y), strict=True):
+            close(one, other, f"a product of {rows_of_batch} rows, {layout}")
+
 # One function for arguments in two layouts, by turns.
 both = tc.function(lambda x: (x * 2.0, tc.sum(x, axis=0)))
 rows, columns = distribute(tc.asarray(data), ("data",), mesh=m), distribute(tc.asarray(data), (None, "data"), mesh=m)
@@ -140,7 +150,11 @@ for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     assert placements == compiled_placements
     assert calls.on_dtensors == 0 < eager_calls.on_dtensors, calls.on_dtensors
     if n > 1:
-        assert calls.sent["all_reduce"] == 2, calls.sent  # the loss, and all gradients
+        sums = calls.sent["all_reduce"] + calls.sent["all_reduce_"]
+        assert sums == 1, calls.sent  # of the loss, and of all gradients
+        # All weights at once, and once for both passes; no batch is sent.
+        assert calls.sent["all_gather_into_tensor"] == (kind is nn.parallel.Sharded), calls.sent
+        assert not calls.sent["shard_dim_alltoall"] + eager_calls.sent["shard_dim_alltoall"], eager_calls.sent
 
 # The gradient of an embedding is no call of Python's: what is left on DTensors are lookups, whose indices are checked.
 tc.set_seed(0)

@@ -61,7 +61,7 @@ def lines_of(*names: str) -> list[str]:
         specs[k := next(fresh)] = spec
         return k
 
-    schedule = Schedule(lines, specs, new)
+    schedule = Schedule(lines, specs, new, [])
     known = {k: name for name, k in numbers.items()}
     return [f"{line.name} {' '.join([known.get(k, '*') for k in line.inputs])}".strip() for line in schedule.lines]
 
@@ -73,7 +73,7 @@ def test_a_sum_is_waited_for_after_the_next_ones_have_begun() -> None:
     names = ["a = f x", "s = all_reduce a", "t = wait_tensor s", "u = update t", "b = f w", "c = f b"]
     assert lines_of(*names) == ["f x", "f w", "f b", "all_reduce a", "wait_tensor s", "update t"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TAKEN_TOGETHER_BYTES", 0)
+        patch.setattr(module, "SUMMED_ALONE_BYTES", 0)
         more = [*names[:4], "b = g w", "p = all_reduce b", "q = wait_tensor p", "v = update q", "d = h w"]
         found = lines_of(*more)
     assert found.index("all_reduce b") < found.index("wait_tensor s")
@@ -102,7 +102,7 @@ def test_a_weight_is_asked_for_before_the_one_before_it_is_used() -> None:
     names = ["s = all_gather_into_tensor x", "t = wait_tensor s", "u = f t", "h = view w"]
     names += ["p = all_gather_into_tensor h", "q = wait_tensor p", "v = g u q"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TAKEN_TOGETHER_BYTES", 0)
+        patch.setattr(module, "GATHERED_TOGETHER_BYTES", 0)
         assert lines_of(*names) == [
             "all_gather_into_tensor x", "view w", "all_gather_into_tensor h", "wait_tensor s", "f t", "wait_tensor p",
             "g u q",
@@ -124,3 +124,36 @@ def test_what_is_gathered_together_lies_as_what_is_gathered_alone() -> None:
     for found, expected in zip(_Gathered(specs, 2)(flat), (one.reshape(2, 3), other.reshape(4, 2)), strict=True):
         assert torch.equal(found, expected)
         assert found.is_contiguous()
+
+
+def test_what_is_gathered_twice_is_gathered_once() -> None:
+    pytest.importorskip("tape_torch")
+    import tape_torch.divided_savings as module
+
+    first = ["s = all_gather_into_tensor x", "t = wait_tensor s", "u = f t"]
+    second = ["p = all_gather_into_tensor x", "q = wait_tensor p", "v = g u q"]
+    assert lines_of(*first, *second) == ["all_gather_into_tensor x", "wait_tensor s", "f t", "g u t"]
+    again = lines_of(*first, "e = effect w", *second)  # it may have written into x
+    assert again.count("all_gather_into_tensor x") == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GATHERED_KEPT_BYTES", 0)
+        found = lines_of(*first, *second)
+    assert "joined x x" in found  # both parts by one collective, but nothing is kept for another one
+
+
+def test_a_sum_goes_where_nothing_else_is_needed() -> None:
+    torch = pytest.importorskip("torch")
+    from tape_compile.extend import Instruction, Ref
+    from tape_torch.divided_savings import summed_in_place
+
+    ops = torch.ops._c10d_functional
+
+    def sums(*more: Instruction, outputs: tuple[int, ...] = ()) -> list[Any]:
+        product = Instruction("matmul", torch.ops.aten.mm.default, (Ref(0), Ref(1)), {}, 2, None)
+        total = Instruction("all_reduce", ops.all_reduce.default, (Ref(2), "sum", "0"), {}, 3, None, effect=True)
+        return [line.fn for line in summed_in_place([product, *more, total], outputs) if line.name == "all_reduce"]
+
+    assert sums() == [ops.all_reduce_.default]
+    assert sums(outputs=(2,)) == [ops.all_reduce.default]
+    view = Instruction("view", torch.ops.aten.view.default, (Ref(2), (4,)), {}, 4, None)
+    assert sums(view) == [ops.all_reduce.default]

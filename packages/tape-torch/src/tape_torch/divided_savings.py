@@ -1,0 +1,109 @@
+"""What a program of parts need not compute, send or copy a second time.
+
+- An array that is gathered twice, as a weight of `Sharded` is for its product and for the derivative of that, is
+  gathered once, if few bytes are kept meanwhile.
+- A sum over processes goes to the memory of what is added up, where nothing else needs that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from tape_compile.extend import Instruction, Spec
+
+from tape_torch.thresholds import GATHERED_KEPT_BYTES
+
+_TRANSPOSE = torch.ops.aten.transpose.int
+
+
+def collective(line: Instruction) -> str:
+    """Return the name of the collective that an instruction calls, or waits for; "" for any other function."""
+    fn: Any = line.fn
+    return str(fn._schema.name.partition("::")[2]) if "c10d" in getattr(fn, "namespace", "") else ""
+
+
+def is_barrier(line: Instruction) -> bool:
+    """Return whether an instruction has its place: it writes into a tensor, or does what is not known here."""
+    return line.effect and not collective(line)
+
+
+def bytes_of(spec: Spec) -> int:
+    """Return how much memory a value takes."""
+    return spec.size * int(spec.dtype.itemsize)
+
+
+def gathered_once(lines: Sequence[Instruction], specs: dict[int, Spec]) -> tuple[list[Instruction], dict[int, int]]:
+    """Return the lines without what gathers an array again, and by what that gave the values that there are."""
+    found: list[Instruction] = []
+    same: dict[int, int] = {}
+    turned: dict[int, tuple[int, Any]] = {}  # by a transpose, what it is of
+    seen: dict[Any, Any] = {}  # by calls of gathers, and of what is computed of these alone, their results
+    begins: dict[int, int] = {}  # by what is computed of a gather, what that gave
+    kept: dict[int, int] = {}  # by what a gather gave, its bytes
+    for line in lines:
+        line = line.substitute(same)
+        if is_barrier(line):
+            seen.clear()
+        if line.fn is _TRANSPOSE:
+            axes = frozenset([axis % len(specs[line.out].shape) for axis in line.args[1:]])
+            if turned.get(line.inputs[0], (0, None))[1] == axes:
+                same[line.out] = turned[line.inputs[0]][0]
+                continue
+            turned[line.out] = line.inputs[0], axes
+        name = collective(line)
+        sources = {begins.get(k) for k in line.inputs}
+        source = sources.pop() if len(sources) == 1 else None
+        if name != "all_gather_into_tensor" and (source is None or not (name == "wait_tensor" or _is_of_values(line))):
+            found.append(line)
+            continue
+        key = (line.fn, repr(line.args), repr(line.kwargs))
+        if key in seen:
+            out, number = seen[key]
+            total = kept | {number: bytes_of(specs[number])}
+            if sum(total.values()) <= GATHERED_KEPT_BYTES:
+                kept = total
+                same |= dict(zip(line.outputs, out, strict=True))
+                continue
+        number = line.out if source is None else source
+        seen[key] = line.outputs, number
+        begins |= dict.fromkeys(line.outputs, number)
+        found.append(line)
+    return found, same
+
+
+def _is_of_values(line: Instruction) -> bool:
+    """Return whether a line calls a function of PyTorch's that gives the same for the same arguments."""
+    fn: Any = line.fn
+    return (
+        not line.effect and getattr(fn, "namespace", "") == "aten" and torch.Tag.nondeterministic_seeded not in fn.tags
+    )
+
+
+def summed_in_place(lines: Sequence[Instruction], outputs: Sequence[int]) -> list[Instruction]:
+    """Return the lines with sums over processes in the memory of arrays that nothing else needs.
+
+    Args:
+        lines, outputs: of the program.
+    """
+    new = {line.out for line in lines if line.fn in _NEW}.difference(outputs)
+    used = Counter([k for line in lines for k in line.inputs])
+    found = []
+    for line in lines:
+        # Of what is an argument elsewhere, too, there may be views.
+        if collective(line) == "all_reduce" and line.inputs[0] in new and used[line.inputs[0]] == 1:
+            fn = torch.ops._c10d_functional.all_reduce_.default
+            line = Instruction(line.name, fn, line.args, {}, line.out, line.place, effect=True)
+        found.append(line)
+    return found
+
+
+def flattened(*parts: torch.Tensor) -> torch.Tensor:
+    """Return the elements of several tensors one after the other."""
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+_NEW = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, flattened)
+"""Functions whose results are contiguous, and in memory of their own."""
