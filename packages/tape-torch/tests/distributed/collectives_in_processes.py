@@ -18,6 +18,7 @@ from tape_torch.distributed import (
     mesh,
     reduce_scatter,
 )
+from tape_torch.distributed.collectives import means_in_group
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -39,6 +40,10 @@ values = {
         np.concatenate([np.split(X[k], n, 0)[r] for k in range(n)], 1),
     ),
     "broadcast": (broadcast(x, m, source=n - 1), X[n - 1]),
+    "means_in_group": (
+        means_in_group([x, x[:2]], m.group().group_name, n),
+        np.concatenate([X.mean(0).ravel(), X.mean(0)[:2].ravel()]),
+    ),
 }
 for name, (found, expected) in values.items():
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, err_msg=name)
@@ -51,6 +56,7 @@ functions = {
     "reduce_scatter": lambda x: reduce_scatter(x, m),
     "all_to_all": lambda x: all_to_all(x, m, split=0, concat=1),
     "broadcast": lambda x: broadcast(x, m, source=n - 1),
+    "means_in_group": lambda x: means_in_group([x, 2.0 * x[:2]], m.group().group_name, n),
 }
 eps = 1e-5
 for name, f in functions.items():

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tape_core import GradientTape, IndexedSlices, Tensor, concat, reshape
+from tape_core import GradientTape, IndexedSlices, Tensor, reshape
 from tape_core.staging import current
 from tape_core.support import ACTIVE, READY, dense, pytree, setting, wrap
 from tape_core.typing import PyTree
 
-from tape_torch.distributed.collectives import all_reduce
+from tape_torch.distributed.collectives import means_in_group
 from tape_torch.distributed.meshes import Mesh
 
 BUCKET_BYTES = 25 * 1024 * 1024
@@ -95,12 +95,21 @@ def averaged_gradient(
 
 
 class _Bucket:
-    """Gradients that are sent together: each is followed by one element that says whether it is there."""
+    """Gradients that are sent together.
+
+    Attributes:
+        members: which ones they are, in order.
+        places: where each of them begins in the flat array.
+        size: of all of them; after them an element for each says whether it is there.
+        given: those that are in the array.
+        flat, work: the array, once there is one of them, and the collective.
+    """
 
     def __init__(self) -> None:
         self.members: list[int] = []
-        self.bytes = 0
-        self.given: dict[int, Any] = {}
+        self.places: dict[int, int] = {}
+        self.size = 0
+        self.given: set[int] = set()
         self.flat: Any = None
         self.work: Any = None
 
@@ -122,14 +131,14 @@ class _Buckets:
                     f"average_gradients: gradient {k} is None in this process, and may not be so in others: "
                     f"averaged_gradient(tape, target, sources, mesh) takes the shape of the source, or give zeros"
                 )
-            array = x.values._array if isinstance(x, IndexedSlices) else x._array
-            size = array.element_size() * (_size(x.shape) + 1)
+            array, size = _array_of(x), _size(x.shape)
             bucket = open_ones.get((array.dtype, array.device))
-            if bucket is None or bucket.bytes + size > bucket_bytes:
+            if bucket is None or array.element_size() * (bucket.size + size) > bucket_bytes:
                 bucket = open_ones[array.dtype, array.device] = _Bucket()
                 self._buckets.append(bucket)
             bucket.members.append(k)
-            bucket.bytes += size
+            bucket.places[k] = bucket.size
+            bucket.size += size
             self._bucket_of[k] = bucket
 
     def add(self, k: int, gradient: Tensor | IndexedSlices) -> None:
@@ -137,7 +146,12 @@ class _Buckets:
         bucket = self._bucket_of[k]
         if k in bucket.given or bucket.work is not None:
             return
-        bucket.given[k] = (dense(gradient) if isinstance(gradient, IndexedSlices) else gradient)._array
+        found = (dense(gradient) if isinstance(gradient, IndexedSlices) else gradient)._array
+        # Divided first, as PyTorch's own do: the sum of many gradients in half precision may overflow. And now, while
+        # the gradient is in the cache.
+        place = self._place(bucket, k)
+        torch.div(found, self._group.size(), out=place)
+        bucket.given.add(k)
         while self._sent < len(self._buckets):
             bucket = self._buckets[self._sent]
             if len(bucket.given) < len(bucket.members):
@@ -150,33 +164,36 @@ class _Buckets:
             self._send(self._buckets[self._sent])
         for bucket in self._buckets:
             bucket.work.wait()
-            start = 0
-            for k in bucket.members:
-                x = self._like[k]
-                stop = start + _size(x.shape)
-                if float(bucket.flat[stop]) > 0:
+            for k, there in zip(bucket.members, bucket.flat[bucket.size :].tolist(), strict=True):
+                if there > 0:
+                    x = self._like[k]
                     backend = x.values.backend if isinstance(x, IndexedSlices) else x.backend
-                    self._result[k] = wrap(bucket.flat[start:stop].view(tuple(x.shape)), backend)
-                start = stop + 1
+                    self._result[k] = wrap(self._place(bucket, k), backend)
         return self._result
 
+    def _place(self, bucket: _Bucket, k: int) -> torch.Tensor:
+        """Return the part of a bucket's array in which a gradient is."""
+        x = self._like[k]
+        if bucket.flat is None:
+            like = _array_of(x)
+            bucket.flat = torch.empty(bucket.size + len(bucket.members), dtype=like.dtype, device=like.device)
+        start = bucket.places[k]
+        found: torch.Tensor = bucket.flat[start : start + _size(x.shape)].view(tuple(x.shape))
+        return found
+
     def _send(self, bucket: _Bucket) -> None:
-        parts = []
         for k in bucket.members:
-            x, found = self._like[k], bucket.given.get(k)
-            like = x.values._array if isinstance(x, IndexedSlices) else x._array
-            there = torch.full((1,), float(found is not None), dtype=like.dtype, device=like.device)
-            parts += [
-                torch.zeros(_size(x.shape), dtype=like.dtype, device=like.device)
-                if found is None
-                else found.reshape(-1),
-                there,
-            ]
-        # Divided first, as PyTorch's own do: the sum of many gradients in half precision may overflow.
-        bucket.flat = torch.cat(parts).div_(self._group.size())
-        bucket.given.clear()
+            if k not in bucket.given:
+                self._place(bucket, k).zero_()
+        there = [float(k in bucket.given) for k in bucket.members]
+        bucket.flat[bucket.size :] = torch.tensor(there, dtype=bucket.flat.dtype)
         bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
         self._sent += 1
+
+
+def _array_of(x: Any) -> torch.Tensor:
+    found: torch.Tensor = x.values._array if isinstance(x, IndexedSlices) else x._array
+    return found
 
 
 def _size(shape: Sequence[int]) -> int:
@@ -188,6 +205,7 @@ def _size(shape: Sequence[int]) -> int:
 
 def _by_ops(leaves: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: int) -> list[Any]:
     """Average by ops, which are recorded and traced; what is None is so in all processes, which run one program."""
+    group = mesh.group(axis)
     result: list[Any] = list(leaves)
     waiting: dict[Any, list[int]] = {}
     full: list[list[int]] = []
@@ -203,7 +221,7 @@ def _by_ops(leaves: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: i
             size[key] = x.size * x.dtype.itemsize
         waiting.setdefault(key, []).append(k)
     for members in [*full, *waiting.values()]:
-        flat = all_reduce(concat([reshape(result[k], (-1,)) for k in members]), mesh, axis, reduction="mean")
+        flat = means_in_group([result[k] for k in members], group.group_name, group.size())
         start = 0
         for k in members:
             shape = result[k].shape

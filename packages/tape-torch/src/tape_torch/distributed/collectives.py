@@ -11,10 +11,12 @@ all losses, each counts every loss.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from tape_core import Tensor, Variable, asarray
+from tape_core import Tensor, Variable, asarray, concat, reshape
 from tape_core.backends import backend_of_type
 from tape_core.extend import batching, linear, op, transpose, vjp
 from tape_core.typing import ArrayLike
@@ -138,6 +140,36 @@ def all_to_all_in_group(x: ArrayLike, /, group: str, size: int, split: int, conc
 @linear(x=transpose(_broadcast_transpose), kernel=_broadcast, batch=batching.elementwise)
 def broadcast_in_group(x: ArrayLike, /, group: str, source: int, is_source: bool) -> Tensor:
     """Return the array of one process of a group in all of them."""
+    raise NotImplementedError
+
+
+@_ordered
+def _means_in_group(xp: Any, arrays: Any, group: Any, size: int) -> torch.Tensor:
+    # Divided on the way into the array that is sent, in whose memory the sum is taken.
+    flat = torch.empty(sum([x.numel() for x in arrays]), dtype=arrays[0].dtype, device=arrays[0].device)
+    for x, place in zip(arrays, torch.split(flat, [x.numel() for x in arrays]), strict=True):
+        torch.div(x, size, out=place.view(x.shape))
+    return _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
+
+
+def _means_in_group_transpose(xp: Any, g: Any, arrays_spec: Any, group: str, size: int) -> list[Any]:
+    total, pieces, start = xp.all_reduce_in_group(g, group, reduction="mean"), [], 0
+    for spec in arrays_spec:
+        stop = start + math.prod(spec.shape)
+        pieces.append(xp.reshape(total[start:stop], spec.shape))
+        start = stop
+    return pieces
+
+
+def _means_in_group_batch(call: Any, *arrays: Any) -> Any:
+    n = batching.size_of(arrays)
+    flat = [reshape(x, (n, math.prod(x.shape[1:]))) for x in [batching.spread(x, n) for x in arrays]]
+    return all_reduce_in_group(concat(flat, axis=1), call.params["group"], reduction="mean")
+
+
+@linear(arrays=transpose(_means_in_group_transpose), kernel=_means_in_group, sequence=True, batch=_means_in_group_batch)
+def means_in_group(arrays: Sequence[ArrayLike], /, group: str, size: int) -> Tensor:
+    """Average arrays of one dtype over all processes of a group; return them one after the other, flat."""
     raise NotImplementedError
 
 
