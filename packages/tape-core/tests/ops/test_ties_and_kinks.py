@@ -304,6 +304,27 @@ def test_the_power_0_has_derivatives_of_0_everywhere(at: float) -> None:
     assert curve(lambda x: x**0, at) == 0.0
 
 
+@pytest.mark.parametrize("order", ["base, exponent", "exponent, base"])
+def test_the_power_0_has_mixed_derivatives(order: str) -> None:
+    """That of `x**y` by x is `y * x**(y - 1)`, whose derivative by y is 1 / x where y is 0."""
+
+    def by(f: F, k: int) -> F:
+        return lambda z: tc.grad(f)(z)[k]
+
+    first, last = (0, 1) if order == "base, exponent" else (1, 0)
+    at = tc.asarray([[4.0, 0.0], [0.5, -0.0]], dtype="float64").mT
+
+    def power(z: Any) -> Any:
+        return tc.sum(tc.pow(z[0], z[1]))
+
+    mixed = by(lambda z: tc.sum(by(power, first)(z)), last)
+    np.testing.assert_allclose(mixed(at).numpy(), [0.25, 2.0], rtol=1e-15)
+    again = by(lambda z: tc.sum(mixed(z)), 0)
+    np.testing.assert_allclose(again(at).numpy(), [-1 / 16, -4.0], rtol=1e-15)
+    zeros = tc.asarray([0.0, 0.0], dtype="float64")
+    assert by(lambda z: tc.sum(by(power, first)(z)), last)(zeros).item() == 0.0
+
+
 def test_the_matrix_power_0_has_a_gradient_of_zeros() -> None:
     assert slope(lambda x: tc.linalg.matrix_power(x, 0), [[1.0, 2.0], [3.0, 4.0]]) == [[0.0, 0.0], [0.0, 0.0]]
     assert tc.linalg.matrix_power(tc.asarray([[1, 2], [3, 4]]), 0).tolist() == [[1, 0], [0, 1]]

@@ -50,10 +50,11 @@ def _power_base(xp: Namespace, x1: Array, x2: Array) -> Array:
         # The derivative of x ** 0 is 0. It is written as x ** 0 - 1 so that it still depends on x, and higher
         # derivatives are zeros, not None; and so that it is 0 also where x is NaN, as pow(NaN, 0) is 1.
         return xp.pow(x1, 0) - 1 if x2 == 0 else xp.pow(x1, x2 - 1) * x2
-    # x ** 0 is 1 everywhere, so its derivative is 0 at 0 as well.
+    # x ** 0 is 1 everywhere, so its derivative is 0 at 0 and NaN as well. Elsewhere x2 * x1 ** (x2 - 1) is 0 by itself,
+    # and has a derivative by x2: a constant would not.
     # NumPy writes a product into the memory of a temporary, and makes that the first factor. It is the first here too,
     # so that compiled code has the same bits for complex numbers.
-    zero = x2 == 0
+    zero = (x2 == 0) & ((x1 == 0) | (x1 != x1))
     return xp.where(zero, 0, xp.pow(x1, xp.where(zero, 1, x2 - 1)) * x2)
 
 
