@@ -23,7 +23,7 @@ FLOORS = (
     "ops",
     "transforms",
     "debugging sparsity interop meshes",
-    "compiled extend fft linalg special stats support testing tracing tape_core __main__",
+    "compiled extend fft linalg scipy special stats support testing tracing tape_core __main__",
 )
 """The rooms of tape-core from the ground up: a module imports from its own floor and from those below."""
 
@@ -36,6 +36,7 @@ DECLARED = {
         "linalg",
         "meshes",
         "random",
+        "scipy",
         "special",
         "staging",
         "stats",

@@ -24,6 +24,7 @@ FACES = (
     "tape_core.linalg",
     "tape_core.special",
     "tape_core.stats",
+    "tape_core.scipy.linalg",
     "tape_core.random",
     "tape_core.testing",
     "tape_core.debugging",
@@ -167,6 +168,12 @@ PARTS = {
             "Distributions with `logpdf`, `pdf` and `cdf` (of counts `logpmf`, `pmf`, `cdf`); `norm` has `logcdf` and "
             "`sf`, too. Their parameters are SciPy's.",
             sources=("tape_core.stats",),
+        ),
+        Chapter(
+            "SciPy's names",
+            "Functions with SciPy's names and arguments, made of Tape's ops.",
+            guide="[](../interoperability.md#scipys-names) says what there is.",
+            sources=("tape_core.scipy",),
         ),
         Chapter(
             "Random numbers",

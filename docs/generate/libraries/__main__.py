@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ import numpy as np
 import page
 from cases import Section, sections
 from judge import Verdict, judge
+from tape_core.scipy.counterparts import counterpart
 
 PAGE = Path(__file__).parents[2] / "libraries.md"
 
@@ -34,7 +37,12 @@ def judged(section: Section, every: int = 1) -> Iterator[Verdict]:
     exec(section.setup, namespace)
     samples = {name: np.asarray(sample) for name, sample in section.samples.items()}
     for call in section.lines[::every]:
-        yield judge(call, namespace, samples, section.fixed.split(), section.by_rule.get(call, ""))
+        verdict = judge(call, namespace, samples, section.fixed.split(), section.by_rule.get(call, ""))
+        if verdict.kind not in ("yes", "part", "constant") and section.part.startswith("scipy."):
+            called = next((name for name in re.findall(r"[A-Za-z_][\w.]*(?=\()", call)), "")
+            found = counterpart(f"{section.part.removeprefix('scipy.')}.{called}")
+            verdict = replace(verdict, instead=found or "")
+        yield verdict
 
 
 def main() -> int:

@@ -57,6 +57,7 @@ class Verdict:
     message: str = ""  # of the error, where it takes no Tensors
     defects: tuple[str, ...] = ()
     by_rule: str = ""  # why Tape declares that there is no derivative
+    instead: str = ""  # the function of Tape that has the derivative, where it has none
 
     @property
     def kind(self) -> str:

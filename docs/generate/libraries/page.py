@@ -32,6 +32,8 @@ In the tables, "differentiable" is
 - **no, warns**: the library computes on a copy of the values, and Tape warns: "no gradient comes back from what is
   computed with it".
 - **no, raises**: there is an error in the tape's block, or when the gradient is asked for.
+- **differentiable in `tape_core.scipy.…`**, or another place: the same function is there, made of Tape's ops; see
+  [](interoperability.md#scipys-names).
 - **no, by rule**: the library calls a function of which Tape declares that it has no derivative.
 
 No call gives another value than for NumPy arrays, a wrong derivative, or none without a word: that would be a fault,
@@ -65,7 +67,7 @@ def row(verdict: Verdict) -> Row:
             message = re.sub(rf"(?<=ufunc )_?{name[1]}\b", "…", message)
         if verdict.call.startswith(("np.", "(np.")):
             message = re.sub(r"(?<=numpy\.)[\w.]+(?= has no counterpart)", "…", message)
-        return "no", "no", cell(message)
+        return "no", "no", with_counterpart(verdict, cell(message))
     if verdict.by_rule:
         return "yes", "no, by rule", cell(verdict.by_rule)
     right = [f"`{name}`" for name, outcome in verdict.outcomes.items() if outcome.kind == "right"]
@@ -84,7 +86,19 @@ def row(verdict: Verdict) -> Row:
         if outcome.of_variables:
             told = {"right": "has a gradient", "warned": "warns"}.get(outcome.of_variables, "raises")
             remarks.append(f"`{name}` as a Variable: {told}")
-    return "yes", differentiable, "; ".join(remarks)
+    return "yes", differentiable, with_counterpart(verdict, "; ".join(remarks))
+
+
+def with_counterpart(verdict: Verdict, remark: str) -> str:
+    """A remark, after what to call for a derivative: the module, where the function has the same name there."""
+    space, _, name = verdict.instead.rpartition(".")
+    if space.startswith("tape_core.scipy.") and name in verdict.call:
+        told = f"differentiable in `{space}`"
+    elif verdict.instead:
+        told = f"differentiable: `{verdict.instead}`"
+    else:
+        return remark
+    return f"{told}; {remark}" if remark else told
 
 
 def cell(text: str) -> str:
@@ -102,12 +116,13 @@ def page(judged: list[tuple[Section, list[Verdict]]]) -> str:
 
 def counts(parts: list[tuple[str, list[tuple[Section, list[Verdict]]]]]) -> Iterator[str]:
     """The table of how many calls there are of each kind."""
-    yield f"| | version | calls | {' | '.join(COLUMNS)} |"
-    yield "|---|---" + "|---:" * (1 + len(COLUMNS)) + "|"
-    total = [0] * (1 + len(COLUMNS))
+    yield f"| | version | calls | {' | '.join(COLUMNS)} | of both, with a counterpart |"
+    yield "|---|---" + "|---:" * (2 + len(COLUMNS)) + "|"
+    total = [0] * (2 + len(COLUMNS))
     for part, group in parts:
         kinds = [verdict.kind for _, verdicts in group for verdict in verdicts]
         numbers = [len(kinds), *(sum(kinds.count(kind) for kind in column) for column in COLUMNS.values())]
+        numbers.append(sum(bool(verdict.instead) for _, verdicts in group for verdict in verdicts))
         total = [a + b for a, b in zip(total, numbers, strict=True)]
         link = f"[{part}](#{anchor(part)})"
         yield f"| {link} | {version(group[0][0].packages[0])} | {' | '.join(map(str, numbers))} |"

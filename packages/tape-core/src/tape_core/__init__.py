@@ -540,6 +540,7 @@ _TOOLS.update(
         "explain": "tape_core.debugging.explain:explain",
         "float64_origins": "tape_core.debugging.precision:float64_origins",
         "html": "tape_core.debugging.drawing.page:html",
+        "instead_of_scipy": "tape_core.scipy.counterparts:instead",
         "jacobian": "tape_core.modes.jacobians:jacobian",
         "summary": "tape_core.debugging.summary:summary",
         "text": "tape_core.debugging.drawing.page:text",
@@ -549,8 +550,10 @@ _TOOLS.update(
 
 # An unknown name raises an AttributeError that says what it is called here: `tc.rsqrt` is `1 / tc.sqrt(x)`.
 # Type checkers must not see it: to them a module with `__getattr__` has every name.
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _missing(__name__, lambda: __all__)
+if _typing.TYPE_CHECKING:
+    from tape_core import scipy as scipy
+else:
+    __getattr__ = _missing(__name__, lambda: __all__, parts=("scipy",))
 
 
 def __dir__() -> list[str]:

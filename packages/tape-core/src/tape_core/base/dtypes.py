@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from tape_core.base.lookup import instead_of_scipy
+
 __all__ = ["DType", "as_dtype", "get_default_dtype", "set_default_dtype"]
 
 
@@ -41,6 +43,8 @@ class DType:
                     "; this is no dtype of NumPy, which the code asks for: give it t.numpy() where no gradient is "
                     "needed; a product with a sparse matrix of SciPy is declared by custom_gradient"
                 )
+                instead = instead_of_scipy(sys._getframe(1))
+                hint = f"; {instead}{hint}" if instead else hint
             raise AttributeError(f"'DType' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:

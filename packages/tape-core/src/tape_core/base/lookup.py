@@ -6,7 +6,9 @@ them up here by name, `ops.reshape(x, shape)`, in place of importing what import
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.mistakes import meant
@@ -39,6 +41,14 @@ def tool(name: str) -> Callable[..., Any]:
 
     module, _, attribute = TOOLS[name].partition(":")
     found: Callable[..., Any] = getattr(import_module(module), attribute)
+    return found
+
+
+def instead_of_scipy(frame: FrameType | None) -> str:
+    """Return what to write in place of the function of SciPy's that a frame is in; nothing outside of SciPy."""
+    if "scipy" not in sys.modules:
+        return ""
+    found: str = tool("instead_of_scipy")(frame)
     return found
 
 

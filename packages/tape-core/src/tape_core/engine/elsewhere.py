@@ -136,7 +136,6 @@ CORE_SAID: Final = {
     "pmap": "there is tc.vmap, on one device",
     "pure_callback": "see tc.custom_gradient for what another library computes",
     "save": "see tape_nn.save_tensors, or numpy.save(path, x.numpy())",
-    "scipy": "see tc.linalg, tc.special, tc.stats, tc.fft",
     "set_grad_enabled": _NO_GRAD,
     "tensor": "it is tc.asarray here; for gradients a tape watches it, by tape.watch(x), or it is a tc.Variable",
     "tree": "see tc.tree_map, tc.tree_leaves, tc.tree_flatten, tc.tree_unflatten",
@@ -167,6 +166,21 @@ SPECIAL: Final = {
     "lbeta": "tc.special.betaln", "lgamma": "tc.special.gammaln", "logsigmoid": "tc.log_sigmoid",
     "modified_bessel_i0": "tc.special.i0", "modified_bessel_i1": "tc.special.i1",
     "mvlgamma": "tc.special.multigammaln", "sigmoid": "tc.special.expit",
+}  # fmt: skip
+
+SCIPY_SAID: Final = {
+    "cluster": "distances of points are tc.cdist",
+    "fft": "it is tc.fft, and SciPy's own scipy.fft takes Tensors",
+    "optimize": "see tc.scipy_objective for minimizers, tc.custom_root for the derivative of a solution",
+    "sparse": "see tc.linalg.csr_matmul",
+    "spatial": "distances of points are tc.cdist",
+    "special": "it is tc.special",
+    "stats": "it is tc.stats",
+}
+SCIPY_LINALG: Final = {
+    "kron": "tc.kron", "lu_factor": "tc.linalg.lu_factor", "lu_solve": "tc.linalg.lu_solve",
+    "matrix_power": "tc.linalg.matrix_power", "multi_dot": "tc.linalg.multi_dot", "slogdet": "tc.linalg.slogdet",
+    "trace": "tc.linalg.trace",
 }  # fmt: skip
 
 GENERATOR: Final = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Final, NamedTuple
 
-from tape_core.base.lookup import tool
+from tape_core.base.lookup import instead_of_scipy, tool
 from tape_core.base.mistakes import most_like
 from tape_core.base.user_code import warn_user
 from tape_core.engine import elsewhere
@@ -42,6 +42,8 @@ HINTS: Final = {
     "tape_core.fft": Hints(elsewhere.FFT, {}, "tc.fft.", "fft"),
     "tape_core.special": Hints(elsewhere.SPECIAL, {}, "tc.special."),
     "tape_core.stats": Hints({}, {}, "tc.stats."),
+    "tape_core.scipy": Hints({}, elsewhere.SCIPY_SAID, "tc.scipy."),
+    "tape_core.scipy.linalg": Hints(elsewhere.SCIPY_LINALG, {}, "tc.scipy.linalg."),
     "tape_core.random": Hints(_RANDOM, elsewhere.RANDOM_SAID, "tc.random."),
     "Generator": Hints(elsewhere.GENERATOR, {}, "rng."),
     "Tensor": Hints(elsewhere.TENSOR, elsewhere.TENSOR_SAID, "x."),
@@ -58,12 +60,16 @@ _MOVED = {
 class MissingError(AttributeError):
     """An AttributeError whose text is made when it is shown: libraries ask for thousands of absent names."""
 
-    def __init__(self, space: str, owner: str, absent: str, names: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, space: str, owner: str, absent: str, names: Callable[[], Iterable[str]], instead: str = ""
+    ) -> None:
         super().__init__(space, absent, obj=None)  # so that Python adds no suggestion of its own
         self._space, self._owner, self._absent, self._names = space, owner, absent, names
+        self._instead = instead
 
     def __str__(self) -> str:
-        return f"{self._owner} has no attribute {self._absent!r}{_hint(self._space, self._absent, self._names)}"
+        hint = f"; {self._instead}" if self._instead else _hint(self._space, self._absent, self._names)
+        return f"{self._owner} has no attribute {self._absent!r}{hint}"
 
     def __reduce__(self) -> Any:
         return AttributeError, (str(self),)
@@ -155,7 +161,11 @@ class Absent:
         raise self._error(owner)
 
     def _error(self, owner: type) -> MissingError:
-        return MissingError("Tensor", f"{owner.__name__!r} object", self.name, lambda: dir(owner))
+        # Code of SciPy's asks for what NumPy's arrays have; one look at the caller, since libraries ask for many names.
+        caller = sys._getframe(2)
+        in_scipy = str(caller.f_globals.get("__name__", "")).startswith("scipy.")
+        instead = instead_of_scipy(caller) if in_scipy else ""
+        return MissingError("Tensor", f"{owner.__name__!r} object", self.name, lambda: dir(owner), instead)
 
 
 class AbsentAndSet(Absent):
@@ -205,10 +215,15 @@ def absent_attribute(space: str, names: Callable[[], Iterable[str]]) -> Callable
     return __getattr__
 
 
-def missing(module: str, names: Callable[[], list[str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module, which raises an AttributeError that says which name is meant."""
+def missing(module: str, names: Callable[[], list[str]], parts: Collection[str] = ()) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module, which raises an AttributeError that says which name is meant.
+
+    Modules of the package that are among its `parts` are imported when they are first asked for.
+    """
 
     def __getattr__(name: str) -> Any:
+        if name in parts:
+            return import_module(f"{module}.{name}")
         if (module, name) in _MOVED:
             found, public_name = _MOVED[module, name]
             warn_user(f"{module}.{name} is {public_name} now", DeprecationWarning)

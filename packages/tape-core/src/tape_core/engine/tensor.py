@@ -14,7 +14,7 @@ from tape_core.backends.discovery import backend_of_type, is_host_data
 from tape_core.backends.selection import select
 from tape_core.base.ambient import ACTIVE, OPEN_AXES
 from tape_core.base.forking import Lock
-from tape_core.base.lookup import ops
+from tape_core.base.lookup import instead_of_scipy, ops
 from tape_core.base.reprs import lenient
 from tape_core.base.thresholds import LARGE_DISPLAY_ELEMENTS
 from tape_core.base.unasked import unasked
@@ -345,6 +345,7 @@ def _warn_of_cut(tensor: Tensor, what: str, cure: str = "") -> None:
     """Warn that a protocol of arrays takes the values of a recorded Tensor. Who calls numpy() means it."""
     if any([_knows(tape, tensor) for tape in ACTIVE.get()]):
         kind = "Tensor" if type(tensor) is Tensor else type(tensor).__name__
+        cure = cure or instead_of_scipy(sys._getframe(2))
         warn_user(
             f"{what} of a {kind} of shape {tensor.shape} that a tape is recording: no gradient comes back from what is "
             f"computed with it; {cure}{'; ' if cure else ''}where that is meant, use its numpy(), or "

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from tape_core.base.lookup import instead_of_scipy
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.engine.call_paths import accepts, binary_call
 from tape_core.engine.tensor import Tensor
@@ -66,9 +67,10 @@ def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:
     references = getattr(sys, "getrefcount", lambda _: 0)(self)
     # The cheap test first: the bytecode is read only where the count allows a temporary.
     if references <= _TEMPORARY_REFCOUNT and _assigns_to_temporary(sys._getframe(1)):
+        instead = instead_of_scipy(sys._getframe(1))
         raise TypeError(
-            "x[i][j] = value changes nothing: x[i] is a value of its own, not a view of x. Write x[i, j] = value, or "
-            "x = tape_core.at(x)[...].set(value)"
+            f"{instead}{'; ' if instead else ''}x[i][j] = value changes nothing: x[i] is a value of its own, not a "
+            f"view of x. Write x[i, j] = value, or x = tape_core.at(x)[...].set(value)"
         )
     check_write(sys._getframe(1))
     _rebind(self, setitem_with_key(self, value, key), "x[key] = value")

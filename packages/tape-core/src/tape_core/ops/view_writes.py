@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from types import FrameType
 
+from tape_core.base.lookup import instead_of_scipy
+
 _INSTEAD = {
     ("oaconvolve", "scipy"): "use scipy.signal.fftconvolve",
     ("_add_to_diagonal", "sklearn"): "use covariance_type='diag' or 'spherical'",
@@ -25,8 +27,10 @@ def check_write(caller: FrameType) -> None:
         return
     package = str(caller.f_globals.get("__name__")).partition(".")[0]
     if (name, package) in _INSTEAD:
+        instead = instead_of_scipy(caller)
+        first = f"{instead}; " if instead else ""
         raise TypeError(
-            f"{package} ({name}, line {caller.f_lineno}) writes to a part of an array, to change the whole; "
+            f"{first}{package} ({name}, line {caller.f_lineno}) writes to a part of an array, to change the whole; "
             f"a part of a Tensor is a value of its own: {_INSTEAD[name, package]}, or give it t.numpy() where no "
             f"gradient is needed"
         )
