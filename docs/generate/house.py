@@ -36,8 +36,15 @@ ROOMS = {
 """What is in the picture, and what its boxes say."""
 
 
-FILES = {"typing": "base", "_version": "base", "staging": "base", "random": "engine", "distributions": "engine"}
-"""Files of tape_core that belong to a folder, though their names are public."""
+FILES = {
+    "typing": "base",
+    "_version": "base",
+    "staging": "base",
+    "random": "engine",
+    "distributions": "engine",
+    "scipy": "public face",
+}
+"""Files and folders of tape_core that belong to another folder, though their names are public."""
 
 
 @cache
@@ -58,9 +65,11 @@ def room(module: str) -> str:
     first = rest.partition(".")[0]
     if first in ROOMS:
         return first
+    if first in FILES:
+        return FILES[first]
     if (modules()[module].parent.name == first) or "." in rest:
         raise LookupError(f"the picture of the house does not know the folder {first!r}: name it in ROOMS")
-    return FILES.get(first, "public face")
+    return "public face"
 
 
 def imports(module: str) -> Iterator[tuple[str, bool]]:

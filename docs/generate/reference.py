@@ -171,7 +171,7 @@ PARTS = {
             sources=("tape_core.stats",),
         ),
         Chapter(
-            "SciPy's names",
+            "Names of SciPy",
             "Functions with SciPy's names and arguments, made of Tape's ops.",
             guide="[](../interoperability.md#scipys-names) says what there is.",
             sources=("tape_core.scipy",),
