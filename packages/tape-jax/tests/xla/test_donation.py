@@ -254,6 +254,20 @@ def test_values_that_are_lost_by_a_failure_of_xla_are_named(on_jax: None, monkey
     assert "RESOURCE_EXHAUSTED" in str(found.value)
 
 
+@counted
+def test_the_use_of_a_variable_whose_memory_is_given_away_is_an_error_that_says_so(on_jax: None) -> None:
+    v = tc.Variable(tc.zeros((96, 96)))
+    step = tc.function(lambda: v.assign_add(tc.ones((96, 96))), compile="xla", donate_variables=True)
+    for _ in range(3):
+        step()
+    v.array.delete()  # as another thread finds it
+    with pytest.raises(RuntimeError, match="no other thread, callback or signal handler may use it meanwhile"):
+        step()
+    v.assign(tc.ones((96, 96)))
+    step()
+    assert float(v[0, 0]) == 2.0
+
+
 def test_other_compilers_leave_the_old_values_alone() -> None:
     for backend in ("numpy", "jax"):
         v = tc.Variable(tc.zeros((96, 96), backend=backend))

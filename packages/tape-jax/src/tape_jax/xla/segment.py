@@ -243,6 +243,11 @@ class Segment:
             if held:  # for a function that takes less memory, XLA would compile all once more
                 given = tuple([jnp.copy(value) if at in held else value for at, value in enumerate(given)])
             taken = self._of_variables - held
+        if any([given[at].is_deleted() for at in self._of_variables]):
+            raise RuntimeError(
+                f"{self._name}: the memory of a Variable was given to XLA, in a call that has not ended, or has failed: "
+                f"with donate_variables, no other thread, callback or signal handler may use it meanwhile"
+            )
         try:
             # In C alone: no signal handler comes between what XLA does with Variables' memory and the list.
             made.extend(map(function, [states], [self.large], *[[value] for value in given]))
