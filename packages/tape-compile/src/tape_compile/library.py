@@ -121,6 +121,10 @@ class LibrarySupport:
     placed: Callable[..., Raw] | None = None
     """`placed(shape, keys, *parts)`: zeros, to which each part is added where its key says."""
 
+    def can_place(self, spec: Spec) -> bool:
+        """Return whether `joined` and `placed` take such arrays as parts."""
+        return True
+
 
 def support_of(program: Program) -> LibrarySupport | None:
     """Return the support of the library of a program's arrays; None where there are several, or it has none.

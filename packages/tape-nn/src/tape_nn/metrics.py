@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.meshes import whole
 from tape_core.staging import (
     HostNumber,
     TracingError,
@@ -302,9 +303,11 @@ class AUC(Metric):
             raise ValueError(
                 f"auc: sample_weight of shape {weight.shape} must have the shape of y_pred, {y_pred.shape}"
             )
-        self._truth += tc.reshape(_check_same_shape(self.name, truth, y_pred) > 0.5, (-1,)).tolist()
-        self._scores += tc.reshape(tc.astype(y_pred, tc.float64), (-1,)).tolist()
-        self._weights += tc.reshape(tc.broadcast_to(weight, y_pred.shape), (-1,)).tolist()
+        # Of divided batches each process has some examples, and the area is that of all.
+        truth, scores, weight = map(whole, (_check_same_shape(self.name, truth, y_pred), y_pred, weight))
+        self._truth += tc.reshape(truth > 0.5, (-1,)).tolist()
+        self._scores += tc.reshape(tc.astype(scores, tc.float64), (-1,)).tolist()
+        self._weights += tc.reshape(tc.broadcast_to(weight, scores.shape), (-1,)).tolist()
 
     def result(self) -> float:
         """Return the area for all batches since the last reset."""

@@ -201,6 +201,10 @@ class TorchSupport(LibrarySupport):
     joined = staticmethod(joined)
     placed = staticmethod(placed)
 
+    def can_place(self, spec: Spec) -> bool:
+        # What PyTorch writes into a part of a DTensor is lost. Scatters of such are computed line by line.
+        return not is_divided_kind(spec.kind)
+
     def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
         has_shape = group is None or specs[instruction.out].shape == group.shape
         return "each" if has_shape and _can_fuse(instruction, specs) else None

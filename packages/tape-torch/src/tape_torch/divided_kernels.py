@@ -275,7 +275,28 @@ def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) 
     return kernel(packed, *args, **kwargs)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"matmul": multiplied, "reshape": _reshape}
+def _logsumexp(kernel: Callable[..., Any], x: DTensor, axis: Any = None, keepdims: bool = False) -> Any:
+    """Reduce without the axes, and put them back: PyTorch forgets them where it says how the result is divided."""
+    out = kernel(x, axis=axis, keepdims=False)
+    if keepdims:
+        for k in sorted([k % x.ndim for k in (range(x.ndim) if axis is None else tree_leaves(axis))]):
+            out = out.unsqueeze(k)
+    return out
+
+
+def _place_of_extreme(kernel: Callable[..., Any], x: DTensor, axis: Any = None, keepdims: bool = False) -> Any:
+    """Count the axis from the first: with one from the last, PyTorch joins what processes have found wrongly."""
+    is_from_last = type(axis) is int and -x.ndim <= axis < 0
+    return kernel(x, axis=axis + x.ndim if is_from_last else axis, keepdims=keepdims)
+
+
+_WAYS: dict[str, Callable[..., Any]] = {
+    "argmax": _place_of_extreme,
+    "argmin": _place_of_extreme,
+    "logsumexp": _logsumexp,
+    "matmul": multiplied,
+    "reshape": _reshape,
+}
 """By the name of an op the function that is called with its kernel where PyTorch's own way with a DTensor fails."""
 
 

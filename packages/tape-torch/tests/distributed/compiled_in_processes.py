@@ -156,6 +156,20 @@ for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
         assert calls.sent["all_gather_into_tensor"] == (kind is nn.parallel.Sharded), calls.sent
         assert not calls.sent["shard_dim_alltoall"] + eager_calls.sent["shard_dim_alltoall"], eager_calls.sent
 
+
+# The gradient of a series that is taken apart, step by step and in boxes, as by a recurrent layer.
+def steps_of(x):
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        y = tc.sum(tc.sin(x[:, 0] * x[:, 1]) * x[:, 2]) + tc.sum(x[:2, 1, :2] * x[2:4, 0, 2:])
+    return tape.gradient(y, x)
+
+
+series = rng.normal(size=(8, 3, 4))
+for layout in (("data",), (None, None, "data"), ()):
+    found, _ = run(tc.function(steps_of), distribute(series, layout, mesh=m))
+    close(found[0], steps_of(tc.asarray(series)).numpy(), f"a series, {layout}")
+
 # The gradient of an embedding is no call of Python's: what is left on DTensors are lookups, whose indices are checked.
 tc.set_seed(0)
 table, optimizer = nn.Embedding(8, 6), nn.Adam(1e-2)

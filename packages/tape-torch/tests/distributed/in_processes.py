@@ -255,6 +255,18 @@ for function in (tc.special.erfcx, tc.hard_silu, tc.relu6, tc.tanh):
     parts = distribute(rows, (None, "data"), mesh=m), distribute(columns, ("data",), mesh=m)
     np.testing.assert_allclose(full(tc.grad(total_of)(*parts)).numpy(), by_rows.numpy(), rtol=1e-10, atol=1e-12)
 
+# Reductions along either axis, of one that is divided: of few rows, and with the axis kept.
+for shape in ((1, 4), (4, 4), (n, 8, 4)):
+    numbers = np.random.default_rng(3).normal(size=shape)
+    for divided in [k for k, length in enumerate(shape) if length % n == 0]:
+        spread = distribute(numbers, (None,) * divided + ("data",), mesh=m)
+        for reduce in (tc.logsumexp, tc.argmax, tc.argmin, tc.max, tc.std):
+            for axis in range(-len(shape), len(shape)):
+                for keepdims in (False, True):
+                    one, other = (full(reduce(x, axis=axis, keepdims=keepdims)) for x in (spread, tc.asarray(numbers)))
+                    case = f"{reduce.__name__} of {shape}, divided along {divided}: {axis=}, {keepdims=}"
+                    np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12, err_msg=case, strict=True)
+
 print(json.dumps(alone))  # noqa: T201
 
 # Gradients that nobody reads: what was sent for them is not kept.

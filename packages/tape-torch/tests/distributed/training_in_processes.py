@@ -36,7 +36,7 @@ def network():
 
 def fit(strategy, **options):
     tc.set_seed(0)
-    metrics = [nn.metrics.BinaryAccuracy(threshold=0.0)]
+    metrics = [nn.metrics.BinaryAccuracy(threshold=0.0), nn.metrics.AUC()]
     return classify(network(), (X, Y), strategy, metrics=metrics, validation=(X, Y), **options)
 
 

@@ -34,7 +34,7 @@ def merge_scatters(program: Program) -> Program:
         return program
     if not any([instruction.name == "scatter" for instruction in program.instructions]):
         return program
-    found = _Sums(program)
+    found = _Sums(program, support)
     if not found.inside:
         return program
     specs, involved = dict(program.specs), found.inside | found.roots
@@ -81,7 +81,7 @@ class _Sums:
         first: by result one of its scatters.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, support: LibrarySupport) -> None:
         inputs = [instruction.inputs for instruction in program.instructions]
         counts = Counter(chain(program.outputs, chain.from_iterable(inputs)))
         self.inside: set[int] = set()
@@ -94,7 +94,8 @@ class _Sums:
         for instruction in program.instructions:
             name = instruction.name
             if name == "scatter":
-                if is_plain(instruction) and (box := _box(instruction, specs)) is not None:
+                box = _box(instruction, specs) if is_plain(instruction) else None
+                if box is not None and support.can_place(specs[instruction.args[0].id]):
                     boxes[instruction.out] = one.get(box) or one.setdefault(box, {box: None})
                     self.first[instruction.out] = instruction
             elif name == "add" and len(instruction.inputs) == 2:

@@ -7,7 +7,7 @@ divides arrays, and how its processes or devices tell each other something, is t
 from tape_core.meshes.axes import AxesAsked, NamedMesh, asked, check_mesh
 from tape_core.meshes.draws import FILLED, Between, Making, PartwiseRandom, fill, label_of, make
 from tape_core.meshes.layouts import axes_of_dimensions, check_divides, described
-from tape_core.meshes.moving import about, check_parts_alike, divide_tree, map_leaves
+from tape_core.meshes.moving import about, check_parts_alike, divide_tree, map_leaves, whole
 
 __all__ = [
     "FILLED",
@@ -28,4 +28,5 @@ __all__ = [
     "label_of",
     "make",
     "map_leaves",
+    "whole",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from tape_core.engine import placement, pytree
@@ -72,6 +73,15 @@ def map_leaves(function: Callable[[Any], Any], tree: T) -> T:
     """Return a tree of what a function returns for each leaf."""
     leaves, structure = pytree.flatten(tree)
     return cast("T", pytree.unflatten(structure, [function(leaf) for leaf in leaves]))
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a Tensor with all its values in each process, all of which call this; what is not divided as it is."""
+    library = tensor.backend.library
+    if library.distributed is None or library.divided_like(tensor, tensor.shape) is None:
+        return tensor
+    found: Tensor = import_module(library.distributed).full(tensor)
+    return found
 
 
 def about(part: Tensor) -> str:
