@@ -17,10 +17,11 @@ import typing as _typing
 
 from tape_core.engine.hints import missing as _missing
 
-__all__ = ["linalg", "signal"]
+__all__ = ["linalg", "ndimage", "signal"]
 
 if _typing.TYPE_CHECKING:
     from tape_core.scipy import linalg as linalg
+    from tape_core.scipy import ndimage as ndimage
     from tape_core.scipy import signal as signal
 else:  # a part is imported when it is first asked for: most programs use none of them
     __getattr__ = _missing(__name__, lambda: __all__, parts=__all__)
