@@ -85,6 +85,7 @@ ROWS: list[Row] = [
     *by_order("berp", 1e-6, -3e-12 / 16, -3e-6 / 8, -3 / 8),
     *by_order("i1", 0.0, 1 / 2, 0, 3 / 8),
     *by_order("i1", 1e-6, 1 / 2, 3e-6 / 8, 3 / 8),
+    *by_order("airye 2", 0.0, 0.4482883573538264, -math.inf),
     *by_order("airye 2", -0.5, 0.5059337136238472, -0.1901763298755269, 0.1273858029391303),
     *of_order("gammainc", 2.0, 0.0, 0, 1, -2),
     *of_order("gammainc", 3.0, 0.0, 0, 0, 1),
@@ -106,6 +107,8 @@ ROWS: list[Row] = [
     # z * (z + 1) * (z + 2)
     *[("poch", (0.0, 3.0), (0,) * k, value) for k, value in enumerate((2, 6, 6), 1)],
     *[("poch", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((-1, 0, 6), 1)],
+    ("poch", (-2.0, 2.0), (0,), -3),
+    ("poch", (-2.0, 2.0), (1,), math.inf),
     ("beta", (-0.5, 0.5), (0,), -2 * PI),
     *[("boxcox", (0.0, 2.0), (0,) * k, value) for k, value in enumerate((0, 1, 0), 1)],
     *[("boxcox1p", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((0, 0, 2), 1)],

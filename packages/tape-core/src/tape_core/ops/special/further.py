@@ -25,9 +25,12 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Tensor:
     poles = is_pole(z) & is_pole(above)
     turned = (z < 0.5) & ~poles
     first, last = where(poles, 1.0 - above, where(turned, 1.0 - z, z)), where(poles, 1.0 - z, above)
-    sign = where(poles, 1.0 - 2.0 * ew.remainder(m, 2.0), sign_of_gamma(first) * sign_of_gamma(last))
+    whole = ew.floor(m)
+    sign = where(poles, 1.0 - 2.0 * ew.remainder(whole, 2.0), sign_of_gamma(first) * sign_of_gamma(last))
     size = ew.exp(gammaln(last) + where(turned, 1.0, -1.0) * gammaln(first))
-    return sign * where(turned, reflection(where(turned, z, 0.0)), 1.0) * size
+    # Where both are infinite it is 0 for all other m, so that a derivative by m is to be infinite: that of this root.
+    jump = where(poles, 1.0 + ew.sqrt(where(poles, m - whole, 1.0)), 1.0)
+    return sign * where(turned, reflection(where(turned, z, 0.0)), 1.0) * size * jump
 
 
 def binom(n: ArrayLike, k: ArrayLike, /) -> Tensor:

@@ -239,7 +239,7 @@ def airy_bi_slope(x: ArrayLike, /) -> Tensor:
 
 def _root(xp: Namespace, x: Array) -> Array:
     """The square root, and 0 below 0: there the scaled Bi is Bi."""
-    return xp.where(x > 0, xp.sqrt(xp.where(x > 0, x, 1)), 0)
+    return xp.where(x >= 0, xp.sqrt(xp.where(x >= 0, x, 1)), 0)
 
 
 @row("airye", 0, sampled((0.3, 5)), x=lambda xp, x, out: xp.airye_ai_slope(x) + xp.sqrt(x) * out)
