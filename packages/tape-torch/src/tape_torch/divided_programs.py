@@ -197,8 +197,8 @@ class _OnParts:
 
 
 def _divided(part: torch.Tensor, spec: Any) -> Any:
-    make: Any = DTensor  # its constructor has no types
-    return make(part, spec, requires_grad=False)
+    make: Any = DTensor.__new__  # `__init__` does nothing, and takes six times as long
+    return make(DTensor, part, spec, requires_grad=False)
 
 
 def _laid_down(part: Any, layout: _Layout) -> torch.Tensor:

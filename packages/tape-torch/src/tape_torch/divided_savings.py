@@ -3,16 +3,18 @@
 - An array that is gathered twice, as a weight of `Sharded` is for its product and for the derivative of that, is
   gathered once, if few bytes are kept meanwhile.
 - A sum over processes goes to the memory of what is added up, where nothing else needs that.
+- A product that is sent with other arrays is computed in the memory of all of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tape_compile.extend import Instruction, Spec
+from tape_compile.extend import Instruction, Ref, Spec
 
 from tape_torch.thresholds import GATHERED_KEPT_BYTES
 
@@ -100,10 +102,73 @@ def summed_in_place(lines: Sequence[Instruction], outputs: Sequence[int]) -> lis
     return found
 
 
+def made_in_place(
+    lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int], outputs: Sequence[int]
+) -> list[Instruction]:
+    """Return the lines with products that are sent with other arrays made where they are sent from.
+
+    Args:
+        lines, outputs: of the program.
+        specs: of values, by number.
+        fresh: returns the number of a new value.
+    """
+    used = Counter([k for line in lines for k in line.inputs])
+    products = {line.out: at for at, line in enumerate(lines) if line.fn is _PRODUCT and used[line.out] == 1}
+    first: dict[int, Instruction] = {}  # by the place before which it is to be, what makes memory
+    instead: dict[int, Instruction] = {}
+    for at, line in enumerate(lines):
+        direct = [k for k in line.inputs if k in products and k not in outputs] if line.fn is flattened else []
+        if not direct:
+            continue
+        begin = min([products[k] for k in direct])
+        place = {k: fresh(specs[k]) for k in line.inputs}
+        out = (flat := fresh(specs[line.out]), *place.values())
+        like = (Ref(lines[begin].inputs[0]),)
+        room = _Room([specs[k].shape for k in line.inputs])
+        first[begin] = Instruction("room", room, like, {}, out, lines[begin].place)
+        for k in direct:
+            one = lines[products[k]]
+            into = {"out": Ref(place[k])}
+            instead[products[k]] = Instruction(one.name, torch.ops.aten.mm.out, one.args, into, one.out, one.place)
+        others = [k for k in line.inputs if k not in direct]
+        args = (Ref(flat), *[tuple(map(Ref, some)) for some in (direct, others, [place[k] for k in others])])
+        instead[at] = Instruction(line.name, _filled, args, {}, line.out, line.place)
+    found = []
+    for at, line in enumerate(lines):
+        if at in first:
+            found.append(first[at])
+        found.append(instead.get(at, line))
+    return found
+
+
+class _Room:
+    """Returns memory for arrays of some shapes, one after the other, and the place of each in it."""
+
+    __name__ = "room"
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        self._shapes = shapes
+        self._sizes = [math.prod(shape) for shape in shapes]
+
+    def __call__(self, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = like.new_empty(sum(self._sizes))
+        parts = torch.split(flat, self._sizes)  # type: ignore[no-untyped-call]
+        return flat, *[part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+
+def _filled(flat: torch.Tensor, made: Any, others: Sequence[torch.Tensor], places: Sequence[torch.Tensor]) -> Any:
+    """Return memory in which some arrays are, `made`, and to which others are copied."""
+    for x, place in zip(others, places, strict=True):
+        place.copy_(x)
+    return flat
+
+
 def flattened(*parts: torch.Tensor) -> torch.Tensor:
     """Return the elements of several tensors one after the other."""
     return torch.cat([part.reshape(-1) for part in parts])
 
+
+_PRODUCT = torch.ops.aten.mm.default
 
 _NEW = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, flattened)
 """Functions whose results are contiguous, and in memory of their own."""

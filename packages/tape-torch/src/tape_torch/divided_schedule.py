@@ -14,7 +14,15 @@ import torch
 from tape_compile.extend import Instruction, Ref, Spec
 from torch.distributed import distributed_c10d
 
-from tape_torch.divided_savings import bytes_of, collective, flattened, gathered_once, is_barrier, summed_in_place
+from tape_torch.divided_savings import (
+    bytes_of,
+    collective,
+    flattened,
+    gathered_once,
+    is_barrier,
+    made_in_place,
+    summed_in_place,
+)
 from tape_torch.thresholds import (
     GATHERED_TOGETHER_BYTES,
     REDUCTIONS_IN_FLIGHT,
@@ -65,7 +73,8 @@ class Schedule:
             if collective(line) not in ("", _WAIT) or line.fn is flattened
         ]
         self.sent = f"{sent} {joined}"
-        self.lines = summed_in_place(self.lines, [self.pieces.get(k, k) for k in outputs])
+        kept = [self.pieces.get(k, k) for k in outputs]
+        self.lines = made_in_place(summed_in_place(self.lines, kept), specs, new, kept)
 
 
 def _waited_late(lines: Sequence[Instruction]) -> list[Instruction]:

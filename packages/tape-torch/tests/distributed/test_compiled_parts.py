@@ -157,3 +157,29 @@ def test_a_sum_goes_where_nothing_else_is_needed() -> None:
     assert sums(outputs=(2,)) == [ops.all_reduce.default]
     view = Instruction("view", torch.ops.aten.view.default, (Ref(2), (4,)), {}, 4, None)
     assert sums(view) == [ops.all_reduce.default]
+
+
+def test_a_product_that_is_sent_with_others_is_made_where_it_is_sent_from() -> None:
+    torch = pytest.importorskip("torch")
+    from tape_compile.extend import Instruction, Program, Ref, Source, Spec
+    from tape_torch.divided_savings import flattened, made_in_place
+
+    square, row = Spec(torch.Tensor, (3, 3), torch.float64), Spec(torch.Tensor, (3,), torch.float64)
+    specs = {0: square, 1: square, 2: square, 3: row, 4: row._replace(shape=(12,)), 5: square}
+    product = Instruction("matmul", torch.ops.aten.mm.default, (Ref(0), Ref(1)), {}, 2, None)
+    total = Instruction("sum", torch.ops.aten.sum.dim_IntList, (Ref(0), [0]), {}, 3, None)
+    sent = Instruction("joined", flattened, (Ref(2), Ref(3)), {}, 4, None)
+    used = Instruction("matmul", torch.ops.aten.mm.default, (Ref(2), Ref(1)), {}, 5, None)
+    x, y = torch.arange(9.0, dtype=torch.float64).reshape(3, 3), torch.eye(3, dtype=torch.float64) * 2
+
+    for more, outputs, is_made_there in (([], [4], True), ([used], [4, 5], False), ([], [4, 2], False)):
+        fresh = iter(range(10, 20))
+
+        def new(spec: Spec, fresh: Any = fresh) -> int:
+            specs[k := next(fresh)] = spec
+            return k
+
+        lines = made_in_place([product, total, sent, *more], specs, new, outputs)
+        assert ("room" in [line.name for line in lines]) is is_made_there
+        found = Source(Program(lines, [0, 1], {}, outputs, specs, None), "sent").run([x, y])
+        assert torch.equal(found[0], torch.cat([(x @ y).reshape(-1), x.sum(0)]))
