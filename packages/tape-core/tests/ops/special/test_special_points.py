@@ -45,6 +45,7 @@ CHNDTR_CENTRAL = {
 }
 CHNDTR_AT_0 = {(0, 2): -1 / 4, (2, 0): -1 / 4, (0, 2, 2): 1 / 8, (2, 0, 2): 1 / 8, (2, 0, 0): 1 / 4, (0, 2, 0): 1 / 4}
 
+VOIGT = (-6.366197691844824e-13, 1.909859301187249e-16, -7.639437172918004e-20)
 Y11, Y20 = math.sqrt(3 / (8 * PI)), math.sqrt(5 / (4 * PI))
 
 ROWS: list[Row] = [
@@ -109,6 +110,8 @@ ROWS: list[Row] = [
     *[("poch", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((-1, 0, 6), 1)],
     ("poch", (-2.0, 2.0), (0,), -3),
     ("poch", (-2.0, 2.0), (1,), math.inf),
+    # the wing of a Lorentz profile
+    *[("voigt_profile", (1e4, 0.5, 1.0), (0,) * k, value) for k, value in enumerate(VOIGT, 1)],
     ("beta", (-0.5, 0.5), (0,), -2 * PI),
     *[("boxcox", (0.0, 2.0), (0,) * k, value) for k, value in enumerate((0, 1, 0), 1)],
     *[("boxcox1p", (-1.0, 3.0), (0,) * k, value) for k, value in enumerate((0, 0, 2), 1)],
@@ -158,4 +161,4 @@ def test_a_derivative_at_a_special_point(name: str, point: Any, by: tuple[int, .
     ways = {(False,) * len(by), (True,) * len(by), (False,) * (len(by) - 1) + (True,)}
     for way in ways:
         found = derivative(function(name), args, by, way)
-        assert found == pytest.approx(expected, rel=1e-8, abs=1e-14), way
+        assert found == pytest.approx(expected, rel=1e-8, abs=1e-14 if abs(expected) > 1e-9 or not expected else 0), way

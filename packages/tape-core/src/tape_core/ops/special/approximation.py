@@ -100,6 +100,20 @@ def sine_over(xp: Namespace, x: Array) -> Array:
     return even_series(xp, x, 1.0, _SINE, lambda x: xp.sin(x) / x)
 
 
+FADDEEVA_SERIES_FROM = 8
+"""Where 17 terms of :func:`faddeeva_series` suffice for float64."""
+_FADDEEVA_SERIES = tuple(-float(math.prod(range(1, 2 * k, 2))) for k in range(1, 18))
+
+
+def faddeeva_series(z: Array) -> Array:
+    """`1 - 2 * z * dawsn(z)` by its asymptotic series -t - 3 * t**2 - 15 * t**3 - ... in t = 1 / (2 * z**2).
+
+    Times `2j / sqrt(pi)` it is the derivative of Faddeeva's function where that has no exponential part.
+    """
+    t = 0.5 / (z * z)
+    return t * polynomial(_FADDEEVA_SERIES, t)
+
+
 LOG_RATIO = tuple((-1.0) ** k / (k + 1) for k in range(14))
 """The Taylor series of `log(1 + u) / u`, which is exact in float64 up to 0.05."""
 

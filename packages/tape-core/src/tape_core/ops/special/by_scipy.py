@@ -14,7 +14,15 @@ from typing import Any
 from tape_core.engine.op import REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import LOG_RATIO, in_double, is_array, polynomial, series_near_0
+from tape_core.ops.special.approximation import (
+    FADDEEVA_SERIES_FROM,
+    LOG_RATIO,
+    faddeeva_series,
+    in_double,
+    is_array,
+    polynomial,
+    series_near_0,
+)
 from tape_core.ops.special.incomplete import beta_density, gamma_density, t_density
 from tape_core.typing import Array, ArrayLike, Kernel, Namespace, Raw
 
@@ -221,16 +229,9 @@ def expi(x: ArrayLike, /) -> Tensor:
     """The exponential integral Ei: the integral of `exp(t) / t` from minus infinity to `x`."""
 
 
-# 1 - 2 * x * dawsn(x) as an asymptotic series in t = 1 / (2 * x**2): -t - 3 * t**2 - 15 * t**3 - ... From 8 on, where
-# the difference would lose digits, 17 terms of it suffice for float64.
-_DAWSN_SERIES_FROM = 8
-_DAWSN_SERIES = tuple(-float(math.prod(range(1, 2 * k, 2))) for k in range(1, 18))
-
-
 def _dawsn_partial(xp: Namespace, x: Array, out: Array) -> Array:
-    near = xp.abs(x) < _DAWSN_SERIES_FROM
-    t = 0.5 / xp.where(near, _DAWSN_SERIES_FROM, x) ** 2
-    return xp.where(near, 1 - 2 * x * out, t * polynomial(_DAWSN_SERIES, t))
+    near = xp.abs(x) < FADDEEVA_SERIES_FROM  # beyond, the difference loses digits
+    return xp.where(near, 1 - 2 * x * out, faddeeva_series(xp.where(near, FADDEEVA_SERIES_FROM, x)))
 
 
 @elementwise(x=_dawsn_partial, kernel=_scipy_kernel("dawsn"), samples=unary(-3, 3), complex_kernel=REFUSED)

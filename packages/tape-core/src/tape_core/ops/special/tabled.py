@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 from tape_core.engine.op import NONDIFF, REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import Tensor
-from tape_core.ops.special.approximation import even_series, in_double, is_array, polynomial, series_near_0, sine_over
+from tape_core.ops.special.approximation import (
+    FADDEEVA_SERIES_FROM,
+    even_series,
+    faddeeva_series,
+    in_double,
+    is_array,
+    polynomial,
+    series_near_0,
+    sine_over,
+)
 from tape_core.ops.special.by_scipy import by_scipy
 from tape_core.ops.special.incomplete import as_array
 from tape_core.typing import Array, ArrayLike, Namespace
@@ -519,7 +528,14 @@ def owens_t(h: ArrayLike, a: ArrayLike, /) -> Tensor:
 # -- functions of complex numbers, and inverses of elementary ones
 
 
-@complex_row("wofz", _complex_samples, z=lambda xp, z, out: -2 * z * out + 2j / math.sqrt(math.pi))
+def _faddeeva_partial(xp: Namespace, z: Array, out: Array) -> Array:
+    # Far out in the upper half of the plane, where there is no exponential part, the terms cancel.
+    near = (xp.abs(z) < FADDEEVA_SERIES_FROM) | (xp.imag(z) < 0)
+    series = faddeeva_series(xp.where(near, FADDEEVA_SERIES_FROM, z))
+    return xp.where(near, -2 * z * out + 2j / math.sqrt(math.pi), series * (2j / math.sqrt(math.pi)))
+
+
+@complex_row("wofz", _complex_samples, z=_faddeeva_partial)
 def faddeeva(z: ArrayLike, /) -> Tensor:
     """Faddeeva's function of complex numbers, DLMF 7.10.3."""
 
