@@ -152,7 +152,7 @@ class _Room:
 
     def __call__(self, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
         flat = like.new_empty(sum(self._sizes))
-        parts = torch.split(flat, self._sizes)  # type: ignore[no-untyped-call]
+        parts = torch.split(flat, self._sizes)
         return flat, *[part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
 

@@ -245,7 +245,7 @@ class Segment:
             taken = self._of_variables - held
         if any([given[at].is_deleted() for at in self._of_variables]):
             raise RuntimeError(
-                f"{self._name}: the memory of a Variable was given to XLA, in a call that has not ended, or has failed: "
+                f"{self._name}: the memory of a Variable was given to XLA, in a call that has not ended or has failed: "
                 f"with donate_variables, no other thread, callback or signal handler may use it meanwhile"
             )
         try:
