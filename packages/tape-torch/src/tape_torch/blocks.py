@@ -173,6 +173,10 @@ class OnParts(_Blocks):
 
         return on_parts_alike(self.on_parts, arrays, self.cut)
 
+    def into(self, dead: Sequence[int]) -> _Blocks:
+        """Return the function of parts, with results written into the memory of inputs that are dead by then."""
+        return super().over(dead, ())
+
     def on_parts(self, *parts: Any) -> tuple[Any, ...]:
         """Call the instructions on tensors of this process."""
         return super().__call__(*parts)

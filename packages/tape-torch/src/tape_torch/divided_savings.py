@@ -3,6 +3,7 @@
 - An array that is gathered twice, as a weight of `Sharded` is for its product and for the derivative of that, is
   gathered once, if few bytes are kept meanwhile.
 - A sum over processes goes to the memory of what is added up, where nothing else needs that.
+- What is computed of such a sum elementwise goes to its memory, too: one of an optimizer's new values does.
 - A product that is sent with other arrays is computed in the memory of all of them.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from tape_compile.extend import Instruction, Ref, Spec
 
+from tape_torch.blocks import OnParts
 from tape_torch.thresholds import GATHERED_KEPT_BYTES
 
 _TRANSPOSE = torch.ops.aten.transpose.int
@@ -138,6 +140,33 @@ def made_in_place(
         if at in first:
             found.append(first[at])
         found.append(instead.get(at, line))
+    return found
+
+
+def updated_in_place(lines: Sequence[Instruction], outputs: Sequence[int]) -> list[Instruction]:
+    """Return the lines with results of fused functions in the memory of sums that nothing else needs.
+
+    Args:
+        lines, outputs: of the program, after `summed_in_place`.
+    """
+    used = Counter([k for line in lines for k in line.inputs])
+    sums = {line.out for line in lines if collective(line) == "all_reduce_" and used[line.out] == 1}
+    own = {
+        line.out
+        for line in lines
+        if collective(line) == "wait_tensor" and line.inputs[0] in sums and used[line.out] == 1
+    }.difference(outputs)
+    found = []
+    for line in lines:
+        fused = getattr(line.fn, "__self__", None)
+        dead = [at for at, arg in enumerate(line.args) if type(arg) is Ref and arg.id in own]
+        if isinstance(fused, OnParts) and dead:
+            given = dict(zip(fused.group.inputs, line.args, strict=True))
+            function = fused.into([fused.group.inputs[at] for at in dead])
+            targets = function.targets
+            out = tuple([given[targets[k]] if k in targets else None for k in fused.group.outputs])
+            line = Instruction(line.name, function, line.args, {"out": out}, line.out, line.place)
+        found.append(line)
     return found
 
 

@@ -22,6 +22,7 @@ from tape_torch.divided_savings import (
     is_barrier,
     made_in_place,
     summed_in_place,
+    updated_in_place,
 )
 from tape_torch.thresholds import (
     GATHERED_TOGETHER_BYTES,
@@ -74,7 +75,7 @@ class Schedule:
         ]
         self.sent = f"{sent} {joined}"
         kept = [self.pieces.get(k, k) for k in outputs]
-        self.lines = made_in_place(summed_in_place(self.lines, kept), specs, new, kept)
+        self.lines = made_in_place(updated_in_place(summed_in_place(self.lines, kept), kept), specs, new, kept)
 
 
 def _waited_late(lines: Sequence[Instruction]) -> list[Instruction]:

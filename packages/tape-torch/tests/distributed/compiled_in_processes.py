@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from tape_torch import divided_schedule
 from tape_torch.distributed import distribute, full, local, mesh
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -169,6 +170,17 @@ series = rng.normal(size=(8, 3, 4))
 for layout in (("data",), (None, None, "data"), ()):
     found, _ = run(tc.function(steps_of), distribute(series, layout, mesh=m))
     close(found[0], steps_of(tc.asarray(series)).numpy(), f"a series, {layout}")
+
+# Gradients that are sent alone, each in its own memory, to which a new value goes then.
+with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(divided_schedule, "SUMMED_ALONE_BYTES", 0)
+    losses, values, _, _ = steps(nn.parallel.Replicated, False)
+    found, compiled_values, _, calls = steps(nn.parallel.Replicated, True)
+    np.testing.assert_allclose(found, losses, rtol=1e-12)
+    for one, other in zip(compiled_values, values, strict=True):
+        close(one, other, "sent alone")
+    if n > 1:
+        assert calls.sent["all_reduce_"] == 3, calls.sent  # products; sums along an axis are copied
 
 # The gradient of an embedding is no call of Python's: what is left on DTensors are lookups, whose indices are checked.
 tc.set_seed(0)
