@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -263,8 +263,24 @@ def replicating(on: bool = True) -> Iterator[None]:
         _DISPATCHER._allow_implicit_replication = before
 
 
-def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) -> Any:
-    """Reshape a DTensor of which a part need not lie in memory as the whole would, which PyTorch relies on."""
+def _reshape(kernel: Callable[..., Any], x: DTensor, shape: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reshape a DTensor of which a part need not lie in memory as the whole would, which PyTorch relies on.
+
+    Parts of different lengths are brought together where their axis does not stay: of (3, 4) by rows two processes
+    have 8 and 4 elements, and of (12,) 6 each.
+    """
+    args = (shape, *args)
+    kept = _ends_of_axes(kernel(torch.empty(x.shape, device="meta"), shape).shape)
+
+    def is_lost(place: Placement) -> bool:
+        if not isinstance(place, Shard):
+            return False
+        parts = math.prod([x.device_mesh.size(k) for k, p in enumerate(x.placements) if p == place])
+        length, after = x.shape[place.dim], math.prod(x.shape[place.dim + 1 :])
+        return length % parts != 0 and (length, after) not in kept
+
+    if any(map(is_lost, x.placements)):
+        x = x.redistribute(placements=[Replicate() if is_lost(p) else p for p in x.placements])
     try:
         return kernel(x, *args, **kwargs)
     except RuntimeError as error:
@@ -273,6 +289,11 @@ def _reshape(kernel: Callable[..., Any], x: DTensor, *args: Any, **kwargs: Any) 
     part, strides = part_of(x).contiguous(), torch.empty(x.shape, device="meta").stride()
     packed = DTensor.from_local(part, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=strides)
     return kernel(packed, *args, **kwargs)
+
+
+def _ends_of_axes(shape: Sequence[int]) -> set[tuple[int, int]]:
+    """Return of each axis its length and the number of elements from one step along it to the next."""
+    return {(n, math.prod(shape[k + 1 :])) for k, n in enumerate(shape)}
 
 
 def _logsumexp(kernel: Callable[..., Any], x: DTensor, axis: Any = None, keepdims: bool = False) -> Any:

@@ -10,7 +10,7 @@ import tape_core as tc
 import tape_nn as nn
 import torch
 from tape_torch.distributed import create, distribute, full, local, mesh
-from torch.distributed.tensor import DTensor, Partial
+from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -266,6 +266,17 @@ for shape in ((1, 4), (4, 4), (n, 8, 4)):
                     one, other = (full(reduce(x, axis=axis, keepdims=keepdims)) for x in (spread, tc.asarray(numbers)))
                     case = f"{reduce.__name__} of {shape}, divided along {divided}: {axis=}, {keepdims=}"
                     np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12, err_msg=case, strict=True)
+
+# Arrays of which processes have different numbers of rows, as PyTorch makes some, are reshaped.
+numbers = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
+grid = mesh({"data": 1, "model": -1}, device="cpu").device_mesh
+uneven = tc.asarray(distribute_tensor(numbers, grid, [Shard(0), Shard(0)]))
+for shape in ((12,), (6, 2), (3, 2, 2), (2, 6), (-1,)):
+    whole, cubes = (full(tc.reshape(f(uneven), shape)).numpy() for f in (tc.positive, lambda x: x**3))
+    np.testing.assert_array_equal(whole, numbers.reshape(shape).numpy())
+    np.testing.assert_array_equal(cubes, whole**3)
+    slopes = tc.grad(lambda x, shape=shape: tc.sum(tc.reshape(x, shape) ** 3))(uneven)
+    np.testing.assert_allclose(full(slopes).numpy(), 3 * numbers.numpy() ** 2)
 
 print(json.dumps(alone))  # noqa: T201
 
