@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from tape_fuzz.search import MINUTES, search
 
 # Which kind of programs, and how many. Each run draws the same ones, which find what a change breaks in every kind;
 # new ones are found by `nox -s fuzz`, which draws for as long as it is told to.
-SHARDS = [("mixed", 190)] * 5 + [("state", 150)] * 2 + [("products", 125)] * 2 + [("training", 120)]
+SHARDS = [("mixed", 190)] * 5 + [("state", 150)] * 2 + [("products", 125)] * 2 + [("training", 120)] + [("draws", 60)]
+if find_spec("tape_jax"):
+    SHARDS += [("xla", 8), ("draws by xla", 8)]  # XLA takes a second for each program
 if MINUTES in os.environ:
     SHARDS.append(("inductor", 1))  # which takes seconds for each program
 

@@ -28,6 +28,35 @@ def test_a_program_on_numpy_does_not_import_jax():
     run_python("-c", PROGRAM, environment={"TAPE_BACKEND": ""})
 
 
+# All that Tape's other packages have, whether or not a program of their users asks for it.
+EVERYTHING = """
+import importlib, pkgutil, sys
+for package in ("tape_core", "tape_compile", "tape_numpy", "tape_nn", *PACKAGES):
+    package = importlib.import_module(package)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+import numpy as np, tape_core as tc
+f = tc.function(lambda x: tc.cond(tc.sum(x) > 0, lambda: tc.dropout(x, 0.5), lambda: x * tc.default_rng(1).normal(3)))
+for backend in ("numpy", *BACKENDS):
+    with tc.use_backend(backend):
+        for _ in range(3):
+            tc.vmap(tc.grad(lambda a: a * a))(f(tc.ones(3)))
+found = [name for name in sys.modules if name.partition(".")[0] in ("jax", "jaxlib", "tape_jax")]
+assert not found, found[:5]
+"""
+
+
+@pytest.mark.parametrize("has_torch", [False, True])
+def test_no_module_of_the_other_packages_imports_jax_or_tape_jax(has_torch):
+    packages, backends = (), ()
+    if has_torch:
+        pytest.importorskip("tape_torch")
+        packages, backends = ("tape_torch",), ("torch",)
+    program = EVERYTHING.replace("PACKAGES", repr(packages)).replace("BACKENDS", repr(backends))
+    run_python("-c", program, environment={"TAPE_BACKEND": "numpy"})
+
+
 def test_jax_is_imported_when_it_is_selected():
     run_python(
         "-c",

@@ -34,7 +34,7 @@ class Op:
         text: an expression, or lines that assign to `{out}`. `{f}`, `{i}`, `{b}` and `{c}` are values of real, integer,
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
             `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
-            `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `{o}` an optimizer, `{t}` a transformation of gradients.
+            `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `r0` is a generator, `{o}` an optimizer, `{t}` a transformation of gradients.
         is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's).
         weight: how often it is drawn.
     """
@@ -127,6 +127,22 @@ OPS: list[Op] = [
     Op("tc.random.global_rng().split()[1].normal({f}.shape) + {f0}", ("seeded",)),
     Op("tc.random.global_rng().gamma(tc.abs({f}) + 1.5)", ("seeded", "smooth", "continuous")),
     Op("tc.random.global_rng().shuffle({f}) * {f0}", ("seeded",)),
+    Op("tc.dropout({f}, 0.5)", ("seeded",)), Op("tc.default_rng({k}).normal({f}.shape) * {f0}", ("seeded",)), Op("r0.normal({f}.shape) * {f0}", ("seeded",), 2),
+    Op("r0.uniform({f}.shape) + tc.random.global_rng().exponential({f}.shape) + r0.normal({f}.shape)", ("seeded",)), Op("r0.integers({k} + 5, shape={f}.shape) * {f0}", ("seeded",)),
+    Op("r0.split(2)[{j}].uniform({f}.shape) * {f0}", ("seeded",)), Op("tc.checkpoint(lambda a: r0.normal(a.shape) * tc.dropout(a, 0.25))({f})", ("seeded",)),
+    Op("tc.cond(tc.sum({f}) > {n}, lambda: tc.dropout({f0}, 0.5) * tc.random.global_rng().normal({f0}.shape), lambda: {f0} * tc.random.global_rng().uniform({f0}.shape))", ("seeded", "smooth", "continuous"), 2),
+    Op("tc.cond({k} > 1, lambda: r0.normal({f0}.shape), lambda: r0.uniform({f0}.shape)) * {f0}", ("seeded",)),
+    Op("tc.cond(tc.sum(r0.normal(3)) > 0, lambda: r0.normal({f}.shape), lambda: r0.uniform({f}.shape) + r0.normal({f}.shape)) * {f0}", ("seeded", "smooth", "continuous"), 2),
+    Op("tc.scan(lambda h, x: (tc.dropout(h, 0.5) + x, tc.random.global_rng().normal(h.shape) * h), {f}, tc.stack([{f}] * {k}))[{j}]", ("seeded",), 2),
+    Op("tc.scan(lambda h, x: (h * 0.5 + tc.random.global_rng().normal(h.shape), x), {f}, tc.stack([{f}] * {k}), reverse=True)[0]", ("seeded",)),
+    Op("tc.while_loop(lambda c: c[0] < {k}, lambda c: (c[0] + 1, c[1] * tc.random.global_rng().uniform({f}.shape) + tc.dropout({f}, 0.5)), (tc.asarray(0), {f0} * 1.0))[1]", ("seeded", "smooth"), 2),
+    Op("tc.while_loop(lambda c: tc.random.global_rng().uniform() + c[0] < {k}, lambda c: (c[0] + 1, c[1] * 0.5), (tc.asarray(0.0, dtype='float64'), {f}))[1]", ("seeded", "smooth", "continuous")),
+    Op("tc.grad(lambda a: tc.sum(a * r0.normal(a.shape) * tc.dropout({f}, 0.5)))({f0} * 1.0)", ("seeded",)),
+    Op("tc.jvp(lambda a: tc.tanh(a) * r0.uniform(a.shape), ({f},), (tc.dropout({f}, 0.25),))[1]", ("seeded",)),
+    Op("tc.vmap(lambda a: a * r0.normal(a.shape), randomness='different')({d})", ("seeded",)), Op("tc.vmap(lambda a: a + r0.uniform(a.shape), randomness='same')({d})", ("seeded",)),
+    Op("tc.map(lambda r: r * tc.random.global_rng().normal(r.shape), {F})", ("seeded",)), Op("{v}.assign_add(r0.normal({v}.shape) * 0.1)\n{out} = tc.dropout({v}, 0.5)", ("seeded", "pure", "exported"), 2),
+    Op("tc.scan(lambda h, x: (h * 0.5 + r0.normal(h.shape), r0.integers(5)), r0.uniform({f}.shape), length={k})[0] * {f}", ("seeded",)),
+    Op("s0 = r0.permutation(5)\n{out} = {f} * s0[{k}]", ("seeded", "exported")),
     # -- tapes and transformations inside
     Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {e}\n{out} = t.gradient(y, {f0})", weight=2),
     Op("with tc.GradientTape() as t, tc.GradientTape() as u:\n    t.watch({f})\n    u.watch({f0})\n    y = tc.tanh({f0}) ** 3\n    g = u.gradient(y, {f0})\n"
@@ -153,6 +169,9 @@ OPS: list[Op] = [
     Op("tc.custom_gradient(lambda a: (tc.sin(a) * np.float64(0.5), lambda u: u * tc.cos(a) * np.float64(0.5)))({f})", ("torch",)),
 ]  # fmt: skip
 """The grammar: to have another op drawn, add its line."""
+
+DRAWS: list[Op] = [op for op in OPS if "seeded" in op.is_not or "{v}" in op.text] + [Op("{e}", (), 4)]
+"""Random numbers and Variables, in every nesting."""
 
 STATE: list[Op] = [
     Op("{v}.assign_add(tc.tanh({w}) * 0.1)\n{out} = {v} * 1.0", ("pure",)), Op("{v}.assign({v} * 0.9 - tc.tanh({v} * {v}))\n{out} = {v}[::2]", ("pure",), 2),
@@ -235,6 +254,7 @@ class Program:
                 "    rng = np.random.default_rng(0)",
                 *made,
                 f"    h0 = np.asarray(rng.normal(size={self.inputs[0][0]}))",
+                *(["    r0 = tc.default_rng(3)"] if "r0." in body else []),
                 f"    def program({given}):",
                 textwrap.indent(body, " " * 8),
                 f"        return [{', '.join(self.results)}]",
@@ -273,6 +293,7 @@ class _Run:
         self.training = {f"o{k}": eval(text, {"nn": nn}) for k, text in enumerate(program.optimizers)}
         if program.optimizers:
             self.training["m0"] = nn.ExponentialMovingAverage(self.variables, decay=0.5)
+        self.generator = tc.default_rng(2)
         self.host = np.asarray(np.random.default_rng(2).normal(size=program.inputs[0][0]))
 
     def choice(self, of: list[Any]) -> Any:
@@ -380,7 +401,8 @@ class _Run:
             text = f"{out} = {text}"
         held = {name: v.value for name, v in self.variables.items()}
         try:
-            names = {"tc": tc, "np": np, "nn": nn, **self.training, "h0": self.host, **self.variables, **self.values}
+            own = {"h0": self.host, "r0": self.generator}
+            names = {"tc": tc, "np": np, "nn": nn, **self.training, **own, **self.variables, **self.values}
             exec(text, names)
             found = names[out]
             if (
@@ -809,6 +831,24 @@ for name in ("numpy", "torch"):
             assert all(x.backend.name == name for x in found), f"{what} on {name}: not there"
             same(arrays(found), arrays(expected), f"{what} on {name}")
 ''', ("continuous", "pure", "seeded"), True, True),
+    "compiled by XLA": Check('''
+for name in ("numpy", "torch", "jax"):
+    with tc.use_backend(name):
+        eager, ours = made()
+        traced, theirs = made()
+        f, compiled = derived(eager, ours), tc.function(derived(traced, theirs), compile="xla")
+        tc.set_seed(1)
+        for call in (1, 2, 3):
+            before = tc.random.get_state()
+            expected = run(f, inputs(call))
+            if expected is None:  # XLA checks no values
+                break
+            after = tc.random.get_state()
+            tc.random.set_state(before)
+            close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
+            close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
+            assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
+''', ("smooth", "continuous"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
@@ -817,7 +857,7 @@ for name in ("numpy", "torch"):
 }  # fmt: skip
 """The checks by name."""
 
-_APART = {"compiled by torch", "compiled by XLA, Variables donated", "divided"}
+_APART = {"compiled by XLA", "compiled by XLA, Variables donated", "compiled by torch", "divided"}
 """Inductor and XLA take seconds for each program; the last needs processes."""
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _APART)], 3),
@@ -826,6 +866,9 @@ KINDS: dict[str, Kind] = {
     "products": Kind(PRODUCTS, ["compiled second derivatives"] * 3 + ["autograd", "second derivatives", "vmap"], 0, (0, 1), (8, 8)),
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
     "donated": Kind(STATE, ["compiled by XLA, Variables donated"], 0, (2, 4), (10, 8)),
+    "xla": Kind(OPS, ["compiled by XLA"], 0, (0, 2), (10, 10)),
+    "draws": Kind(DRAWS, ["compiled", "compiled gradient", "compiled in a tape"], 2, (0, 2), (10, 10)),
+    "draws by xla": Kind(DRAWS, ["compiled by XLA"], 0, (0, 2), (8, 8)),
     "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),
 }  # fmt: skip
 """The kinds of programs."""

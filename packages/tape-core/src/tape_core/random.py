@@ -17,7 +17,7 @@ from tape_core.backends.errors import BatchError
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, words_needed
 from tape_core.base.ambient import MAKING, OPEN_AXES, STAGE, STAND_INS
 from tape_core.base.contexts import contextmanager, setting
-from tape_core.base.forking import Lock
+from tape_core.base.forking import Holding, Lock
 from tape_core.base.lookup import tool
 from tape_core.base.mistakes import integer
 from tape_core.base.reprs import lenient
@@ -53,6 +53,11 @@ _MERSENNE_TWISTER_LENGTH: Final = 625  # integers in the states of older version
 
 _global: Generator | None = None
 _advancing = Lock()  # two threads that draw from one generator must not get the same numbers
+
+
+def advancing() -> Holding:
+    """Return a context in which no other thread draws, for a call that tells only at its end how far it has drawn."""
+    return _advancing.held()
 
 
 class Draw(NamedTuple):

@@ -59,6 +59,7 @@ class JaxBackend(Backend):
             self.kernels.update(kernels(jitted.__getitem__))
         self.kernels = {**jitted, **self.kernels, **KERNELS}
         self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
+        self.kernels["cross_entropy_vjp"] = partial(self._cross_entropy_vjp, jitted["cross_entropy_vjp"])
         self.random = JaxRandom(self)
         self.distributed = "tape_jax.distributed"
 
@@ -189,12 +190,21 @@ class JaxBackend(Backend):
         return super().user_error(error)
 
     def _cross_entropy(self, kernel: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
-        # JAX takes NaN for the score of a class that is not there. On a GPU to look would be to wait for it.
-        if self.is_known(labels) and labels.dtype.kind in "iu" and labels.size and self.device(labels)[:3] == "cpu":
+        if not self.is_known(labels) and jnp.issubdtype(labels.dtype, jnp.signedinteger):
+            # JAX takes NaN for the score of a class that is not there, but counts negative ones from the end.
+            labels = jnp.where(labels < 0, logits.shape[axis], labels.astype(jnp.int64))
+        # On a GPU to look would be to wait for it.
+        elif self.is_known(labels) and labels.dtype.kind in "iu" and labels.size and self.device(labels)[:3] == "cpu":
             least, most = self.extremes(labels)
             if least < 0 or most >= logits.shape[axis]:
                 raise label_error(least, most, logits.shape[axis])
         return kernel(logits, labels, axis=axis)
+
+    def _cross_entropy_vjp(self, kernel: Any, cotangent: Any, logits: Any, labels: Any, *, axis: int = -1) -> Any:
+        if not self.is_known(labels):  # as the loss: the gradient may be all that is asked for
+            exists = (labels >= 0) & (labels.astype(jnp.int64) < logits.shape[axis])
+            cotangent = jnp.where(exists, cotangent, jnp.asarray(jnp.nan, cotangent.dtype))
+        return kernel(cotangent, logits, labels, axis=axis)
 
     def extremes(self, indices: jax.Array) -> tuple[int, int]:
         """Return the least and the greatest of an array of indices: of a short one by Python, which is faster."""

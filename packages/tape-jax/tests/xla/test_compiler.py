@@ -438,3 +438,29 @@ def test_a_first_call_that_needs_values_has_them(backend):
         tc.function(decides, compile="xla")(x)
     with pytest.warns(UserWarning, match="plain Python"):
         close(tc.function(decides, compile="xla", fallback=True)(x), x)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("label", [3, -1, -100])
+@pytest.mark.parametrize("dtype", ["int64", "int8"])
+def test_a_label_that_is_no_class_gives_nan_in_the_loss_and_in_its_gradient(backend, label, dtype):
+    """XLA checks no values: -1, which often stands for no label, must not be the last class without a word."""
+    pytest.importorskip(f"tape_{backend}")
+    logits = tc.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], backend=backend)
+    labels = [tc.asarray(x, backend=backend, dtype=dtype) for x in ([0, 2], [0, label])]
+    losses = tc.function(tc.cross_entropy, compile="xla")
+    gradient = tc.function(lambda z, y: tc.grad(lambda z: tc.sum(tc.cross_entropy(z, y)))(z), compile="xla")
+    for function in (losses, gradient):
+        for _ in range(2):
+            right = function(logits, labels[0]).numpy()
+        found = function(logits, labels[1]).numpy()
+        assert np.all(np.isnan(found[1]))
+        assert not np.any(np.isnan(right))
+        np.testing.assert_array_equal(found[0], right[0])
+
+
+def test_a_label_is_a_class_where_there_are_more_classes_than_its_dtype_counts():
+    logits, labels = tc.ones((1, 200), backend="jax"), tc.asarray([5], dtype="int8", backend="jax")
+    gradient = tc.function(lambda z: tc.grad(lambda z: tc.sum(tc.cross_entropy(z, labels)))(z), compile="xla")
+    assert np.all(np.isfinite(gradient(logits).numpy()))
+    assert np.isfinite(tc.function(tc.cross_entropy, compile="xla")(logits, labels).numpy()).all()

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from tape_compile.extend import Flow, Instruction, Program, Ref
+from tape_core.random import State, advancing
 from tape_core.staging import outside
 from tape_core.support import COUNTS_REFERENCES
 from tape_core.support import layouts as kept_layouts
@@ -28,6 +29,9 @@ from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
 from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, nbytes, out_of
+
+if TYPE_CHECKING:
+    from tape_core.random import Generator
 
 _NOWHERE: Mapping[int, NamedSharding] = MappingProxyType({})
 
@@ -117,15 +121,19 @@ class Segment:
         self._small = {k: v for k, v in constants.items() if k not in large}
         self._large_numbers = list(large)
         self._instructions = instructions
+        self._is_of_tape = _is_of_tape(instructions)
         self._keys = list(generators_of(program.replace(instructions)))
         self._blocks = blocks_drawn(instructions)
+        # Other threads that draw wait for a call that tells only at its end how far generators have gone: they would
+        # get the same numbers. In a function of JAX the user may draw, in another thread.
+        self._others_wait = bool(self._keys) and self._blocks is None and self._is_of_tape
         into_all = [into(specs[k]) for k in self.inputs]
         self._into = None if not any(into_all) else into_all
         outs = [out_of(specs[k]) for k in outputs]
         self._out_of = None if not any(outs) else outs
         self.native = self._out_of is None
         self._on_host: OnHost | None = None
-        if all([is_for(specs[k]) for k in (*self.inputs, *outputs, *constants)]) and _is_of_tape(instructions):
+        if all([is_for(specs[k]) for k in (*self.inputs, *outputs, *constants)]) and self._is_of_tape:
             places = {k: at for at, k in enumerate(self.inputs)}
             kept = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
             ins = [specs[k] for k in self.inputs]
@@ -210,11 +218,25 @@ class Segment:
         return outs, ends
 
     def __call__(self, *given: Raw) -> Sequence[Any]:
-        states = self._states() if self._keys else []
+        if not self._others_wait:
+            return self._called(given)
+        with advancing():
+            return self._called(given)
+
+    def _called(self, given: tuple[Raw, ...]) -> Sequence[Any]:
+        begun, states = self._begun()
         if self._on_host is not None:
-            return self.results(self._on_host(states, self.large, given))
+            return self.results(self._on_host(states, self.large, given), begun)
         given = self._converted(given)
-        return self.results(self._for_call(given)(states, self.large, *given))
+        return self.results(self._for_call(given)(states, self.large, *given), begun)
+
+    def _begun(self) -> tuple[list[tuple[Generator, State]], list[Any]]:
+        """Return generators with their states, also as arrays; they go on at once where it is known how far."""
+        if not self._keys:
+            return [], []
+        each = [(generator_of(key), 0 if self._blocks is None else self._blocks.get(key, 0)) for key in self._keys]
+        begun = [(one, one._state if self._blocks is None else one._take(blocks)) for one, blocks in each]
+        return begun, [np.asarray(state, np.uint64) for _, state in begun]
 
     def call_into(self, made: list[Any], given: tuple[Raw, ...]) -> Sequence[Any]:
         """Call the function with the memory of Variables; what it returns is in a list as soon as it has returned.
@@ -226,7 +248,13 @@ class Segment:
         Raises:
             RuntimeError: XLA has failed, and Variables have lost their values.
         """
-        states = self._states() if self._keys else []
+        if not self._others_wait:
+            return self._called_into(made, given)
+        with advancing():
+            return self._called_into(made, given)
+
+    def _called_into(self, made: list[Any], given: tuple[Raw, ...]) -> Sequence[Any]:
+        begun, states = self._begun()
         own = 2 if self._into is None else 3  # references: the tuple, the converted one, and the call that counts
         given = self._converted(given)
         function, taken = self._donating, set[int]()
@@ -255,22 +283,30 @@ class Segment:
             self._tell_lost([given[at] for at in taken], error)
             raise
         self._has_run = True
-        return self.results(made[-1])
+        return self.results(made[-1], begun)
 
     def _converted(self, given: tuple[Raw, ...]) -> tuple[Raw, ...]:
         if self._into is None:
             return given
         return tuple([value if f is None else f(value) for f, value in zip(self._into, given, strict=True)])
 
-    def results(self, made: tuple[Sequence[Any], Sequence[Any]]) -> Sequence[Any]:
-        """Return the results of what XLA's function has returned; generators go on where that says."""
+    def results(
+        self, made: tuple[Sequence[Any], Sequence[Any]], begun: Sequence[tuple[Generator, State]] = ()
+    ) -> Sequence[Any]:
+        """Return the results of what XLA's function has returned; generators go on where that says.
+
+        Args:
+            made: what it has returned.
+            begun: generators with their states before. One that somebody has set meanwhile stays as it is.
+        """
         found, ends = made
         if self._out_of is not None and self._on_host is None:
             found = [value if f is None else f(value) for f, value in zip(self._out_of, found, strict=True)]
         if ends:
-            for key, state in zip(self._keys, ends, strict=False):
-                key0, key1, counter = (int(word) for word in np.asarray(state))
-                generator_of(key)._state = key0, key1, counter
+            for (generator, start), state in zip(begun or self._begun()[0], ends, strict=True):
+                if generator._state is start:
+                    key0, key1, counter = (int(word) for word in np.asarray(state))
+                    generator._state = key0, key1, counter
         return found
 
     def _tell_lost(self, values: Sequence[Raw], error: BaseException) -> None:
@@ -300,9 +336,3 @@ class Segment:
 
         made = export.export(jax.jit(function))(*[self._example(k) for k in self.inputs])
         return bytes(made.serialize(vjp_order=derivatives))
-
-    def _states(self) -> list[Any]:
-        """Return the states of generators, which go on at once where it is known how far."""
-        if self._blocks is None:
-            return [state_array(generator_of(key)) for key in self._keys]
-        return [np.asarray(generator_of(key)._take(self._blocks.get(key, 0)), np.uint64) for key in self._keys]
