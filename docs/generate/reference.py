@@ -25,6 +25,8 @@ FACES = (
     "tape_core.special",
     "tape_core.stats",
     "tape_core.scipy.linalg",
+    "tape_core.scipy.integrate",
+    "tape_core.scipy.interpolate",
     "tape_core.scipy.ndimage",
     "tape_core.scipy.signal",
     "tape_core.random",

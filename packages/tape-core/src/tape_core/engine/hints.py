@@ -44,6 +44,8 @@ HINTS: Final = {
     "tape_core.stats": Hints({}, {}, "tc.stats."),
     "tape_core.scipy": Hints({}, elsewhere.SCIPY_SAID, "tc.scipy."),
     "tape_core.scipy.linalg": Hints(elsewhere.SCIPY_LINALG, {}, "tc.scipy.linalg."),
+    "tape_core.scipy.integrate": Hints({}, {}, "tc.scipy.integrate."),
+    "tape_core.scipy.interpolate": Hints({}, {}, "tc.scipy.interpolate."),
     "tape_core.scipy.ndimage": Hints({}, {}, "tc.scipy.ndimage."),
     "tape_core.scipy.signal": Hints({}, {}, "tc.scipy.signal."),
     "tape_core.random": Hints(_RANDOM, elsewhere.RANDOM_SAID, "tc.random."),

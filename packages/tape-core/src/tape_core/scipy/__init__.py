@@ -17,9 +17,11 @@ import typing as _typing
 
 from tape_core.engine.hints import missing as _missing
 
-__all__ = ["linalg", "ndimage", "signal"]
+__all__ = ["integrate", "interpolate", "linalg", "ndimage", "signal"]
 
 if _typing.TYPE_CHECKING:
+    from tape_core.scipy import integrate as integrate
+    from tape_core.scipy import interpolate as interpolate
     from tape_core.scipy import linalg as linalg
     from tape_core.scipy import ndimage as ndimage
     from tape_core.scipy import signal as signal

@@ -8,6 +8,7 @@ from typing import Any
 import tape_core as tc
 from tape_core.ops.linalg.matrix_functions import expm_derivative
 from tape_core.scipy.arguments import floats, identity, is_complex, square
+from tape_core.scipy.quadrature import gauss_legendre
 from tape_core.typing import ArrayLike
 
 _ROOT_STEPS = 20
@@ -213,22 +214,4 @@ def fractional_matrix_power(A: ArrayLike, t: float) -> tc.Tensor:
     return power if t == whole else power @ tc.linalg.expm((t - whole) * _logarithm(A))
 
 
-def _gauss_legendre(n: int) -> list[tuple[float, float]]:
-    """The nodes and weights of Gauss-Legendre quadrature on the interval from 0 to 1."""
-    found = []
-    for k in range(n):
-        x = math.cos(math.pi * (k + 0.75) / (n + 0.5))
-        for _ in range(100):  # Newton's method
-            p, before = 1.0, 0.0
-            for j in range(n):
-                p, before = ((2 * j + 1) * x * p - j * before) / (j + 1), p
-            slope = n * (x * p - before) / (x * x - 1)
-            step = p / slope
-            x -= step
-            if abs(step) < 1e-16:
-                break
-        found.append(((1 + x) / 2, 1 / ((1 - x * x) * slope * slope)))
-    return found
-
-
-_GAUSS = _gauss_legendre(12)
+_GAUSS = gauss_legendre(12)
