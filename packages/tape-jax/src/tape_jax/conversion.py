@@ -95,13 +95,13 @@ def _from_numpy(array: Any, dtype: Any) -> Any:
     return made
 
 
-_NATIVE = frozenset([np.dtype(char) for char in "?bBhHiIlLqQefdFD"])
+NATIVE = frozenset([np.dtype(char) for char in "?bBhHiIlLqQefdFD"])
 """The dtypes, in the order of bytes of this machine, that NumPy and JAX have both."""
 
 
 def private_copy(array: Any) -> Any:
     """Return a NumPy array as an argument for `jax.jit` that nobody writes to later; None where it is no plain one."""
-    if type(array) is not np.ndarray or array.dtype not in _NATIVE:
+    if type(array) is not np.ndarray or array.dtype not in NATIVE:
         return None
     if (viewed := viewed_array(array)) is not None:
         return viewed

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.staging import host_callback
-from tape_jax.xla import on_host
+from tape_jax.xla import on_host, packs
+
+
+@pytest.fixture(params=[True, False], ids=["packed", "one by one"], autouse=True)
+def in_packs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "PACK_MIN_ARRAYS", 1 if request.param else 1 << 30)
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -57,6 +62,95 @@ def test_variables_that_are_assigned_between_calls(backend: str) -> None:
         assert step(x).item() == 2 * expected.sum()
         np.testing.assert_array_equal(v.numpy(), expected)
         np.testing.assert_array_equal(old.numpy(), kept)
+
+
+SHAPES = (3,), (2, 3), (), (0, 2), (1,), (2, 1, 2), (40, 40)
+
+
+def several() -> tuple[Any, list[tc.Variable], Any]:
+    """A step that doubles Variables of several shapes and dtypes and adds an argument; and the same by NumPy."""
+    rng = np.random.default_rng(1)
+    variables = [
+        tc.Variable(rng.integers(0, 9, shape), dtype=dtype) for dtype in ("float32", "float64") for shape in SHAPES
+    ]
+
+    @tc.function(compile="xla")
+    def step(x: Any) -> Any:
+        for v in variables:
+            v.assign(v * 2.0 + tc.astype(x, v.dtype))
+        return x + 1.0
+
+    return step, variables, lambda values, x: [2.0 * value + x for value in values]
+
+
+@pytest.mark.usefixtures("own_client")
+def test_several_variables_of_which_one_is_assigned_between_calls(backend: str) -> None:
+    step, variables, by_numpy = several()
+    expected = [v.numpy().copy() for v in variables]
+    former: list[tuple[Any, Any]] = []
+    for k in range(len(variables)):
+        x = float(k)
+        assert step(tc.asarray(x)).item() == x + 1
+        expected = by_numpy(expected, x)
+        for v, value in zip(variables, expected, strict=True):
+            np.testing.assert_array_equal(v.numpy(), value)
+            former.append((v.value, value))
+        variables[k].assign(tc.zeros_like(variables[k].value) + x)
+        expected[k] = np.full(variables[k].shape, x)
+    for old, value in former:
+        np.testing.assert_array_equal(old.numpy(), value)
+
+
+def test_several_tensors_of_which_one_is_changed_in_place() -> None:
+    torch = pytest.importorskip("torch")
+    with tc.use_backend("torch:cpu"):
+        step, variables, by_numpy = several()
+        step(tc.asarray(0.0))
+        for k, v in enumerate(variables):
+            v.array.mul_(3.0)
+            if v.array.dim() == 2 and k % 2:
+                v.array.set_(torch.full(tuple(v.shape), 7.0, dtype=v.array.dtype))
+            expected = by_numpy([one.numpy().copy() for one in variables], 1.0)
+            step(tc.asarray(1.0))
+            for one, value in zip(variables, expected, strict=True):
+                np.testing.assert_array_equal(one.numpy(), value)
+
+
+def test_a_tensor_has_no_memory_of_others() -> None:
+    pytest.importorskip("torch")
+    with tc.use_backend("torch:cpu"):
+        step, variables, _ = several()
+        step(tc.asarray(0.0))
+        for v in variables:
+            assert v.array.untyped_storage().nbytes() == v.array.nbytes
+
+
+@pytest.mark.usefixtures("own_client")
+def test_threads_that_train_the_same_variables(backend: str) -> None:
+    variables = [tc.Variable(tc.full((n + 2,), 1.0)) for n in range(4)]
+
+    @tc.function(compile="xla")
+    def step() -> Any:
+        for v in variables:
+            v.assign(v + 1.0)
+
+    step()
+
+    def run() -> None:
+        with tc.use_backend(backend if backend == "numpy" else "torch:cpu"):
+            for _ in range(50):
+                step()
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for v in variables:  # steps at the same time may be lost, and none has written halves
+        assert len({*v.numpy().tolist()}) == 1
+    before = variables[0].numpy()[0]
+    step()
+    assert variables[0].numpy()[0] == before + 1
 
 
 @pytest.mark.usefixtures("own_client")

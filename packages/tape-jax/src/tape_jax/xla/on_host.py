@@ -6,6 +6,7 @@ A second client of XLA, for such programs alone, computes before it returns. JAX
 What a call would do again and again is done once:
 
 - An array that XLA has made, and that is the value of a Variable since, is given as the array of JAX that it was.
+- Small ones are given, and returned, in one array (`packs.py`).
 - A small array of the user's is copied to memory that XLA has been told of before, its landing place, which takes a
   third of the time in which JAX makes an array of it. Nothing is taken to be as it was in the last call.
 """
@@ -23,6 +24,7 @@ from tape_core.typing import Raw
 
 from tape_jax.conversion import aligned_memory
 from tape_jax.thresholds import KEPT_MAX_BYTES, LANDING_MAX_BYTES
+from tape_jax.xla.packs import Misfit, packs
 from tape_jax.xla.transfer import into, is_swapped, jax_dtype, nbytes, out_of, owner
 
 if TYPE_CHECKING:
@@ -66,41 +68,67 @@ class OnHost:
         device = own_device()
         self._device = device
         self._sharding: Any = None if device is None else jax.sharding.SingleDeviceSharding(device)
-        self.jitted = jax.jit(function) if device is None else jax.jit(function, in_shardings=self._sharding)
         self._into = [into(spec) for spec in ins]
         self._out_of = [out_of(spec) for spec in outs]
+        self._packs = packs(ins, outs, kept, self._into, self._out_of, device)
+        packed = {i for pack in self._packs for i in pack.arguments}
+        self._singles = [i for i in range(len(ins)) if i not in packed]  # arguments by themselves
+        packed = {o for pack in self._packs for o in pack.results}
+        self._single_results = [o for o in range(len(outs)) if o not in packed]
+        self._one_by_one = jax.jit(function)  # for arguments that fit no pack
+        code = self._packed if self._packs else function
+        self.jitted = jax.jit(code) if device is None else jax.jit(code, in_shardings=self._sharding)
         self._places = [self._landing(spec) for spec in ins]
         self._kept = [
             (o, i, hasattr(ins[i].kind, "data_ptr"))
             for o, i in kept
+            if o in self._single_results
             # A result in another order of bytes is a copy, which its owner may write to.
-            if ins[i].dtype is not None and _nbytes(ins[i]) <= KEPT_MAX_BYTES and not is_swapped(outs[o])
+            and ins[i].dtype is not None
+            and _nbytes(ins[i]) <= KEPT_MAX_BYTES
+            and not is_swapped(outs[o])
         ]
         # Of each argument the object that is known, the array of JAX with its elements, its shape and its address.
         self._known: list[tuple[Any, ...]] = [(None, None, None, None)] * len(ins)
+        self._at = {o: at for at, o in enumerate(self._single_results)}
         self._lock = Lock()  # of the landing places; it is tried and never waited for
 
     def put(self, constant: Any) -> Any:
         """Return a constant as an array that the function takes in each call."""
         return jax.numpy.asarray(constant) if self._device is None else jax.device_put(constant, self._device)
 
-    def trace(self, *given: Any) -> None:
-        """Lower the function.
+    def trace(self, states: Sequence[Any], large: Sequence[Any], examples: Sequence[Any]) -> None:
+        """Lower the function, for arguments that are, or stand for, what is given to JAX.
 
         Raises:
             Exception: as the function does.
         """
-        self.jitted.trace(*given)
+        like: Any = jax.ShapeDtypeStruct  # its constructor has no types
+        wholes = [like((pack.size,), pack.dtype) for pack in self._packs]
+        self.jitted.trace(states, large, *[examples[i] for i in self._singles], *wholes)
+
+    def _packed(self, states: Sequence[Any], large: Sequence[Any], *given: Any) -> Found:
+        """Return the results of the function by themselves, then those that are packed; the arguments are so, too."""
+        arrays: dict[int, Any] = dict(zip(self._singles, given, strict=False))
+        for pack, whole in zip(self._packs, given[len(self._singles) :], strict=True):
+            arrays.update(zip(pack.arguments, pack.parts(whole), strict=True))
+        found, ends = self._function(states, large, *[arrays[i] for i in range(len(arrays))])
+        return [*[found[o] for o in self._single_results], *[pack.whole(found) for pack in self._packs]], ends
 
     def __call__(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
         """Return the results and the states after it."""
-        if not self._lock.acquire(blocking=False):  # another thread, or a callback inside, is in a call
-            return self._returned(*self._run(states, large, self._plain(given)))
+        is_mine = self._lock.acquire(blocking=False)
         try:
-            found, ends = self._run(states, large, self._landed(given))
-            return self._returned(found, ends)
+            # Else another thread, or a callback inside, is in a call, and the landing places are in use.
+            arrays = (self._landed if is_mine else self._plain)(given)
+            try:
+                arrays += [pack.given(given, is_mine) for pack in self._packs]
+            except Misfit:
+                return self._unpacked(states, large, given)
+            return self._returned(*self._run(states, large, arrays))
         finally:
-            self._lock.release()
+            if is_mine:
+                self._lock.release()
 
     def _run(self, states: Sequence[Any], large: Sequence[Any], arrays: list[Any]) -> Found:
         try:
@@ -110,16 +138,24 @@ class OnHost:
                 raise
             # Where a mesh of devices is set JAX wants all arrays there: these are given to JAX as any others.
             plain = jax.tree.map(lambda value: np.asarray(value) if isinstance(value, jax.Array) else value, arrays)
-            found: Found = jax.jit(self._function)(states, [np.asarray(value) for value in large], *plain)
+            code = self._packed if self._packs else self._function
+            found: Found = jax.jit(code)(states, [np.asarray(value) for value in large], *plain)
             return found
 
+    def _unpacked(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
+        """Return the results for arguments of other shapes, one by one."""
+        arrays = [value if f is None else f(value) for f, value in zip(self._into, given, strict=True)]
+        found, ends = self._one_by_one(states, [np.asarray(value) for value in large], *arrays)
+        return [x if f is None else f(x) for f, x in zip(self._out_of, found, strict=True)], ends
+
     def _plain(self, given: Sequence[Raw]) -> list[Any]:
-        return [value if f is None else f(value) for f, value in zip(self._into, given, strict=True)]
+        return [given[i] if (f := self._into[i]) is None else f(given[i]) for i in self._singles]
 
     def _landed(self, given: Sequence[Raw]) -> list[Any]:
         """Return arguments for the function: known arrays, and landing places with the others' elements."""
         arrays: list[Any] = []
-        for value, convert, known, place in zip(given, self._into, self._known, self._places, strict=True):
+        for i in self._singles:
+            value, convert, known, place = given[i], self._into[i], self._known[i], self._places[i]
             # Its elements are those of the array of JAX, but its axes may have been changed in place, or of a tensor of
             # PyTorch all its memory.
             if known[0] is value and value.shape == known[2]:
@@ -136,12 +172,15 @@ class OnHost:
         return arrays
 
     def _returned(self, found: Sequence[Any], ends: Sequence[Any]) -> Found:
-        made = [
-            array if convert is None else convert(array) for array, convert in zip(found, self._out_of, strict=True)
-        ]
+        made: list[Any] = [None] * len(self._out_of)
+        for o, array in zip(self._single_results, found, strict=False):
+            convert = self._out_of[o]
+            made[o] = array if convert is None else convert(array)
+        for pack, array in zip(self._packs, found[len(self._single_results) :], strict=True):
+            pack.returned(array, made)
         for o, i, is_tensor in self._kept:
             value = made[o]
-            self._known[i] = value, found[o], value.shape, value.data_ptr() if is_tensor else None
+            self._known[i] = value, found[self._at[o]], value.shape, value.data_ptr() if is_tensor else None
         return made, ends
 
     def _landing(self, spec: Spec) -> Any:

@@ -168,8 +168,12 @@ class Segment:
         elif self._into is not None:
             examples = [value if f is None else f(value) for f, value in zip(self._into, examples, strict=True)]
         # The very structure of a call: of another one, JAX would lower the program once more.
+        states = [state_array(generator_of(key)) for key in self._keys]
+        if self._on_host is not None:
+            self._on_host.trace(states, self.large, examples)
+            return
         function = self._function(examples) if self._donating is None else self._donating
-        function.trace([state_array(generator_of(key)) for key in self._keys], self.large, *examples)
+        function.trace(states, self.large, *examples)
 
     def _for_call(self, given: tuple[Raw, ...]) -> Any:
         """Return the function of a call: where nobody else has what is donated to it, one that uses its memory."""

@@ -1,0 +1,171 @@
+"""Small values of Variables in one array: each array that goes into XLA's code and comes out of it costs 1 to 2 µs.
+
+A program that trains has many: each parameter, and what an optimizer keeps of it. Those of a pack share memory. So a
+pack is small: whoever keeps the former value of one keeps all of it. Single numbers, which are what is kept in
+histories, are in none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_core.typing import Raw
+
+from tape_jax.conversion import NATIVE, aligned_memory
+from tape_jax.thresholds import PACK_MAX_BYTES, PACK_MIN_ARRAYS, PACKED_MAX_BYTES
+from tape_jax.xla.transfer import is_swapped, jax_dtype, nbytes
+
+if TYPE_CHECKING:
+    from tape_compile.extend import Spec
+
+_shape_of = attrgetter("shape")
+
+
+class Pack:
+    """Results, of one dtype and one library, that are arguments of the next call, in one array.
+
+    Args:
+        results, arguments: the places of each as a result, and as an argument.
+        specs: those of the values.
+        into, out_of: what makes a NumPy array of a value, and a value of a NumPy array; None for nothing.
+        device: of XLA, for the memory that other values are copied to; None where there is none.
+
+    Attributes:
+        results, arguments: the places.
+    """
+
+    def __init__(
+        self,
+        results: list[int],
+        arguments: list[int],
+        specs: list[Spec],
+        into: Callable[[Any], Any] | None,
+        out_of: Callable[[Any], Any] | None,
+        device: Any,
+    ) -> None:
+        self.results = results
+        self.arguments = arguments
+        self.dtype = np.dtype(jax_dtype(specs[0].kind, specs[0].dtype))
+        self._shapes = [tuple(spec.shape) for spec in specs]
+        ends = [0, *accumulate(map(math.prod, self._shapes))]
+        self.size = ends[-1]
+        self._rows = list(zip([slice(*pair) for pair in pairwise(ends)], self._shapes, strict=True))
+        self._into = into
+        self._out_of = out_of
+        self._tensor: Any = specs[0].kind if hasattr(specs[0].kind, "data_ptr") else None
+        # The values that the caller has, the array of JAX with them, and where tensors of PyTorch have their memory. It
+        # is one object, since another thread may replace it.
+        self._last: tuple[list[Raw], Any, list[int]] = [None] * len(specs), None, []
+        self._landing: tuple[list[Any], Any] | None = None
+        if device is not None:
+            memory = aligned_memory((self.size,), self.dtype)
+            memory[...] = 0
+            array = jax.device_put(memory, device)
+            if array.unsafe_buffer_pointer() == memory.ctypes.data:
+                self._landing = list(self.parts(memory)), array
+
+    def parts(self, whole: Any) -> Iterator[Any]:
+        """Return the arrays that are in one."""
+        return (whole[where].reshape(shape) for where, shape in self._rows)
+
+    def whole(self, found: Sequence[Any]) -> Any:
+        """Return one array of all results; for XLA's code."""
+        return jnp.concatenate([jnp.ravel(found[k]) for k in self.results])
+
+    def given(self, arguments: Sequence[Raw], is_mine: bool) -> Any:
+        """Return the array for a call: the last result if all is as it was, else one with a copy of each argument.
+
+        Args:
+            arguments: all of the call.
+            is_mine: whether the memory that XLA knows may be written to.
+
+        Raises:
+            Misfit: an argument has another shape or dtype than it had.
+        """
+        values = [arguments[k] for k in self.arguments]
+        last, array, addresses = self._last
+        if all(map(is_, values, last)) and self._are_whole(values, addresses):
+            return array
+        if is_mine and self._landing is not None:
+            slots, array = self._landing
+        else:
+            array = np.empty(self.size, self.dtype)
+            slots = list(self.parts(array))
+        if self._into is not None:
+            values = list(map(self._into, values))
+        for value, slot in zip(values, slots, strict=True):
+            if value.shape != slot.shape or value.dtype != slot.dtype:
+                raise Misfit
+            slot[...] = value
+        return array
+
+    def returned(self, array: Any, made: list[Any]) -> None:
+        """Put the values in an array that XLA has returned into the list of a call's results."""
+        values = list(self.parts(np.asarray(array)))
+        if self._out_of is not None:
+            values = list(map(self._out_of, values))
+        for k, value in zip(self.results, values, strict=True):
+            made[k] = value
+        self._last = values, array, [] if self._tensor is None else list(map(self._tensor.data_ptr, values))
+
+    def _are_whole(self, values: list[Raw], addresses: list[int]) -> bool:
+        """Return whether values are laid out as they were: axes, or the memory, may have been changed in place."""
+        if list(map(_shape_of, values)) != self._shapes:
+            return False
+        tensor = self._tensor
+        if tensor is None:
+            return True
+        return list(map(tensor.data_ptr, values)) == addresses and all(map(tensor.is_contiguous, values))
+
+
+class Misfit(Exception):
+    """A value is not what the pack is for."""
+
+
+def packs(
+    ins: Sequence[Spec],
+    outs: Sequence[Spec],
+    kept: Sequence[tuple[int, int]],
+    into: Sequence[Any],
+    out_of: Sequence[Any],
+    device: Any,
+) -> list[Pack]:
+    """Return the packs of a function, with its arguments and results, of which pairs (result, argument) are kept."""
+    groups: dict[Any, list[list[tuple[int, int]]]] = {}
+    sizes: dict[Any, int] = {}
+    for o, i in kept:
+        spec = ins[i]
+        if not _fits(spec) or (outs[o].kind, tuple(outs[o].shape), outs[o].dtype) != (
+            spec.kind, tuple(spec.shape), spec.dtype
+        ):  # fmt: skip
+            continue
+        what = spec.kind, spec.dtype
+        size = nbytes(spec)
+        if what not in groups or sizes[what] + size > PACK_MAX_BYTES:
+            groups.setdefault(what, []).append([])
+            sizes[what] = 0
+        groups[what][-1].append((o, i))
+        sizes[what] += size
+    return [
+        Pack([o for o, _ in pairs], [i for _, i in pairs], [ins[i] for _, i in pairs], into[pairs[0][1]],
+             _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
+        for several in groups.values() for pairs in several if len(pairs) >= PACK_MIN_ARRAYS
+    ]  # fmt: skip
+
+
+def _of_view(out_of: Any, spec: Spec) -> Any:
+    return out_of if hasattr(spec.kind, "data_ptr") else None
+
+
+def _fits(spec: Spec) -> bool:
+    if spec.dtype is None or -1 in spec.shape or spec.size < 2 or is_swapped(spec):
+        return False
+    is_array = spec.kind is np.ndarray or hasattr(spec.kind, "data_ptr")
+    return is_array and np.dtype(jax_dtype(spec.kind, spec.dtype)) in NATIVE and nbytes(spec) <= PACKED_MAX_BYTES
