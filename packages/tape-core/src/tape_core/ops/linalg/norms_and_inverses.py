@@ -301,7 +301,9 @@ def _diagonal_samples(draw: Draw) -> Iterator[Sample]:
 
 def _diagonal_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, offset: int) -> Cotangent:
     missing = x_spec.shape[-2 if offset >= 0 else -1] - g.shape[-1]
-    filled = xp.concat([g, xp.zeros_beside(g, (*g.shape[:-1], missing), dtype=g.dtype)], axis=-1)
+    filled = g
+    if missing:
+        filled = xp.concat([g, xp.zeros_beside(g, (*g.shape[:-1], missing), dtype=g.dtype)], axis=-1)
     filled = filled[..., :, None] if offset >= 0 else filled[..., None, :]
     return on_diagonal(xp, filled, x_spec.shape, offset)
 
