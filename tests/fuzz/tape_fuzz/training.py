@@ -211,7 +211,7 @@ def batches(arrays: tuple[Any, ...], run: dict[str, Any], epoch: int) -> Iterato
 def parts(arrays: tuple[Any, ...], run: dict[str, Any], epoch: int, strategy: Any) -> Iterator[Any]:
     """Yield the batches of `batches` that can be divided, each joined of what every process has."""
     m = strategy.mesh
-    is_alone = strategy.data is None or not hasattr(m, "coordinates")  # one process of JAX gives the whole
+    is_alone = strategy.data is None or getattr(m, "is_here", False)  # one process of JAX gives the whole
     along, k = (1, 0) if is_alone else (m.axes[strategy.data], m.coordinates[strategy.data])
     for batch in batches(arrays, run, epoch):
         if len(batch[0]) % run["along"] == 0:
