@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tape_core.engine.op import REFUSED, TODO, elementwise
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -64,8 +64,8 @@ def slope(xp: Namespace, name: str, n: Array, z: Array) -> Array:
     return value if math.isfinite(kind.at_0) else xp.where(z == 0, -kind.at_0, value)
 
 
-def _spherical(low: float, high: float) -> Declared:
-    """Declare an op, with samples of `z` from `low` to `high`."""
+def _spherical(name: str, low: float, high: float) -> Declared:
+    """Declare the op of this name, with samples of `z` from `low` to `high`."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         for n in (0.0, 1.0, 4.0):
@@ -74,32 +74,30 @@ def _spherical(low: float, high: float) -> Declared:
         yield Sample(1.0, draw(0, 2))
         yield Refused(TypeError, "real numbers", 1.0, draw.complex(2))
 
-    def declare(function: Any) -> Any:
-        def partial_by_z(xp: Namespace, n: Array, z: Array) -> Array:
-            return slope(xp, function.__name__, n, z)
-
-        kernel = in_double(partial(_value, _KINDS[function.__name__]))
-        op = elementwise(n=TODO, z=partial_by_z, kernel=kernel, samples=samples, complex_kernel=REFUSED)
-        return op(function)
-
-    return declare
+    return elementwise(
+        n=TODO,
+        z=lambda xp, n, z: slope(xp, name, n, z),
+        kernel=in_double(partial(_value, _KINDS[name])),
+        samples=samples,
+        complex_kernel=REFUSED,
+    )
 
 
-@_spherical(-4, 4)
+@_spherical("spherical_j", -4, 4)
 def spherical_j(n: ArrayLike, z: ArrayLike, /) -> Tensor:
     """The spherical Bessel function of the first kind and order `n`; it has a derivative with respect to `z` alone."""
 
 
-@_spherical(0.5, 4)
+@_spherical("spherical_y", 0.5, 4)
 def spherical_y(n: ArrayLike, z: ArrayLike, /) -> Tensor:
     """The spherical Bessel function of the second kind and order `n`; see `spherical_j` for its derivatives."""
 
 
-@_spherical(-4, 4)
+@_spherical("spherical_i", -4, 4)
 def spherical_i(n: ArrayLike, z: ArrayLike, /) -> Tensor:
     """The modified spherical Bessel function of the first kind; see `spherical_j` for its derivatives."""
 
 
-@_spherical(0.5, 4)
+@_spherical("spherical_k", 0.5, 4)
 def spherical_k(n: ArrayLike, z: ArrayLike, /) -> Tensor:
     """The modified spherical Bessel function of the second kind; see `spherical_j` for its derivatives."""
