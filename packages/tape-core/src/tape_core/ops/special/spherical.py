@@ -48,9 +48,12 @@ def _value(kind: _Kind, xp: Namespace, n: Array, z: Array) -> Array:
     n, z = as_array(xp, n, z), as_array(xp, z, n)
     size = xp.where(z == 0, 1, xp.abs(z))
     value = xp.sqrt(0.5 * math.pi / size) * by_scipy(kind.bessel, xp, n + 0.5, size)
-    finite = math.isfinite(kind.at_0)
-    higher = xp.where(n == 0, kind.at_0, xp.where(n > 0, 0, math.inf)) if finite else kind.at_0
-    value = xp.where(z == 0, higher, value)
+    if math.isfinite(kind.at_0):
+        at_0 = xp.where(n == 0, kind.at_0, xp.zeros_like(size))
+        at_0 = xp.where(n < 0, math.inf, at_0)
+    else:
+        at_0 = kind.at_0
+    value = xp.where(z == 0, at_0, value)
     # Below 0, functions of whole orders are even or odd, and those of others complex.
     there = (n == xp.floor(n)) & (kind.odd < 2)
     return xp.where(z < 0, xp.where(there, xp.where(xp.remainder(n, 2.0) == kind.odd, -value, value), math.nan), value)

@@ -367,7 +367,8 @@ def _struve_partial(xp: Namespace, v: Array, x: Array, name: str, sign: float) -
     pole = (v + 1.5 <= 0) & (v + 1.5 == xp.floor(v + 1.5))
     source = xp.where(pole, 0, xp.pow(0.5 * x, v) / (math.sqrt(math.pi) * xp.gamma(xp.where(pole, 1, v + 1.5))))
     below, above = struve(xp.where(first, v, v - 1), x), sign * struve(v + 1, x)
-    return xp.where(first, source - above, xp.where(turned, -0.5 * sign, 0.5) * (below - above + source))
+    whole = below - above + source
+    return xp.where(first, source - above, 0.5 * xp.where(turned, -sign * whole, whole))
 
 
 @row(
