@@ -35,7 +35,8 @@ class Op:
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
             `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
             `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `r0` is a generator, `{o}` an optimizer, `{t}` a transformation of gradients.
-        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's).
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's),
+            "derived" (its gradient is not compiled: a generator that is not the global one draws in a branch or loop).
         weight: how often it is drawn.
     """
 
@@ -132,7 +133,7 @@ OPS: list[Op] = [
     Op("r0.split(2)[{j}].uniform({f}.shape) * {f0}", ("seeded",)), Op("tc.checkpoint(lambda a: r0.normal(a.shape) * tc.dropout(a, 0.25))({f})", ("seeded",)),
     Op("tc.cond(tc.sum({f}) > {n}, lambda: tc.dropout({f0}, 0.5) * tc.random.global_rng().normal({f0}.shape), lambda: {f0} * tc.random.global_rng().uniform({f0}.shape))", ("seeded", "smooth", "continuous"), 2),
     Op("tc.cond({k} > 1, lambda: r0.normal({f0}.shape), lambda: r0.uniform({f0}.shape)) * {f0}", ("seeded",)),
-    Op("tc.cond(tc.sum(r0.normal(3)) > 0, lambda: r0.normal({f}.shape), lambda: r0.uniform({f}.shape) + r0.normal({f}.shape)) * {f0}", ("seeded", "smooth", "continuous"), 2),
+    Op("tc.cond(tc.sum(r0.normal(3)) > 0, lambda: r0.normal({f}.shape), lambda: r0.uniform({f}.shape) + r0.normal({f}.shape)) * {f0}", ("seeded", "smooth", "continuous", "derived"), 2),
     Op("tc.scan(lambda h, x: (tc.dropout(h, 0.5) + x, tc.random.global_rng().normal(h.shape) * h), {f}, tc.stack([{f}] * {k}))[{j}]", ("seeded",), 2),
     Op("tc.scan(lambda h, x: (h * 0.5 + tc.random.global_rng().normal(h.shape), x), {f}, tc.stack([{f}] * {k}), reverse=True)[0]", ("seeded",)),
     Op("tc.while_loop(lambda c: c[0] < {k}, lambda c: (c[0] + 1, c[1] * tc.random.global_rng().uniform({f}.shape) + tc.dropout({f}, 0.5)), (tc.asarray(0), {f0} * 1.0))[1]", ("seeded", "smooth"), 2),
@@ -141,7 +142,7 @@ OPS: list[Op] = [
     Op("tc.jvp(lambda a: tc.tanh(a) * r0.uniform(a.shape), ({f},), (tc.dropout({f}, 0.25),))[1]", ("seeded",)),
     Op("tc.vmap(lambda a: a * r0.normal(a.shape), randomness='different')({d})", ("seeded",)), Op("tc.vmap(lambda a: a + r0.uniform(a.shape), randomness='same')({d})", ("seeded",)),
     Op("tc.map(lambda r: r * tc.random.global_rng().normal(r.shape), {F})", ("seeded",)), Op("{v}.assign_add(r0.normal({v}.shape) * 0.1)\n{out} = tc.dropout({v}, 0.5)", ("seeded", "pure", "exported"), 2),
-    Op("tc.scan(lambda h, x: (h * 0.5 + r0.normal(h.shape), r0.integers(5)), r0.uniform({f}.shape), length={k})[0] * {f}", ("seeded",)),
+    Op("tc.scan(lambda h, x: (h * 0.5 + r0.normal(h.shape), r0.integers(5)), r0.uniform({f}.shape), length={k})[0] * {f}", ("seeded", "derived")),
     Op("s0 = r0.permutation(5)\n{out} = {f} * s0[{k}]", ("seeded", "exported")),
     # -- tapes and transformations inside
     Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {e}\n{out} = t.gradient(y, {f0})", weight=2),
@@ -665,7 +666,7 @@ alike(eager, ours, tc.function(traced), theirs, "results")
 eager, ours = made()
 traced, theirs = made()
 alike(derived(eager, ours), ours, tc.function(derived(traced, theirs)), theirs, "gradients")
-'''),
+''', ("derived",)),
     "compiled in a tape": Check('''
 eager, ours = made()
 traced, theirs = made()
@@ -677,7 +678,7 @@ for compiler in ("python", CallByCall(), CallByCall(fuses=False)):
     eager, ours = made()
     traced, theirs = made()
     alike(derived(eager, ours), ours, tc.function(derived(traced, theirs), compile=compiler), theirs, f"compiled by {compiler}")
-'''),
+''', ("derived",)),
     "exported": Check('''
 import inspect, os, re, tempfile
 traced, variables = made()
@@ -848,7 +849,7 @@ for name in ("numpy", "torch", "jax"):
             close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
             close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
             assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
-''', ("smooth", "continuous"), True, True),
+''', ("smooth", "continuous", "derived"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
