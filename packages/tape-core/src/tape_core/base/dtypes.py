@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tape_core.base.lookup import instead_of_scipy
-
 __all__ = ["DType", "as_dtype", "get_default_dtype", "set_default_dtype"]
 
 
@@ -43,7 +41,10 @@ class DType:
                     "; this is no dtype of NumPy, which the code asks for: give it t.numpy() where no gradient is "
                     "needed; a product with a sparse matrix of SciPy is declared by custom_gradient"
                 )
-                instead = instead_of_scipy(sys._getframe(1))
+                # Not imported: exported files have this class, and nothing of what it would import.
+                lookup = sys.modules.get(type(self).__module__.replace("dtypes", "lookup"))
+                instead_of_scipy = getattr(lookup, "instead_of_scipy", None)
+                instead = "" if instead_of_scipy is None else instead_of_scipy(sys._getframe(1))
                 hint = f"; {instead}{hint}" if instead else hint
             raise AttributeError(f"'DType' object has no attribute {name!r}{hint}", name=name, obj=self)
 
