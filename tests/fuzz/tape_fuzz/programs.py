@@ -143,6 +143,10 @@ OPS: list[Op] = [
     Op("tc.vmap(lambda a: a * r0.normal(a.shape), randomness='different')({d})", ("seeded",)), Op("tc.vmap(lambda a: a + r0.uniform(a.shape), randomness='same')({d})", ("seeded",)),
     Op("tc.map(lambda r: r * tc.random.global_rng().normal(r.shape), {F})", ("seeded",)), Op("{v}.assign_add(r0.normal({v}.shape) * 0.1)\n{out} = tc.dropout({v}, 0.5)", ("seeded", "pure", "exported"), 2),
     Op("tc.scan(lambda h, x: (h * 0.5 + r0.normal(h.shape), r0.integers(5)), r0.uniform({f}.shape), length={k})[0] * {f0}", ("seeded", "derived")),
+    # -- functions under SciPy's names
+    Op("tc.scipy.linalg.expm(0.1 * tc.scipy.linalg.toeplitz(tc.tanh(tc.reshape({f}, (-1,))[:4])))"), Op("tc.scipy.ndimage.gaussian_filter1d(tc.reshape({f}, (-1,))[:8], 1.0)"),
+    Op("tc.scipy.signal.convolve(tc.reshape({f}, (-1,))[:8], tc.reshape({f0}, (-1,))[:3], mode='same')"), Op("tc.scipy.integrate.trapezoid(tc.reshape({f}, (-1,))[:8])"),
+    Op("tc.scipy.signal.detrend(tc.reshape({f}, (-1,))[:8])"),
     Op("s0 = r0.permutation(5)\n{out} = {f} * s0[{k}]", ("seeded", "exported")),
     # -- tapes and transformations inside
     Op("with tc.GradientTape() as t:\n    t.watch({f})\n    y = tc.sin({f0}) * {e}\n{out} = t.gradient(y, {f0})", weight=2),
