@@ -168,6 +168,14 @@ def test_what_is_hard_is_right_or_says_that_it_is_not() -> None:
         assert np.isnan(function(tc.asarray(np.diag([-1.0, 2.0]))).numpy()).all()
 
 
+def test_eigh_of_an_empty_matrix_is_empty() -> None:
+    empty = tc.zeros((0, 0))
+    w, v = own.eigh(empty)
+    assert (w.shape, v.shape, own.eigvalsh(empty).shape) == ((0,), (0, 0), (0,))
+    with pytest.raises(ValueError, match="subset_by_index must be in order"):
+        own.eigh(empty, subset_by_index=(0, 0))
+
+
 def test_arguments_without_a_counterpart_are_refused_by_name() -> None:
     s = tc.asarray(S)
     for call, message in (

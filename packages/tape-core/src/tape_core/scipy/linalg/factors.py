@@ -253,7 +253,7 @@ def eigh(
         a = (a + adjoint(a)) / 2
     n = a.shape[-1]
     low, high = (0, n - 1) if subset_by_index is None else subset_by_index
-    if not 0 <= low <= high < max(n, 1):
+    if subset_by_index is not None and not 0 <= low <= high < n:
         raise ValueError(f"{name}: subset_by_index must be in order and from 0 to {n - 1}; got {subset_by_index}")
     if eigvals_only:
         return tc.linalg.eigvalsh(a)[..., low : high + 1]
