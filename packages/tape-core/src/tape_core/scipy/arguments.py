@@ -66,9 +66,14 @@ def is_complex(x: tc.Tensor) -> bool:
     return x.dtype.kind == "complex floating"
 
 
+def conj(x: tc.Tensor) -> tc.Tensor:
+    """The complex conjugate; real numbers as they are, without an op."""
+    return tc.conj(x) if is_complex(x) else x
+
+
 def adjoint(x: tc.Tensor) -> tc.Tensor:
     """The conjugate transpose of each matrix."""
-    return (tc.conj(x) if is_complex(x) else x).mT
+    return conj(x).mT
 
 
 def zeros(x: tc.Tensor, *shape: int) -> tc.Tensor:
@@ -84,3 +89,8 @@ def identity(x: tc.Tensor, n: int) -> tc.Tensor:
 def constant(x: tc.Tensor, values: Any) -> tc.Tensor:
     """Numbers of a nested list, in the dtype and on the device of a Tensor."""
     return tc.asarray(values, dtype=x.dtype, backend=x.backend.root, device=x.device)
+
+
+def real_constant(x: tc.Tensor, values: Any) -> tc.Tensor:
+    """Real numbers of a nested list, in the precision and on the device of a Tensor that may be complex."""
+    return constant(tc.real(x) if is_complex(x) else x, values)

@@ -17,7 +17,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.engine.hints import missing as _missing
-from tape_core.scipy.arguments import constant, floats, refuse
+from tape_core.scipy.arguments import constant, floats, real_constant, refuse
 from tape_core.scipy.quadrature import gauss_legendre
 from tape_core.typing import ArrayLike
 
@@ -53,8 +53,11 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: i
     Raises:
         ValueError: the shapes do not fit.
     """
-    y, steps = _samples("trapezoid", y, x, axis)
-    return tc.sum((dx if steps is None else steps) * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
+    name = "scipy.integrate.trapezoid"
+    if x is None:
+        return dx * tc.trapezoid(floats(name, y=y)[0], axis=axis)
+    y, x = floats(name, y=y, x=x)
+    return tc.trapezoid(y, x, axis=axis)
 
 
 def cumulative_trapezoid(
@@ -89,7 +92,7 @@ def simpson(y: ArrayLike, x: ArrayLike | None = None, *, dx: float = 1.0, axis: 
     y, steps = _samples("simpson", y, x, axis)
     n = y.shape[-1]
     if steps is None:
-        steps = constant(tc.real(y) if y.dtype.kind == "complex floating" else y, [dx] * max(n - 1, 0))
+        steps = real_constant(y, [dx] * max(n - 1, 0))
     if n < 3:
         return tc.sum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
     odd = n if n % 2 else n - 1

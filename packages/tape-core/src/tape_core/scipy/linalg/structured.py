@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tape_core as tc
-from tape_core.scipy.arguments import choose, floats, is_complex
+from tape_core.scipy.arguments import choose, conj, floats, is_complex
 from tape_core.typing import ArrayLike
 
 
@@ -24,10 +24,6 @@ def _stack(*xs: tc.Tensor) -> list[tc.Tensor]:
     return [tc.broadcast_to(x, (*lead, x.shape[-1])) for x in xs]
 
 
-def _conj(x: tc.Tensor) -> tc.Tensor:
-    return tc.conj(x) if is_complex(x) else x
-
-
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> tc.Tensor:
     """The Toeplitz matrix with first column `c` and first row `r`, whose first element is ignored.
 
@@ -43,7 +39,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> tc.Tensor:
     """
     if r is None:
         (c,) = floats("scipy.linalg.toeplitz", c=c)
-        r = _conj(c)
+        r = conj(c)
     c, r = floats("scipy.linalg.toeplitz", c=c, r=r)
     c, r = _stack(_vector("scipy.linalg.toeplitz", "c", c), _vector("scipy.linalg.toeplitz", "r", r))
     along = tc.concat([tc.flip(c, axis=-1), r[..., 1:]], axis=-1)
@@ -235,7 +231,7 @@ def khatri_rao(a: ArrayLike, b: ArrayLike) -> tc.Tensor:
 def _column_and_row(function: str, c_or_cr: Any) -> tuple[tc.Tensor, tc.Tensor]:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
     (c,) = floats(function, c=c)
-    (r,) = (_conj(c),) if r is None else floats(function, r=r)
+    (r,) = (conj(c),) if r is None else floats(function, r=r)
     return c, r
 
 

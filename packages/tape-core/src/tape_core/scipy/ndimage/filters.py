@@ -29,6 +29,11 @@ def read(function: str, input: ArrayLike, output: object = None) -> tc.Tensor:
     return floats(f"scipy.ndimage.{function}", input=input)[0]
 
 
+def _operands(function: str, input: ArrayLike, weights: ArrayLike, output: object) -> list[tc.Tensor]:
+    """The image and the weights."""
+    return floats(f"scipy.ndimage.{function}", input=read(function, input, output), weights=weights)
+
+
 def _extended(function: str, x: tc.Tensor, widths: Sequence[tuple[int, int]], mode: str, cval: float) -> tc.Tensor:
     choose(f"scipy.ndimage.{function}", "mode", mode, tuple(MODES))
     kind = MODES[mode]
@@ -76,7 +81,7 @@ def correlate1d(
         ValueError: an argument is out of its range.
         NotImplementedError: `output` is given.
     """
-    x, w = floats("scipy.ndimage.correlate1d", input=read("correlate1d", input, output), weights=weights)
+    x, w = _operands("correlate1d", input, weights, output)
     return _along("correlate1d", x, w, axis, mode, cval, origin)
 
 
@@ -94,7 +99,7 @@ def convolve1d(
     >>> convolve1d(tc.asarray([1.0, 2.0, 4.0]), tc.asarray([1.0, 0.0, -1.0])).tolist()
     [1.0, 3.0, 2.0]
     """
-    x, w = floats("scipy.ndimage.convolve1d", input=read("convolve1d", input, output), weights=weights)
+    x, w = _operands("convolve1d", input, weights, output)
     even = w.shape[0] % 2 == 0 if w.ndim else False
     return _along("convolve1d", x, tc.flip(w), axis, mode, cval, -origin - even)
 
@@ -135,7 +140,7 @@ def correlate(
         NotImplementedError: `output` or `axes` is given.
     """
     refuse("scipy.ndimage.correlate", axes=(axes, (None,)))
-    x, w = floats("scipy.ndimage.correlate", input=read("correlate", input, output), weights=weights)
+    x, w = _operands("correlate", input, weights, output)
     return _all_axes("correlate", x, w, mode, cval, origin, False)
 
 
@@ -158,7 +163,7 @@ def convolve(
         NotImplementedError: `output` or `axes` is given.
     """
     refuse("scipy.ndimage.convolve", axes=(axes, (None,)))
-    x, w = floats("scipy.ndimage.convolve", input=read("convolve", input, output), weights=weights)
+    x, w = _operands("convolve", input, weights, output)
     return _all_axes("convolve", x, w, mode, cval, origin, True)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import tape_core as tc
-from tape_core.scipy.arguments import choose, floats, is_complex, refuse
+from tape_core.scipy.arguments import choose, conj, floats, is_complex, refuse
 from tape_core.typing import ArrayLike
 
 _MODES = ("full", "same", "valid")
@@ -102,8 +102,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
 
 
 def _mirror(x: tc.Tensor) -> tc.Tensor:
-    x = tc.flip(x)
-    return tc.conj(x) if is_complex(x) else x
+    return conj(tc.flip(x))
 
 
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> tc.Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tape_core as tc
 from tape_core.base.user_code import warn_user
-from tape_core.scipy.arguments import choose, floats, is_complex, refuse
+from tape_core.scipy.arguments import choose, floats, is_complex, real_constant, refuse
 from tape_core.scipy.signal.filters import detrend as _detrend
 from tape_core.scipy.signal.windows import as_window
 from tape_core.typing import ArrayLike
@@ -50,9 +50,8 @@ def _transforms(
 
 
 def _frequencies(x: tc.Tensor, nfft: int, fs: float, onesided: bool) -> tc.Tensor:
-    real = tc.real(x).dtype if is_complex(x) else x.dtype
     numbers = range(nfft // 2 + 1) if onesided else [k if 2 * k < nfft else k - nfft for k in range(nfft)]
-    return tc.asarray([k * fs / nfft for k in numbers], dtype=real, backend=x.backend.root, device=x.device)
+    return real_constant(x, [k * fs / nfft for k in numbers])
 
 
 def _one_sided(x: tc.Tensor, y: tc.Tensor, return_onesided: bool) -> bool:
@@ -67,8 +66,7 @@ def _scale(name: str, win: tc.Tensor, fs: float, scaling: str) -> tc.Tensor:
 def _doubled(spectrum: tc.Tensor, nfft: int) -> tc.Tensor:
     """Half a spectrum that stands for the whole: all frequencies but 0 and the last one of an even number are two."""
     weights = [1.0 if k == 0 or 2 * k == nfft else 2.0 for k in range(spectrum.shape[-1])]
-    real = tc.real(spectrum).dtype if is_complex(spectrum) else spectrum.dtype
-    return spectrum * tc.asarray(weights, dtype=real, backend=spectrum.backend.root, device=spectrum.device)
+    return spectrum * real_constant(spectrum, weights)
 
 
 def _densities(
@@ -241,9 +239,7 @@ def coherence(
 
 
 def _times(beside: tc.Tensor, first: float, step: float, count: int) -> tc.Tensor:
-    real = tc.real(beside).dtype if is_complex(beside) else beside.dtype
-    values = [first + k * step for k in range(count)]
-    return tc.asarray(values, dtype=real, backend=beside.backend.root, device=beside.device)
+    return real_constant(beside, [first + k * step for k in range(count)])
 
 
 def spectrogram(

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tape_core as tc
+from tape_core.scipy.arguments import real_constant
 from tape_core.typing import ArrayLike
 
 _COSINES = {
@@ -105,9 +106,8 @@ def as_window(function: str, window: ArrayLike | str | tuple[Any, ...], n: int, 
     Raises:
         ValueError: it is an array of another shape.
     """
-    real = tc.real(beside).dtype if beside.dtype.kind == "complex floating" else beside.dtype
     if isinstance(window, str | tuple | int | float):
-        return tc.asarray(elements(window, n), dtype=real, backend=beside.backend.root, device=beside.device)
+        return real_constant(beside, elements(window, n))
     found = (
         window
         if isinstance(window, tc.Tensor)
