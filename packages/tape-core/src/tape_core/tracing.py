@@ -8,9 +8,9 @@ from tape_core.base.ambient import BINDINGS, STAGE
 from tape_core.engine import binding, call_paths
 from tape_core.engine.backward import flows_into, sweep
 from tape_core.engine.binding import Bound
+from tape_core.engine.call_errors import describe
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.levels import lift, move_to_level
-from tape_core.engine.op import describe
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot
 from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots

@@ -23,7 +23,9 @@ from tape_core.tracing import is_captured
 from tape_torch.conversion import detached
 from tape_torch.inside import SIDE
 from tape_torch.parameters import ParameterVariable, known_variable, variable_of
-from tape_torch.torch_op import Arrays, Graph, Task, bind, bind_here
+from tape_torch.torch_graphs import Arrays, Graph
+from tape_torch.torch_op import bind, bind_here
+from tape_torch.torch_tasks import Task
 
 Function = Callable[..., Any]
 

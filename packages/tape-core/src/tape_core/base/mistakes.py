@@ -206,3 +206,14 @@ def shape_of(what: str, shape: object) -> tuple[int, ...]:
     if any([size < 0 for size in found]):
         raise ValueError(f"{what}: shape must not have negative sizes; got {shape!r}")
     return found
+
+
+def in_users_terms(error: Any, whole: str | None = None) -> Any:
+    """Mark an error as one in the user's terms, since its class may be one of an array library, and return it.
+
+    Where it is raised it is no local variable: its traceback has that frame, so the two would keep each other alive.
+    """
+    error._tape_told = True
+    if whole is not None:
+        error._tape_whole = whole
+    return error

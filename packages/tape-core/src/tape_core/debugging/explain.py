@@ -405,7 +405,7 @@ def _cut(
         return why("assigned", f"{call.name} takes the values only: nothing flows through an assignment")
     flowing = [k for k, n in enumerate(call.inputs) if n == number and (op.sequence or k in op.compiled)]
     if not flowing:
-        named = [op._input_name(k) for k, n in enumerate(call.inputs) if n == number]
+        named = [op.input_name(k) for k, n in enumerate(call.inputs) if n == number]
         where = f" for {named[0]!r}" if named and len(op.inputs) > 1 and op.compiled else ""
         where = where or (" for what it takes as a parameter, such as an index" if not named else "")
         because = f": {op.reason}" if op.reason else ""

@@ -46,7 +46,7 @@ def check_forward(call: Call, backend: Backend, args: tuple[Any, ...], out: Raw)
     op = call.op
     assert op is not None
     values = tuple(args[0]) if op.sequence else args[: len(op.inputs)]
-    given = {op._input_name(k): v for k, v in enumerate(values)}
+    given = {op.input_name(k): v for k, v in enumerate(values)}
     made = ", ".join(statistics(o, backend.root) for o in outs)
     raise _error(f"{op.name} made {_what(outs, backend.root)}", call, made, given, backend.root)
 

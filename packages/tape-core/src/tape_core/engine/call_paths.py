@@ -17,9 +17,10 @@ from tape_core.base.dtypes import common_dtype
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import no_sequence
 from tape_core.engine.binding import ask_for_bindings
+from tape_core.engine.call_errors import fail
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
-from tape_core.engine.promotion import NEVER, call_again, converted
+from tape_core.engine.promotion import NEVER, call_again, check_real, converted
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -44,14 +45,14 @@ def constant_call(op: Op) -> Callable[..., Any]:
             op.normalise(values, {})
         # Libraries compare with a complex number though they may have met no complex array.
         if is_real and (type(values[-1]) is complex or type(values[0]) is complex):
-            op.check_real(values)
+            check_real(op, values)
         values = op.operands(values)
         backend = next(v.backend for v in values if type(v) is Tensor)
         kernel, _, usual, _ = bindings.get(backend) or op.bind(backend)
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            return op.fail(error, values)
+            return fail(op, error, values)
         if usual is not None and (cast := converted(op, values, out)) is not None:
             return call_again(backend, call, cast)
         if _get_active():
@@ -82,7 +83,7 @@ def unary_call(op: Op) -> Callable[..., Any]:
         try:
             out = kernel(a)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            return op.fail(error, (x,))  # type: ignore[no-any-return]
+            return fail(op, error, (x,))  # type: ignore[no-any-return]
         # A scalar of the usual type is known by that: to ask it for its dtype takes longer than to ask an array.
         if usual is not None and type(out) is not usual_scalar:
             dtype = out.dtype
@@ -163,7 +164,7 @@ def single_call(op: Op) -> Callable[..., Any]:
         try:
             out = kernel(a, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            return op.fail(error, (x,), params, kwargs)
+            return fail(op, error, (x,), params, kwargs)
         if usual is not None:
             dtype = out.dtype if type(out) not in _NO_ARRAY else None
             if dtype is not usual and dtype is not a.dtype and (cast := converted(op, (x,), out)) is not None:
@@ -272,7 +273,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                 out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            return op.fail(error, (x1, x2))
+            return fail(op, error, (x1, x2))
         if usual is not None and type(out) is not usual_scalar:
             dtype = out.dtype
             if dtype is not usual and dtype is not (a2 if kind1 in SCALARS else a1).dtype:
@@ -459,7 +460,7 @@ def general_call(op: Op) -> Callable[..., Any]:
             else:
                 out = kernel(arrays, *params, **kwargs) if sequence else kernel(*arrays, *params, **kwargs)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
-            return op.fail(error, values, params, kwargs)
+            return fail(op, error, values, params, kwargs)
         if usual is not None:
             dtype = out.dtype if type(out) not in _NO_ARRAY else None
             if dtype is not usual and dtype is not getattr(arrays[first], "dtype", NEVER):

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
 
 
+def height(backend: Backend) -> int:
+    """Return how many backends a backend stands on, for `max`."""
+    return backend.height
+
+
 class Axis:
     """The hidden axis of one vmap: every array that is batched in it names it.
 

@@ -27,7 +27,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeAlias, TypeVar
 
 from tape_core.backends.axes import AxesOf, AxisParameter
-from tape_core.backends.errors import AxisError, BackendMismatchError
+from tape_core.backends.errors import BackendMismatchError
 from tape_core.backends.kernels import COMPLEX_KERNELS, DEFAULT_KERNELS, EXTENSIONS, REFUSED
 from tape_core.backends.names import check_names
 from tape_core.backends.protocol import Backend
@@ -35,18 +35,17 @@ from tape_core.backends.selection import select
 from tape_core.base import lookup
 from tape_core.base.dtypes import DEFAULT_IS_SET, common_dtype
 from tape_core.base.lookup import ops
-from tape_core.base.mistakes import call_mistake, meant
+from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
+from tape_core.engine.call_errors import call_error, fail
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
-from tape_core.engine.cotangents import unequal
 from tape_core.engine.facts import FACTS
-from tape_core.engine.levels import BatchedArray, MisplacedError, is_on_level, lift, move_to_level
+from tape_core.engine.levels import BatchedArray, height, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
-from tape_core.engine.promotion import MixedDtypesError, converted, promoted_inputs, unmixed, usual_dtype, usual_scalar
-from tape_core.engine.rule_errors import missing_attribute
+from tape_core.engine.promotion import promoted_inputs, unmixed, usual_dtype, usual_scalar
 from tape_core.engine.rules import NONDIFF, TODO, Form, Parameters, Rule, RuleSpec, compile_rules, fused, transpose, vjp
 from tape_core.engine.samples import Samples
-from tape_core.engine.tensor import SCALARS, Tensor, read_all, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, read_all
 from tape_core.typing import Kernel
 
 __all__ = [
@@ -114,13 +113,6 @@ SparsityRule = Callable[..., Any]
 """Returns which elements of an op's result depend on which elements of its inputs, see `op`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-_CALLED_OTHERWISE = {
-    "round": "; x.round(decimals) and round(x, digits) round to digits",
-    "where": "; tape_core.nonzero(condition) gives the places alone",
-}
-"""What an error says of calls that other libraries allow."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -232,7 +224,7 @@ class Op(Options):
             given = self.signature.bind(*([values] if self.sequence else values), *args, **kwargs)
             given.apply_defaults()
             if self.axis is not None and (error := self.axis.error(values, given.arguments)) is not None:
-                self.fail(error, values, args, kwargs)
+                fail(self, error, values, args, kwargs)
 
     @property
     def spelled(self) -> str:
@@ -403,7 +395,7 @@ class Op(Options):
         Raises:
             TypeError: for operands that are not arrays, and for two backends.
         """
-        values = tuple(read_all(values, lambda k: f"{self.name}: {self._input_name(k)}", optional=self.optional))
+        values = tuple(read_all(values, lambda k: f"{self.name}: {self.input_name(k)}", optional=self.optional))
         if self.sequence:
             values = with_numbers_as_tensors(values)
         tensors = [v for v in values if isinstance(v, Tensor)]
@@ -415,18 +407,18 @@ class Op(Options):
             tensor = ops.asarray(values[first])
             return (*values[:first], tensor, *values[first + 1 :])
         # The uppermost: what is on a backend that it wraps is a constant to it, and is lifted.
-        backend = max([tensor.backend for tensor in tensors], key=_height)
+        backend = max([tensor.backend for tensor in tensors], key=height)
         if any([tensor.backend is not backend for tensor in tensors]):
             if not all([type(v._array) is not BatchedArray or is_on_level(v._array) for v in tensors]):
                 values = tuple([move_to_level(v) if type(v) is Tensor else v for v in values])
-                backend = max([v.backend for v in values if isinstance(v, Tensor)], key=_height)
+                backend = max([v.backend for v in values if isinstance(v, Tensor)], key=height)
             for k, value in enumerate(values):
                 if isinstance(value, Tensor) and value.backend.library is not backend.library:
                     # Where new arrays are made, the program means to compute; the other operand is the stray one.
                     wanted = select().backend
                     wanted = wanted if wanted is value.backend.library else backend
                     error = BackendMismatchError(
-                        f"{self.name}: {self._input_name(k)} is on backend {value.backend.name!r}, another operand on "
+                        f"{self.name}: {self.input_name(k)} is on backend {value.backend.name!r}, another operand on "
                         f"{backend.name!r}; convert one with tape_core.asarray(x, backend={wanted.name!r})"
                     )
                     error.places = tuple([(v.backend.library, v.device) for v in values if isinstance(v, Tensor)])
@@ -436,7 +428,8 @@ class Op(Options):
             )
         return values
 
-    def _input_name(self, k: int) -> str:
+    def input_name(self, k: int) -> str:
+        """Return the name of an input, for messages: `x1`, or `arrays[2]` of a sequence."""
         if self.sequence:
             return f"{self.inputs[0]}[{k}]"
         return self.inputs[min(k, len(self.inputs) - 1)]
@@ -446,167 +439,10 @@ class Op(Options):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._call_error(error) from None
+            raise call_error(self, error) from None
         bound.apply_defaults()
         inputs = tuple(bound.arguments[name] for name in self.inputs)
         return (*inputs, *args[len(inputs) :]), {k: v for k, v in kwargs.items() if k not in self.inputs}
-
-    def _call_error(self, error: TypeError) -> TypeError:
-        hint = call_mistake(error, self.signature.parameters)
-        if "too many positional" in str(error) and "axis" in self.parameters.defaults:
-            hint += "; give the axis by keyword, axis=..."
-        hint += _CALLED_OTHERWISE.get(self.name, "")
-        return TypeError(f"{self.name}: {error}{hint}; its signature is {self.spelled}")
-
-    def fail(
-        self, error: Exception, values: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Re-raise a kernel's error in the user's terms: the op, its inputs by name with shapes and dtypes.
-
-        If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
-        """
-        if isinstance(error, MisplacedError):
-            return self._call_on_level(values, args, kwargs or {})
-        self.check_real(values)
-        if (cast := converted(self, values, error)) is not None:
-            # Some libraries refuse what others promote. If it fails as well, it is told of what the user gave.
-            operands = (cast,) if self.sequence else cast
-            try:
-                return self.function(*operands, *args, **(kwargs or {}))
-            except Exception as again:  # noqa: BLE001 - re-raised below
-                if isinstance(error, MixedDtypesError):
-                    error = again.__cause__ if isinstance(again.__cause__, Exception) else again
-        # Call paths bind no signature, so a wrong number or name of arguments shows only now, as an error of the
-        # kernel.
-        try:
-            given = self.signature.bind(*([values] if self.sequence else values), *args, **(kwargs or {}))
-        except TypeError as mismatch:
-            raise self._call_error(mismatch) from None
-        tensors = [v for v in values if isinstance(v, Tensor)]
-        given.apply_defaults()
-        if self.axis is not None and (wrong := self.axis.error(values, given.arguments)) is not None:
-            error = wrong
-        elif self.advice is not None:
-            error = self.advice(*[v.shape if isinstance(v, Tensor) else () for v in values]) or error
-        apart = len({v.device for v in tensors}) > 1
-        shown = ", ".join(
-            f"{self._input_name(k)}: {v.dtype}{list(v.shape)}{f' on {v.device}' * apart}"
-            if isinstance(v, Tensor)
-            else f"{self._input_name(k)}: {v!r}"
-            for k, v in enumerate(values)
-        )
-        extra = "".join(f", {describe(v)}" for v in args)
-        extra += "".join(f", {k}={describe(v)}" for k, v in (kwargs or {}).items())
-        arrays = [v for v in _flat([*args, *(kwargs or {}).values()]) if isinstance(v, Tensor)]
-        # A kernel with a Tensor for `axis` or the like fails deep inside a library, with an error that does not say so.
-        if arrays and isinstance(error, AttributeError | RecursionError):
-            error = TypeError("a Tensor was given for a parameter, which takes a Python value: see int and float")
-        if type(error) is AttributeError and (flat := [k for k, v in enumerate(values) if not getattr(v, "shape", ())]):
-            error = ValueError(f"{', '.join([self._input_name(k) for k in flat])}: an array with dimensions is needed")
-        known = tensors[0].backend.user_error(error)
-        if (missing := missing_attribute(error, tensors[0].backend)) is not None:
-            known = TypeError, missing
-        elif type(error) is AxisError and not tensors[0].backend.level:  # Tape's own, whatever the library says
-            known = AxisError, str(error)
-        # Some libraries have TypeErrors, or errors of their own, for shapes that do not go together.
-        if (known is None or not issubclass(known[0], ValueError)) and not tensors[0].backend.level:
-            wrong_shapes = self._misfit(given.arguments)
-            known = known if wrong_shapes is None else (ValueError, wrong_shapes)
-        is_told = type(error) in _OF_USERS or hasattr(error, "_tape_told")
-        if known is None and tensors[0].backend.height and is_told:
-            # Inside vmap users know one example; what failed was the call for all of them, in the innermost text.
-            whole = getattr(error, "_tape_whole", None) or str(error)
-            then = "; called for all of them: " if whole.startswith(f"{self.name}(") else ": "
-            text = f"{self.name}({shown}{extra}) of one example, inside vmap{then}{whole}"
-            raise _in_users_terms(type(error)(text), whole) from error
-        # An error that no library is known to raise for its arguments stays what it is; a note says which call it was.
-        if known is None:
-            error.add_note(f"in tape_core.{self.name}({shown}{extra})")
-            raise error
-        kind, text = known
-        raise _in_users_terms(kind(f"{self.name}({shown}{extra}): {text}")) from error
-
-    def check_real(self, values: Sequence[Any]) -> None:
-        """Raise a TypeError for complex operands of an op of real numbers."""
-        if self.complex_kernel is not REFUSED:
-            return
-        for k, value in enumerate(values):
-            if isinstance(value, Tensor) and value.dtype.kind == "complex floating":
-                found = f"{self._input_name(k)}: {value.dtype}{list(value.shape)}"
-            elif type(value) is complex:
-                found = f"{self._input_name(k)}: {value!r}"
-            else:
-                continue
-            raise _in_users_terms(
-                TypeError(
-                    f"{self.name}({found}): it takes real numbers, not complex ones; give it a real part, by "
-                    "tape_core.real or tape_core.imag, or a magnitude, by tape_core.abs"
-                )
-            ) from None
-
-    def _misfit(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with the shapes of inputs, as far as the op knows."""
-
-        def shape(value: Any) -> Any:
-            return [shape(v) for v in value] if type(value) in (tuple, list) else tuple(getattr(value, "shape", ()))
-
-        shapes = {name: shape(arguments[name]) for name in self.inputs}
-        if self.misfit is not None:
-            return self.misfit(**{**arguments, **shapes})
-        return unequal(list(shapes.values())) if self.elementwise else None
-
-    def _call_on_level(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the result for inputs, and arrays among parameters, on the levels of vmap of their hidden axes."""
-        given = [move_to_level(v) if isinstance(v, Tensor) else v for v in values]
-        places = [wrap(p, p.backend) for p in _flat([*args, *kwargs.values()]) if type(p) is BatchedArray]
-        tensors = [*[v for v in given if isinstance(v, Tensor)], *map(move_to_level, places)]
-        backend = max([t.backend for t in tensors], key=_height)
-
-        def moved(parameter: Any) -> Any:
-            if type(parameter) is BatchedArray:
-                return lift(wrap(parameter, parameter.backend), backend)._array
-            if type(parameter) in (tuple, list):
-                return type(parameter)([moved(part) for part in parameter])
-            return parameter
-
-        given = [lift(v, backend) if isinstance(v, Tensor) else v for v in given]
-        args, kwargs = [moved(p) for p in args], {name: moved(p) for name, p in kwargs.items()}
-        if self.takes_dtype:  # it is in the backend's terms by now
-            place = self.parameters.places.get("dtype")
-            if kwargs.get("dtype") is not None:
-                kwargs["dtype"] = backend.dtype(kwargs["dtype"])
-            elif place is not None and len(args) > place and args[place] is not None:
-                args[place] = backend.dtype(args[place])
-        return self.function(given, *args, **kwargs) if self.sequence else self.function(*given, *args, **kwargs)
-
-
-def describe(value: Any) -> str:
-    """Return the text of an op's parameter for messages: arrays by dtype and shape, also inside tuples and lists."""
-    kind = type(value)
-    if kind is tuple or kind is list:
-        parts = ", ".join([describe(part) for part in value])
-        return f"[{parts}]" if kind is list else f"({parts}{',' * (len(value) == 1)})"
-    if isinstance(value, type) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        return repr(value)
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-
-
-def _in_users_terms(error: Any, whole: str | None = None) -> Any:
-    """Mark an error as one in the user's terms, since its class may be one of an array library, and return it.
-
-    Where it is raised it is no local variable: its traceback has that frame, so the two would keep each other alive.
-    """
-    error._tape_told = True
-    if whole is not None:
-        error._tape_whole = whole
-    return error
-
-
-_OF_USERS = (ValueError, IndexError, TypeError, AxisError)
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    return [one for value in values for one in (_flat(value) if type(value) in (tuple, list) else [value])]
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
@@ -624,10 +460,6 @@ def with_numbers_as_tensors(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
         [ops.asarray(v, dtype=dtype, backend=backend, device=device) if type(v) in SCALARS else v for v in values]
     )
-
-
-def _height(backend: Backend) -> int:
-    return backend.height
 
 
 class _Default:

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tape_core.backends.kernels import REFUSED
 from tape_core.base.dtypes import DType, common_dtype, complex64, get_default_dtype, precision, promote
 from tape_core.base.lookup import ops
+from tape_core.base.mistakes import in_users_terms
 from tape_core.engine.rules import NONDIFF
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
 from tape_core.typing import Raw
@@ -93,6 +95,25 @@ def unmixed(op: Op, kernel: Callable[..., Any], backend: Backend) -> Callable[..
     return checked
 
 
+def check_real(op: Op, values: Sequence[Any]) -> None:
+    """Raise a TypeError for complex operands of an op of real numbers."""
+    if op.complex_kernel is not REFUSED:
+        return
+    for k, value in enumerate(values):
+        if isinstance(value, Tensor) and value.dtype.kind == "complex floating":
+            found = f"{op.input_name(k)}: {value.dtype}{list(value.shape)}"
+        elif type(value) is complex:
+            found = f"{op.input_name(k)}: {value!r}"
+        else:
+            continue
+        raise in_users_terms(
+            TypeError(
+                f"{op.name}({found}): it takes real numbers, not complex ones; give it a real part, by "
+                "tape_core.real or tape_core.imag, or a magnitude, by tape_core.abs"
+            )
+        ) from None
+
+
 def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:
     """Return the operands with integers as floats, if the call is to be made again with these, or else None.
 
@@ -102,7 +123,7 @@ def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None
     """
     made = out if type(out) in (tuple, list) else (out,)
     if any([_is_complex(o, values) for o in made]):
-        op.check_real(values)
+        check_real(op, values)
     found = _conversion(op, values, out)
     return None if found is None else cast_to(found[0], values, found[1])
 

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 from tape_core.engine.op import NONDIFF, REFUSED, linear, op, refuses, registry, transpose, vjp
+from tape_core.engine.promotion import check_real
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, Samples
 from tape_core.engine.tensor import SCALARS, Tensor, read_array, wrap
@@ -182,9 +183,9 @@ def _with_key(update: Callable[..., Tensor], *, ordered: bool = False) -> Callab
 
     @wraps(update)
     def function(x: ArrayLike, values: ArrayLike, /, key: IndexKey) -> Tensor:
-        op.check_real((x, values))
+        check_real(op, (x, values))
         tensor, values = check_update(name, x, values)
-        op.check_real((tensor, values))  # they may have been arrays of a library
+        check_real(op, (tensor, values))  # they may have been arrays of a library
         if tensor.dtype.kind == "bool":
             lack = "no order" if ordered else "no arithmetic"
             raise TypeError(f"{name}: x must hold numbers, for {tensor.dtype} has {lack}")
