@@ -222,8 +222,9 @@ from tape_core.sparsity.derivatives import (
 from tape_core.transforms.checkpoint import checkpoint
 from tape_core.transforms.control_flow import cond, map, scan, while_loop
 from tape_core.transforms.custom import custom_gradient, custom_jvp
-from tape_core.transforms.derivatives import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
+from tape_core.transforms.derivatives import grad, hvp, jvp, linearize, value_and_grad, vjp
 from tape_core.transforms.implicit import custom_root, fixed_point
+from tape_core.transforms.jacobians import hessian, jacfwd, jacrev
 from tape_core.transforms.scipy_objective import scipy_objective
 from tape_core.transforms.solvers import ConvergenceError
 from tape_core.transforms.trees import tree_flatten, tree_leaves, tree_map, tree_unflatten

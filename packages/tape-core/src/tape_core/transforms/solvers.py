@@ -22,7 +22,8 @@ from tape_core.ops.elementwise import conj, real, sqrt
 from tape_core.ops.manipulation import concat, reshape, stack
 from tape_core.ops.statistical import max as greatest
 from tape_core.ops.statistical import sum as total
-from tape_core.transforms.derivatives import _unit_tangents, jvp
+from tape_core.transforms.derivatives import jvp
+from tape_core.transforms.jacobians import unit_tangents
 
 Vector = list[Tensor]
 Residual = Callable[[Vector], Vector]
@@ -146,7 +147,7 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
     # affine(u) - b gives a column; units scaled like b lose the fewest digits in the subtraction.
     size = norm(b)
     scale = size + astype(size == 0, size.dtype)
-    units = [t * astype(scale, t.dtype) for t in _unit_tangents(zeros)]
+    units = [t * astype(scale, t.dtype) for t in unit_tangents(zeros)]
     n = units[0].shape[0]
     if n == 0:
         return zeros
