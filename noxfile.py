@@ -91,6 +91,7 @@ ON_JAX = [
     "packages/tape-nn/tests",
     "packages/tape-tf/tests/test_programs.py",
     "tests/test_one_program.py",
+    "tests/fuzz/test_xla.py",
     "tests/test_examples.py::test_one_program_for_one_device_and_for_several[jax]",
     *(
         f"tests/test_docs.py::test_page[{page}]"
@@ -335,7 +336,7 @@ def fuzz(session: nox.Session) -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="for each search (default: 5)")
     parser.add_argument("--seed", type=int, help="of the first programs; by default another one in each run")
     options, others = parser.parse_known_args(session.posargs)
-    install(session, *TESTING, *EXAMPLES, packages=PACKAGES)  # with JAX, which some programs need beside PyTorch
+    install(session, *TESTING, *EXAMPLES, packages=PACKAGES)  # programs use PyTorch and JAX, where they are there
     chosen = {"TAPE_FUZZ_MINUTES": str(options.minutes), "TAPE_FUZZ_SEED": str(options.seed or "")}
     how = ["-n", "auto", "-o", "faulthandler_timeout=0"]
     session.run("pytest", "tests/fuzz", *how, *others, env={**ONE_THREAD, **chosen})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+from support import run_python
 
 pytestmark = pytest.mark.each_backend
 
@@ -76,6 +77,19 @@ def test_the_session_with_pytorch_looks_where_tests_are_marked_for_it() -> None:
     session = (root / "noxfile.py").read_text("utf-8")
     assert found, "no test is marked"
     assert not [name for name in found if f'"packages/{name}/tests"' not in session]
+
+
+def test_the_session_with_jax_draws_programs_of_xla_which_need_no_pytorch() -> None:
+    session = (PACKAGES[0].parents[1] / "noxfile.py").read_text("utf-8")
+    assert '"tests/fuzz/test_xla.py"' in session.partition("ON_JAX = [")[2].partition("\n]")[0]
+    tests = Path(__file__).parent
+    without = f"import sys; sys.modules['torch'] = None; sys.path[:0] = [{str(tests)!r}, {str(tests / 'fuzz')!r}]"
+    draws = "from tape_fuzz.programs import programs; program, check = programs('xla').example(); print(check)"
+    compositions = (
+        "from tape_fuzz.compositions import XLA, programs; print(programs(2, XLA, ['jax']).example().backend)"
+    )
+    printed = run_python("-W", "ignore", "-c", f"{without}; {draws}; {compositions}")
+    assert printed.split() == ["compiled", "by", "XLA", "jax"]
 
 
 def test_the_page_of_plugins_lists_those_of_this_repository() -> None:

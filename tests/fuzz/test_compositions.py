@@ -10,11 +10,9 @@ from tape_fuzz.compositions import (
     BATCHES,
     FLOWS,
     FORWARD,
-    KINDS,
     LONG,
     TWICE,
     WRAPPERS,
-    XLA,
     check,
     programs,
 )
@@ -37,16 +35,3 @@ SHARDS = {
 def test_a_composition_has_the_derivatives_of_the_same_program_unrolled(shard: str, record_property: Any) -> None:
     outermost, depth, number = SHARDS[shard]
     search(check, programs(depth, outermost), number, record_property, "compositions")
-
-
-def test_compositions_on_jax_have_the_same_derivatives(record_property: Any) -> None:
-    pytest.importorskip("tape_jax")
-    # A program takes seconds, of which JAX compiles most.
-    search(check, programs(2, KINDS, ["jax"], ["None", "'xla'"]), 12, record_property, "compositions on JAX")
-
-
-def test_functions_compiled_by_xla_have_the_same_derivatives_wherever_they_are_called(record_property: Any) -> None:
-    pytest.importorskip("tape_jax")
-    inner = [*XLA * 6, *FLOWS, *BATCHES, *BACKWARD, *FORWARD]
-    nested = programs(2, [*XLA, *BATCHES, *FORWARD, *BACKWARD], ["numpy", "jax"], ["None", "'xla'"], inner)
-    search(check, nested, 6, record_property, "compositions with XLA")

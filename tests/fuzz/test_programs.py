@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from tape_fuzz.search import MINUTES, search
 # Which kind of programs, and how many. Each run draws the same ones, which find what a change breaks in every kind;
 # new ones are found by `nox -s fuzz`, which draws for as long as it is told to.
 SHARDS = [("mixed", 190)] * 5 + [("state", 150)] * 2 + [("products", 125)] * 2 + [("training", 120)] + [("draws", 60)]
-if find_spec("tape_jax"):
-    SHARDS += [("xla", 8), ("draws by xla", 8)]  # XLA takes a second for each program
 if MINUTES in os.environ:
     SHARDS.append(("inductor", 1))  # which takes seconds for each program
 
@@ -26,10 +23,3 @@ def test_programs_say_the_same_in_every_way_they_can_be_run(shard: int, record_p
     kind, number = SHARDS[shard]
     with use_backend("numpy"):  # programs name the other one where they use it
         search(check, programs(kind), number, record_property, "programs", shard)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_programs_that_xla_computes_in_the_memory_of_their_variables(record_property: Any) -> None:
-    pytest.importorskip("tape_jax")
-    with use_backend("numpy"):
-        search(check, programs("donated"), 6, record_property, "programs of XLA")

@@ -2,8 +2,9 @@
 
 A program is one Python expression of `x`, a vector, and of `w`, another one or a Variable. It is evaluated as it is,
 and where the name `tc` is something that knows no combinators: branches, loops and vmaps are Python's there, and every
-Jacobian is a loop over its rows. That is made twice, on Tape's ops and on PyTorch's with torch.func. All must agree:
-the value, and the derivatives of first and second order by transformations that are drawn as well.
+Jacobian is a loop over its rows. That is made twice, on Tape's ops and on those of another framework with its own
+derivatives: PyTorch's torch.func, or JAX. All must agree: the value, and the derivatives of first and second order by
+transformations that are drawn as well.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Program:
         variable: whether `w` is a Variable.
         compiled: whether the whole is a compiled function, as well.
         compiler: by what, as code: a name in `COMPILERS`.
-        torch: whether it is compared with torch.func, too.
+        against: with whose derivatives it is compared, too: a name in `WORLDS`, or "".
         host: whether `c` is an array of NumPy, host data on each backend.
     """
 
@@ -150,7 +151,7 @@ class Program:
     backend: str = "numpy"
     variable: bool = False
     compiled: bool = False
-    torch: bool = False
+    against: str = ""
     compiler: str = "None"
     host: bool = False
 
@@ -236,6 +237,7 @@ def programs(
     backends: Sequence[str] = ("numpy", "numpy", "numpy", "torch"),
     compilers: Sequence[str] = ("None", "'python'", "CallByCall()"),
     inner: Sequence[str] = KINDS,
+    against: str = "torch",
 ) -> Program:
     """Programs whose combinators are nested up to so deep.
 
@@ -244,6 +246,7 @@ def programs(
         backends: of which the arrays are on one.
         compilers: names in `COMPILERS`.
         inner: what the combinators inside others are some of.
+        against: with which framework one in four is compared: a name in `WORLDS`.
     """
     names = ["x", "w", "c"]
     expression = _Writer(draw, inner).expression(names, depth, order=2, kinds=outermost)
@@ -254,7 +257,7 @@ def programs(
         draw(st.sampled_from(backends)),
         draw(st.booleans()),
         draw(st.integers(0, 3)) == 3,
-        draw(st.integers(0, 3)) == 3,
+        against if draw(st.integers(0, 3)) == 3 else "",
         draw(st.sampled_from(compilers)),
         draw(st.booleans()),
     )
@@ -379,7 +382,8 @@ class _Writer:
                 # Tensors from around are constants to it.
                 return f"tc.function(lambda {u}: {within(u, names=['c'])})({value()})"
             case "xla":
-                return f"by_xla(lambda {u}: {within(u, names=['c'])}, {value()})"
+                # Of a body that does not depend on its argument nothing is left for XLA.
+                return f"by_xla(lambda {u}: {within(u, names=['c'])} + 0.1 * {u} * {u}, {value()})"
             case "custom_gradient":
                 return f"with_gradient(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
             case "custom_jvp":
@@ -554,6 +558,24 @@ def on_torch() -> Unrolled:
     return Unrolled(Ops, func.grad, func.vjp, func.jvp, asarray)
 
 
+def on_jax() -> Unrolled:
+    """On JAX's ops and its derivatives."""
+    import jax
+    import jax.numpy as jnp
+
+    class Ops:
+        sin, tanh, sum, stack = jnp.sin, jnp.tanh, jnp.sum, jnp.stack
+
+    def asarray(a: Any) -> Any:
+        return jnp.asarray(a, dtype=jnp.float64)
+
+    return Unrolled(Ops, jax.grad, jax.vjp, jax.jvp, asarray)
+
+
+WORLDS = {"torch": on_torch, "jax": on_jax}
+"""The frameworks that have derivatives of their own of the program unrolled."""
+
+
 def expected(program: Program, world: Unrolled) -> list[Any]:
     """The value, the Jacobian and the second derivatives of the sum."""
     names = world.namespace()
@@ -581,9 +603,9 @@ def _check(program: Program) -> None:
     wanted = expected(program, on_tape())
     if not all(np.all(np.isfinite(a)) and np.max(np.abs(a), initial=0) < 1e9 for a in wanted):
         return
-    if program.torch:
-        for a, b, what in zip(wanted, expected(program, on_torch()), _PARTS, strict=True):
-            _compare(program, b, a, f"{what}, torch.func and the program unrolled")
+    if program.against:
+        for a, b, what in zip(wanted, expected(program, WORLDS[program.against]()), _PARTS, strict=True):
+            _compare(program, b, a, f"{what}, {program.against}'s own derivatives and the program unrolled")
     names: dict[str, Any] = {"tc": tape_core, "backend": program.backend}
     exec(HELPERS + MODULES * ("cells" in program.expression), names)
     given = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from tape_fuzz.elsewhere import calls_only, conditional, mapped_by, namespace_of, scanned_by, while_holds
 
 Array = torch.Tensor
 
@@ -32,27 +33,6 @@ def _along(function: Callable[[Array, int], Any]) -> Callable[..., Any]:
 
 def _mish(x: Array) -> Array:
     return x * torch.tanh(torch.nn.functional.softplus(x))
-
-
-def _conditional(condition: Array, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    return true_fn() if bool(condition) else false_fn()
-
-
-def _scan(step: Callable[..., Any], init: Any, xs: Array, reverse: bool = False) -> Any:
-    found: list[Any] = [None] * len(xs)
-    for k in reversed(range(len(xs))) if reverse else range(len(xs)):
-        init, found[k] = step(init, xs[k])
-    return init, torch.stack(found)
-
-
-def _while(condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-    while bool(condition(state)):
-        state = body(state)
-    return state
-
-
-def _map(function: Callable[[Array], Array], xs: Array) -> Array:
-    return torch.stack([function(x) for x in xs])
 
 
 def _flip(x: Array, axis: int | None = None) -> Array:
@@ -110,10 +90,10 @@ TABLE: dict[str, Any] = {
     "astype": lambda x, dtype: x.to(_dtype(dtype)),
     "asarray": lambda x: torch.as_tensor(x),
     "eye": lambda n: torch.eye(n, dtype=torch.float64),
-    "cond": _conditional,
-    "scan": _scan,
-    "while_loop": _while,
-    "map": _map,
+    "cond": conditional,
+    "scan": scanned_by(torch.stack),
+    "while_loop": while_holds,
+    "map": mapped_by(torch.stack),
     "checkpoint": lambda f: f,
     "stop_gradient": lambda x: x.detach(),
     **{f"linalg.{name}": getattr(torch.linalg, name) for name in _LINALG.split()},
@@ -123,22 +103,18 @@ TABLE: dict[str, Any] = {
 
 
 def has(text: str) -> bool:
-    """Whether statements can be run with PyTorch: all that they call is in the table, and they do not step backwards.
-
-    Nor do they assign: PyTorch changes arrays in place that a derivative needs, and those that another name has.
-    """
-    if "::-1" in text or re.search(r"\] = |[*+]= ", text):
-        return False
-    return all(name in TABLE for name in re.findall(r"\btc\.((?:\w+\.)?\w+)", text))
+    """Whether statements can be run with PyTorch: all they call is in the table, and they do not step backwards."""
+    return "::-1" not in text and calls_only(text, TABLE)
 
 
 def namespace() -> SimpleNamespace:
     """What a program's script finds as `tc`."""
-    found = SimpleNamespace(linalg=SimpleNamespace(), fft=SimpleNamespace())
-    for name, function in TABLE.items():
-        module, _, last = name.rpartition(".")
-        setattr(getattr(found, module) if module else found, last, function)
-    return found
+    return namespace_of(TABLE)
+
+
+def asarray(x: Any) -> Array:
+    """An array of NumPy's as PyTorch's."""
+    return torch.as_tensor(x)
 
 
 def derived(program: Callable[..., Any], given: Sequence[Any]) -> tuple[list[Array], list[Array | None]]:

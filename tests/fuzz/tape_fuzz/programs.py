@@ -14,6 +14,7 @@ import textwrap
 import warnings
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
@@ -22,8 +23,6 @@ import numpy as np
 import tape_core as tc
 import tape_nn as nn
 from hypothesis import strategies as st
-
-from tape_fuzz import in_torch
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Op:
             boolean and complex dtype, `{f0}` the `{f}` before, `{d}` and `{F}` real ones with axes, the latter small, `{g}` a real value of the shape of `{f}`, or of none;
             `{p}` a positive one, `{e}` a nested expression, `{n}` a number, `{k}` a small whole number, `{v}` and `{w}` Variables,
             `{h}` host data: an array or a number of NumPy, of which `h0` is the array, `r0` is a generator, `{o}` an optimizer, `{t}` a transformation of gradients.
-        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is not PyTorch's),
+        is_not: what it is not: "smooth", "continuous", "pure" (it assigns), "seeded" (it draws), "exported", "torch" (it is nothing that other frameworks have),
             "derived" (its gradient is not compiled: a generator that is not the global one draws in a branch or loop).
         weight: how often it is drawn.
     """
@@ -510,7 +509,13 @@ def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
 def _allowed(kind: str, check: str) -> list[Op]:
     """The ops of a kind that a check can be made of, each as often as it weighs."""
     needs = {*CHECKED[check].needs}
-    found = [op for op in KINDS[kind].ops if not needs & {*op.is_not, *(() if in_torch.has(op.text) else ("torch",))}]
+    # Where no check needs it, PyTorch or JAX need not be installed.
+    elsewhere = [import_module(f"tape_fuzz.in_{name}") for name in sorted(needs & {"torch", "jax"})]
+    if elsewhere:
+        needs.add("torch")
+    found = [
+        op for op in KINDS[kind].ops if not needs & {*op.is_not} and all(other.has(op.text) for other in elsewhere)
+    ]
     return [op for op in found for _ in range(op.weight)]
 
 
@@ -523,7 +528,7 @@ class Check:
 
     Attributes:
         text: it raises where the program breaks a promise.
-        needs: what a program must be for it; see `Op.is_not`.
+        needs: what a program must be for it; see `Op.is_not`. With "torch" or "jax" it is made of what that framework has.
         is_exact: whether inputs are float64; is_small: whether they are small.
     """
 
@@ -637,6 +642,24 @@ with tc.use_backend("torch"):
             close(arrays(theirs), arrays(ours), "Variables", 1e-8)
     finally:
         tc.asarray = tc_asarray
+"""
+
+_ELSEWHERE = """
+from tape_fuzz import in_FRAMEWORK as elsewhere
+with tc.use_backend("BACKEND"):
+    program, variables = made()
+    given = inputs(1)
+    found = arrays(derived(program, [])(*given))
+held = [elsewhere.asarray(v.numpy()) for v in variables]
+tc_held, tc = tc, elsewhere.namespace()
+tc.Variable = lambda x, name: held[int(name[1:])]
+tc.asarray, asarray = lambda x: x, tc.asarray
+other, _ = made()
+tc.asarray = asarray
+values, slopes = elsewhere.derived(other, [x.numpy() for x in given])
+tc = tc_held
+expected = arrays(values) + arrays(slopes if len(found) > len(values) else [])
+close(found, expected, "FRAMEWORK's own derivatives", 1e-8)
 """
 
 _DONATED = """
@@ -781,21 +804,8 @@ if total(program(*inputs(1))) is not None:
     for call in (1, 2):
         same(arrays(compiled(*inputs(call))), arrays(found_by(*inputs(call))), f"second derivatives, call {call}")
 ''', ("continuous", "pure", "seeded"), True, True),
-    "autograd": Check('''
-from tape_fuzz import in_torch
-program, variables = made()
-given = inputs(1)
-found = arrays(derived(program, [])(*given))
-held = [in_torch.torch.as_tensor(v.numpy()) for v in variables]
-tc_held, tc = tc, in_torch.namespace()
-tc.Variable = lambda x, name: held[int(name[1:])]
-tc.asarray, asarray = lambda x: x, tc.asarray
-other, _ = made()
-tc.asarray = asarray
-values, slopes = in_torch.derived(other, [x.numpy() for x in given])
-tc = tc_held
-close(found, arrays(values) + arrays(slopes if len(found) > len(values) else []), "autograd", 1e-8)
-''', ("smooth", "continuous", "pure", "seeded", "torch"), True, True),
+    "autograd": Check(_ELSEWHERE.replace("FRAMEWORK", "torch").replace("BACKEND", "numpy"),
+                      ("smooth", "continuous", "pure", "seeded", "torch"), True, True),
     "torch": Check('''
 program, variables = made()
 expected = arrays(derived(program, variables)(*inputs(1)))
@@ -836,8 +846,15 @@ for name in ("numpy", "torch"):
             assert all(x.backend.name == name for x in found), f"{what} on {name}: not there"
             same(arrays(found), arrays(expected), f"{what} on {name}")
 ''', ("continuous", "pure", "seeded"), True, True),
+    "JAX": Check(_ELSEWHERE.replace("FRAMEWORK", "jax").replace("BACKEND", "jax") + """
+with tc.use_backend("jax"):
+    compiled = tc.function(derived(made()[0], []), compile="xla")
+    for call in (1, 2):
+        close(arrays(compiled(*given)), expected, f"compiled by XLA, call {call}: JAX's own derivatives", 1e-8)
+""", ("smooth", "continuous", "pure", "seeded", "jax"), True, True),
     "compiled by XLA": Check('''
-for name in ("numpy", "torch", "jax"):
+from tape_core.backends.discovery import is_installed
+for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
     with tc.use_backend(name):
         eager, ours = made()
         traced, theirs = made()
@@ -862,7 +879,7 @@ for name in ("numpy", "torch", "jax"):
 }  # fmt: skip
 """The checks by name."""
 
-_APART = {"compiled by XLA", "compiled by XLA, Variables donated", "compiled by torch", "divided"}
+_APART = {"JAX", "compiled by XLA", "compiled by XLA, Variables donated", "compiled by torch", "divided"}
 """Inductor and XLA take seconds for each program; the last needs processes."""
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _APART)], 3),
@@ -872,6 +889,7 @@ KINDS: dict[str, Kind] = {
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
     "donated": Kind(STATE, ["compiled by XLA, Variables donated"], 0, (2, 4), (10, 8)),
     "xla": Kind(OPS, ["compiled by XLA"], 0, (0, 2), (10, 10)),
+    "by jax": Kind(OPS, ["JAX"], 0, (0, 2), (10, 10)),
     "draws": Kind(DRAWS, ["compiled", "compiled gradient", "compiled in a tape"], 2, (0, 2), (10, 10)),
     "draws by xla": Kind(DRAWS, ["compiled by XLA"], 0, (0, 2), (8, 8)),
     "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),
