@@ -47,6 +47,14 @@ NEVER_OVERWRITTEN = 0
 """The count in `Program.owned` of an old value of a Variable: a run that fails leaves the Variable with it."""
 
 
+VIEWS = frozenset({
+    "T", "astype", "asarray", "broadcast_arrays", "broadcast_to", "conj", "expand_dims", "flip", "getitem", "imag",
+    "laid_out_like", "mT", "matrix_transpose", "moveaxis", "permute_dims", "positive", "real", "reshape",
+    "sliding_windows", "split", "squeeze", "stop_gradient", "unstack",
+})  # fmt: skip
+"""The names of calls whose result may have the memory of their first argument."""
+
+
 class IfExclusive:
     """An array in `out=` that may be overwritten if nobody else refers to it, which each run looks up.
 

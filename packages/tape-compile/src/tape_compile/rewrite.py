@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec
+from tape_compile.program import VIEWS, Argument, Instruction, Program, Raw, Ref, Spec
 
 if TYPE_CHECKING:
     from tape_core.backends import Backend
@@ -226,6 +226,19 @@ class Rewriter(Builder):
                 uses[k] = uses.get(k, 0) + 1
         return uses
 
+    @cached_property
+    def _inputs(self) -> frozenset[int]:
+        return frozenset(self.program.inputs)
+
+    @cached_property
+    def _exposed(self) -> set[int]:
+        """The values whose memory results of the program may have."""
+        found = set(self.program.outputs)
+        for instruction in reversed(self.program.instructions):
+            if instruction.name in VIEWS and not found.isdisjoint(instruction.outputs):
+                found.update(instruction.inputs[:1])
+        return found
+
     def spec(self, x: Ref) -> Spec:
         """Return the class, shape and dtype of a value."""
         return self.specs[x.id]
@@ -249,8 +262,14 @@ class Rewriter(Builder):
     # -- verbs
 
     def replace_by(self, x: Argument) -> bool:
-        """Let a value stand for the call's result, if it has the same class, shape and dtype; whether it has."""
+        """Let a value stand for the call's result, if it has the same class, shape and dtype; whether it has.
+
+        An input does not stand for a result of the program: its memory is the caller's, who may write to it later.
+        """
         if type(x) is not Ref or self.specs[x.id] != self.out:
+            return False
+        is_view = self.instruction.name in VIEWS and self.instruction.name != "broadcast_to"  # which copies on NumPy
+        if not is_view and x.id in self._inputs and self.instruction.out in self._exposed:
             return False
         self._replaced[self.instruction.out] = x.id
         return True

@@ -11,8 +11,16 @@ from tape_core.ops.data_types import laid_out_like as laid_out
 
 def test_what_changes_nothing_goes() -> None:
     x = tc.ones((2, 3), backend="numpy")
-    program = traced(lambda x: tc.reshape(tc.negative(-(x * 1.0)) / 1.0 - 0.0, (2, 3)) ** 1, x)
-    assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == []
+    program = traced(lambda x: tc.exp(tc.reshape(tc.negative(-(x * 1.0)) / 1.0 - 0.0, (2, 3)) ** 1), x)
+    assert names(PASSES["dce"].transform(PASSES["simplify"].transform(program))) == ["exp"]
+
+
+def test_what_is_returned_has_memory_of_its_own() -> None:
+    x = tc.ones((2, 3), backend="numpy")
+    program = traced(lambda x: (tc.matrix_transpose(tc.negative(-(x * 1.0))), tc.reshape(x, (2, 3))), x)
+    simplified = PASSES["dce"].transform(PASSES["simplify"].transform(program))
+    assert names(simplified) == ["negative", "negative", "matrix_transpose"]
+    assert simplified.outputs[1] == simplified.inputs[0]  # as in eager code
 
 
 def test_an_array_is_laid_out_once_as_another_one() -> None:

@@ -20,7 +20,7 @@ from tape_compile import thresholds
 from tape_compile.compilers import NeedsValues
 from tape_compile.effects import Effects
 from tape_compile.frozen import frozen
-from tape_compile.program import NEVER_OVERWRITTEN, Argument, Instruction, Place, Program, Raw, Ref, Spec
+from tape_compile.program import NEVER_OVERWRITTEN, VIEWS, Argument, Instruction, Place, Program, Raw, Ref, Spec
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
 from tape_compile.tracer.traced_array import (
@@ -528,7 +528,36 @@ class Trace(Effects):
                 # changed.
                 self.read(variable)
                 held = self.variable_states[id(variable)]
+        if type(array) is TracedArray and self._is_argument(array):
+            # Who gave the array may write to it later, such as to the buffer of a data loader.
+            array = self.copied(array)
         held.now = array
+
+    def _is_argument(self, array: TracedArray) -> bool:
+        """Return whether a value is an argument of the function as it was given, and is not donated."""
+        k = array.id
+        if array.made_in is not self or k not in self.values or k in self.donated.values():
+            return False
+        firsts = [held.first for held in self.variable_states.values()]
+        return not any([type(first) is TracedArray and first.id == k for first in firsts])
+
+    def may_be_view(self, array: TracedArray) -> bool:
+        """Return whether a value is an input, or may have memory of one."""
+        k = array.id
+        for instruction in reversed(self.instructions):
+            if k in instruction.outputs:
+                if instruction.name not in VIEWS or not instruction.inputs:
+                    return False
+                k = instruction.inputs[0]
+        return k in self.values
+
+    def copied(self, array: TracedArray) -> TracedArray:
+        """Return a value in memory of its own; itself where the library has arrays that nobody can write to."""
+        library = array.backend.library
+        if self.stand_ins is not None or library.frozen(array.value) is array.value:
+            return array
+        found: TracedArray = self.call("asarray", library.asarray, (array,), {"copy": True}, array.backend)
+        return found
 
     def holds(self, variable: Variable | HostNumber) -> bool:
         """Return whether a Variable exists, and is not just being made."""

@@ -108,7 +108,10 @@ class Traced(Backend):
             raw = self.base.asarray(obj, dtype=dtype, device=device, copy=copy)
             return self._constant(raw) if is_array(raw) else raw  # libraries leave some objects as they are
         if (dtype is None or dtype == obj.dtype) and device is None:
-            # Programs never write into values (SSA), so a copy needs no instruction, but an object of its own.
+            # Programs never write into values (SSA), so a copy needs no instruction, but an object of its own. Others
+            # may write into arguments, after the call.
+            if copy and obj.made_in.may_be_view(obj):
+                return obj.trace.copied(obj)
             return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
 
