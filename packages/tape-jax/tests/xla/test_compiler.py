@@ -221,6 +221,28 @@ def test_a_mask_is_refused_with_the_line_and_falls_back():
     close(soft(tc.ones(3)), tc.asarray(3.0))
 
 
+@pytest.mark.parametrize("library", ["numpy", "jax"])
+def test_a_mask_that_is_a_constant_may_be_in_a_key(library):
+    x = tc.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], backend=library)
+    mask = np.array([[True, True, False], [False, False, True]])
+    for key in ((mask, None), (np.array([1, -1]), mask[0])):
+        values = -x[key]
+
+        def f(x, key=key, values=values):
+            at = tc.at(x)[key]
+            return (
+                x[key], at.set(values), at.add(values), at.multiply(2.0), at.max(values), at.min(values),
+                tc.grad(lambda x: tc.sum(x[key] ** 3))(x), tc.grad(lambda x: tc.sum(tc.at(x)[key].set(x[key] ** 2)))(x),
+                tc.vmap(lambda x: x[key])(tc.stack([x, x + 1.0])),
+                tc.scan(lambda c, e: (tc.at(c)[key].add(e), c[key]), x, tc.asarray([1.0, 2.0], backend=library)),
+            )  # fmt: skip
+
+        compiled = tc.function(f, compile="xla")
+        for _ in range(2):
+            for found, expected in zip(tc.tree_leaves(compiled(x)), tc.tree_leaves(f(x)), strict=True):
+                assert found.tolist() == expected.tolist()
+
+
 def test_what_a_user_keeps_is_never_changed():
     v = tc.Variable(tc.ones(1000))
     slot = tc.Variable(tc.zeros(1000))

@@ -48,6 +48,10 @@ LAYOUT = "laid_out_like"
 GLOBAL = 0
 """The key in `Lowering.states` of the global generator; any other generator is its own key."""
 
+_KEYS = {"getitem": 1, "scatter": 1, **dict.fromkeys((
+    "setitem", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply"), 2)}  # fmt: skip
+"""By the names of calls with a key: which argument it is."""
+
 _PLAIN = frozenset({bool, int, float, complex, str, slice, type(None), type(...)})
 
 
@@ -105,7 +109,7 @@ class Lowering:
             self._on_state(fn, instruction)
             return
         else:
-            args = [self.argument(arg) for arg in instruction.args]
+            args = [self.argument(arg) for arg in self._without_constant_masks(instruction)]
             kwargs = {
                 name: self.argument(arg) for name, arg in instruction.kwargs.items() if name not in ("device", "out")
             }
@@ -113,6 +117,21 @@ class Lowering:
             if instruction.name == LAYOUT:
                 out = self._laid_out(out, instruction.args[1])
         self._store(instruction.out, out)
+
+    def _without_constant_masks(self, instruction: Instruction) -> Sequence[Any]:
+        """Return the arguments of a call, with the places of its true elements for a constant mask in a key."""
+        at = _KEYS.get(instruction.name)
+        if at is None or len(instruction.args) <= at:
+            return instruction.args
+        key, constants = instruction.args[at], self.program.constants
+        parts: list[Any] = []
+        for part in key if type(key) is tuple else (key,):
+            mask = constants.get(part.id) if type(part) is Ref else None
+            if mask is not None and mask.shape and self.specs[part.id].dtype_name == "bool":
+                parts += np.nonzero(np.asarray(mask))
+            else:
+                parts.append(part)
+        return *instruction.args[:at], tuple(parts), *instruction.args[at + 1 :]
 
     def _laid_out(self, value: Any, like: object) -> Any:
         """Have XLA lay a value out as another one, if that is divided among devices."""
