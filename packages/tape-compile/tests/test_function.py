@@ -521,3 +521,23 @@ def test_with_fallback_it_says_so_once_inside_tapes_too() -> None:
     assert len(told) == len(f.fallbacks) == 1
     for without in (function(f.python), function(f.python, fallback="silent")):
         assert [slope(without) for _ in range(4)] == [[2.0, 2.0]] * 4
+
+
+SIZES: dict[str, Callable[[tc.Tensor], tc.Tensor]] = {
+    "zeros": lambda n: tc.zeros(n),
+    "ones": lambda n: tc.ones((2, n)),
+    "full": lambda n: tc.full([n], 1.0),
+    "eye": lambda n: tc.eye(n),
+    "arange": lambda n: tc.arange(n),
+    "linspace": lambda n: tc.linspace(0.0, 1.0, n),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_that_is_a_tensor_is_refused_with_the_users_line(name: str) -> None:
+    n, make = tc.asarray(3, backend="numpy"), SIZES[name]
+    with pytest.raises(TracingError, match=r"test_function\.py.*static_argnames"):
+        tc.function(make)(n)
+    soft = tc.function(make, fallback="silent")
+    for _ in range(2):
+        assert soft(n).tolist() == make(n).tolist()

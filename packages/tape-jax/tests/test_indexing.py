@@ -110,6 +110,16 @@ def test_masks_work_inside_jit_where_shapes_do_not_depend_on_them() -> None:
         tc.at(tc.asarray(x))[tc.asarray(mask)].set(jnp.ones(3))
 
 
+@pytest.mark.parametrize("index", [3, 7, -4])
+def test_what_is_written_out_of_range_inside_jit_is_dropped(index: int) -> None:
+    x, places = jnp.arange(3.0), jnp.asarray([1, index])
+    for how in ("set", "add", "multiply", "max"):
+        update = jax.jit(lambda x, i, how=how: getattr(tc.at(tc.asarray(x))[tc.asarray(i)], how)(9.0).array)
+        assert update(x, places).tolist() == [0.0, 9.0 if how in ("set", "max", "multiply") else 10.0, 2.0]
+    rows = jax.jit(lambda x, i: tc.at(tc.asarray(x))[tc.asarray(i), 0].set(9.0).array)
+    assert rows(x[:, None], places).tolist() == [[0.0], [9.0], [2.0]]
+
+
 def test_updates_of_rows_and_embeddings_have_their_gradients() -> None:
     table = tc.Variable(np.ones((10, 3)), backend="jax")
     with tc.GradientTape() as tape:

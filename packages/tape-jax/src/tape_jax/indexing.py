@@ -173,7 +173,8 @@ def _where_masked(array: jax.Array, mask: jax.Array, values: Any) -> Any:
 @Jitted
 def _put_the_last(array: jax.Array, key: Any, values: Any) -> Any:
     """Put values at integer arrays: of several for one element the last, which JAX's own update leaves open."""
-    numbers = jnp.arange(array.size).reshape(array.shape)[key]
+    # What is out of range, inside `jax.jit`, has a number that no element has: it is dropped, and not put elsewhere.
+    numbers = jnp.arange(array.size).reshape(array.shape).at[key].get(mode="fill", fill_value=array.size)
     flat = jnp.broadcast_to(_fitting(values, numbers.shape).astype(array.dtype), numbers.shape).reshape(-1)
     if not flat.size:
         return array

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from tape_core.backends import selection
@@ -240,11 +240,21 @@ def _create(
         dtype = target.raw_dtype(dtype)  # before the kernel is looked up: `raw_dtype` may replace kernels
         raw = getattr(target.xp, name)(*args, dtype=dtype, device=target.raw_device(chosen.device), **kwargs)
     except Exception as error:
+        _ask_for_values((*args, *kwargs.values()))
         kind = _user_error_type(target, error)
         if kind is None:
             raise
         raise kind(f"{name}: {error}") from error
     return wrap(raw, target)
+
+
+def _ask_for_values(values: Sequence[object]) -> None:
+    """Read Tensors among sizes and bounds: where they have no values, as in a compiled function, the error says so."""
+    for value in values:
+        if isinstance(value, Tensor) and not value.shape:
+            value.item()
+        elif isinstance(value, list | tuple):
+            _ask_for_values(value)
 
 
 def _user_error_type(backend: Backend, error: Exception) -> type[Exception] | None:
