@@ -38,3 +38,6 @@ PACKED_MAX_BYTES: Final = 1 << 12
 
 PACK_MIN_ARRAYS: Final = 3
 """Arrays of a pack: each spares 1.4 µs of a call on NumPy, and the pack takes as long as one or two of them."""
+
+COMPARED_MAX_BYTES: Final = 1 << 22
+"""Bytes: to find two constants of this size equal takes 8 ms, less than XLA takes for one call of the second."""

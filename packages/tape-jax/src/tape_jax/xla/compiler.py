@@ -18,6 +18,7 @@ import tape_jax.xla.transfer as transfer
 from tape_jax.xla.flows import generators_of, program_of
 from tape_jax.xla.levels import Level, divide
 from tape_jax.xla.segment import Segment
+from tape_jax.xla.simplify import simplified
 from tape_jax.xla.stand_ins import StandIns
 
 
@@ -37,7 +38,7 @@ class XLA(Compiler):
             ValueError: an array is on a device of PyTorch's.
         """
         transfer.check_devices(examples)
-        return compiled(program, run, examples, "the function")
+        return compiled(simplified(program), run, examples, "the function")
 
     def serialized(self, program: Program, name: str, derivatives: int) -> bytes:
         """Return the program as StableHLO, in the format of `jax.export`.
@@ -45,6 +46,7 @@ class XLA(Compiler):
         Raises:
             ValueError: it draws random numbers, or has calls for the host.
         """
+        program = simplified(program)
         levels = divide(program)
         host = [i.name for level in levels for i in level.on_host]
         if host or len(levels) > 1:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from tape_compile.extend import Flow, NoteStateOfStep, Program, RandomBits, SetStateOfStep, passes
 from tape_core.typing import Raw
 
-from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name, is_uniform
+from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name, is_uniform, on_host
+from tape_jax.xla.simplify import simplified
 from tape_jax.xla.transfer import into
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def program_of(part: Any) -> Program:
-    """Return the program of a branch, test or step, simplified as far as calls keep their names."""
+    """Return the program of a branch, test or step, simplified for XLA."""
     found = getattr(part, "by_name", None)
     if found is None:
         found, _ = passes.run(part.traced, part.options, passes.NOT_BY_NAME)
-        part.by_name = found
+        part.by_name = found = simplified(found)
     return found
 
 
@@ -98,15 +98,10 @@ def constants_of(program: Program) -> dict[int, Any]:
         if isinstance(array, np.ndarray):
             # JAX reads a NumPy array that is a constant of its program at any time later.
             array = np.array(array)
-        elif isinstance(array, jax.Array) and not array.committed and is_uniform(known := _on_host(array)):
+        elif is_uniform(known := on_host(array)):
             array = known
         found[k] = array
     return found
-
-
-def _on_host(array: jax.Array) -> Any:
-    """Return the values of an array that the host can read at once, or None."""
-    return np.asarray(array) if next(iter(array.devices())).platform == "cpu" else None
 
 
 def _number(value: Raw, spec: Spec) -> Raw:

@@ -208,6 +208,15 @@ class Lowering:
         self.values[out] = as_spec(found, self.specs[out])
 
 
+def on_host(value: Raw) -> np.ndarray[tuple[int, ...], np.dtype[Any]] | None:
+    """Return the values of an array that the host can read at once, and that JAX may have anywhere; else None."""
+    if isinstance(value, np.ndarray):
+        return value
+    if not isinstance(value, jax.Array) or value.committed or next(iter(value.devices())).platform != "cpu":
+        return None
+    return np.asarray(value)
+
+
 def is_uniform(value: object) -> bool:
     """Return whether an array of NumPy has several elements with the same bits, as one of zeros or ones has."""
     if not isinstance(value, np.ndarray) or value.size < 2 or value.dtype.kind not in "biuf":
@@ -268,6 +277,8 @@ def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
         if DEFAULT_KERNELS.get(name) is fn.func and not name.endswith("_with_residuals"):
             return getattr(xp, name)  # type: ignore[no-any-return]
         return partial(fn.func, xp, *fn.args[1:], **fn.keywords)
+    if name in _REDUCTIONS:
+        return _REDUCTIONS[name]
     try:
         found = getattr(xp, name)
     except AttributeError:
@@ -282,3 +293,17 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "astype": lambda array, dtype, **_: array.astype(dtype),
 }
 """Methods of other libraries' arrays that take other arguments than those of JAX's."""
+
+
+def _any(x: Raw, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+    # A sum of numbers that are not negative is 0 where all of them are. On the CPU XLA has a library for sums, whereas
+    # of `jax.numpy.any` it makes two loops, windows first, which take it several times as long to compile.
+    return jnp.sum((x != 0).astype(jnp.float32), axis=axis, keepdims=keepdims) != 0
+
+
+def _all(x: Raw, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+    return jnp.sum((x == 0).astype(jnp.float32), axis=axis, keepdims=keepdims) == 0
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {"any": _any, "all": _all}
+"""Reductions in other words than those of the JAX backend: as fast to run, and faster to compile."""

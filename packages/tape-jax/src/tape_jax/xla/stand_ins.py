@@ -164,8 +164,9 @@ def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, o
         return _flow(fn, args) if found else fn(*args, **kwargs)
     if not found:
         return fn(*args, **kwargs) if type(fn) is JaxCall else evaluated(fn, args, kwargs)
+    by_shape = type(fn) is jnp.ufunc or fn is jnp.where
     try:
-        key: Any = (fn, _key(tuple(args)), tuple([(name, _key(value)) for name, value in kwargs.items()]))
+        key: Any = (fn, _key(tuple(args), by_shape), tuple([(k, _key(v, by_shape)) for k, v in kwargs.items()]))
         known = _shapes.get(key)
     except TypeError:  # an argument without a hash, or an array of values
         key = known = None
@@ -238,7 +239,16 @@ def _filled(value: Any, arrays: Any) -> Any:
     return value
 
 
-def _key(value: Any) -> Any:
+def _key(value: Any, by_shape: bool) -> Any:
+    """Return a key for an argument.
+
+    Args:
+        value: the argument.
+        by_shape: whether the values of arrays make no difference, as they do in a mask that is an index.
+
+    Raises:
+        TypeError: it has an array of values that may make one, or is something without a hash.
+    """
     kind = type(value)
     if kind is AbstractArray:
         return AbstractArray, value.shape, value.dtype
@@ -247,10 +257,12 @@ def _key(value: Any) -> Any:
     if kind in _PLAIN:
         return kind, value
     if kind is tuple or kind is list:
-        return kind, *[_key(part) for part in value]
+        return kind, *[_key(part, by_shape) for part in value]
     if kind is slice:
-        return kind, _key(value.start), _key(value.stop), _key(value.step)
+        return kind, _key(value.start, by_shape), _key(value.stop, by_shape), _key(value.step, by_shape)
     if hasattr(value, "shape"):
+        if by_shape and isinstance(value, jax.Array):
+            return kind, value.shape, value.dtype, value.weak_type
         raise TypeError("an array of values")
     hash(value)
     return kind, value

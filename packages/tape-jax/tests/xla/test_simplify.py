@@ -1,0 +1,119 @@
+"""Simplifications for XLA: equal constants are one, masks that hide nothing go, and so do calls that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+from tape_jax.xla.simplify import simplified
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(params=["numpy", "torch", "jax"], autouse=True)
+def backend(request: pytest.FixtureRequest):
+    with tc.use_backend(request.param):
+        yield request.param
+
+
+def left(f: Callable[..., Any], *args: Any) -> list[str]:
+    """Return the names of the calls that are left for XLA, after a check of what they compute."""
+    compiled = tc.function(f, compile="xla")
+    compiled(*args)
+    for found, expected in zip(tc.tree_leaves(compiled(*args)), tc.tree_leaves(f(*args)), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+        np.testing.assert_array_equal(np.signbit(found.numpy()), np.signbit(expected.numpy()))
+        assert found.dtype is expected.dtype
+    return [instruction.name for instruction in simplified(compiled._compiled.all[0].program).instructions]
+
+
+def square(n: int = 12) -> Any:
+    x = RNG.standard_normal((n, n))
+    x[0, 1], x[1, 0], x[2, 2], x[3, 0] = np.nan, np.inf, -0.0, -0.0
+    return tc.asarray(x)
+
+
+def test_equal_triangles_are_taken_once() -> None:
+    assert left(lambda x: (-tc.tril(x), tc.abs(tc.tril(x))), square()).count("where") == 1
+
+
+def test_a_triangle_of_a_triangle_is_the_smaller_one() -> None:
+    x = square()
+    assert left(lambda x: tc.tril(tc.tril(x)), x) == ["where"]
+    assert left(lambda x: tc.tril(tc.tril(x), k=1), x) == ["where"]
+    assert left(lambda x: tc.tril(tc.tril(x), k=-2), x) == ["where"]
+    assert left(lambda x: tc.triu(tc.tril(x)), x) == ["where", "where"]  # the diagonal
+
+
+def test_other_numbers_than_the_inner_ones_stay() -> None:
+    mask = np.tri(12, dtype=bool)
+
+    def f(x: tc.Tensor) -> tc.Tensor:
+        return tc.where(tc.asarray(mask), tc.where(tc.asarray(mask), x, 1), 0)
+
+    assert left(f, square()) == ["where", "where"]
+
+
+def test_masks_that_are_constant_go() -> None:
+    yes, no = np.ones((12, 12), bool), np.zeros((12, 12), bool)
+
+    def f(x: tc.Tensor, y: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        hidden = tc.where(tc.asarray(no) & tc.isnan(x), 0, x)
+        return tc.negative(tc.where(tc.asarray(yes), x, y)), tc.negative(tc.where(tc.asarray(no), x, y)), -hidden
+
+    names = left(f, square(), square())
+    assert "where" not in names
+    assert "isnan" not in names
+
+
+def test_results_that_are_equal_constants_are_arrays_of_their_own() -> None:
+    f = tc.function(lambda x: (x + 1, tc.asarray(np.arange(100.0)), tc.asarray(np.arange(100.0))), compile="xla")
+    for _ in range(3):
+        _, one, other = f(tc.ones(3))
+        assert one.tolist() == other.tolist() == list(range(100))
+        assert one._array is not other._array
+
+
+def test_a_zero_and_a_negative_one_are_two_constants() -> None:
+    zeros = [np.zeros(100), -np.zeros(100)]
+    left(lambda x: [tc.copysign(x, tc.asarray(z)) for z in zeros], tc.ones(100, dtype=tc.float64))
+
+
+def test_unused_calls_of_kernels_go_also_where_others_would_check_values() -> None:
+    def f(x: tc.Tensor) -> tc.Tensor:
+        tc.linalg.solve_triangular(x, x)
+        return x * 2
+
+    assert "solve_triangular" not in left(f, tc.asarray(np.eye(12) + 1.0))
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float64"])
+def test_any_and_all(name: str, dtype: str) -> None:
+    values = np.zeros((3, 40, 40), dtype)
+    values[1, 3, 4], values[2] = 1, 2
+    if dtype.startswith("float"):
+        values[0, 1, 1], values[0, 2, 2] = -0.0, np.nan
+    for x in (tc.asarray(values), tc.asarray(values[:, :0]), tc.asarray(values[:2]), tc.asarray(values[0, 0])):
+        every: list[dict[str, Any]] = [{}, {"axis": (-2, -1)[-x.ndim :], "keepdims": True}, {"axis": -1}]
+        left(lambda x, every=every: [getattr(tc, name)(x, **options) for options in every], x)
+
+
+def test_nan_of_a_masked_derivative_is_found_as_it_is_eagerly() -> None:
+    """Zeros that a mask makes stay zeros through infinite derivatives, in second derivatives, too."""
+
+    def f(v: tc.Tensor) -> tc.Tensor:
+        safe = tc.where(v > 0, v, 0)
+        factor = tc.linalg.cholesky(tc.eye(3, dtype=v.dtype) * 4 + tc.sqrt(safe)[:, None] * tc.sqrt(safe) * 0.1)
+        solved = tc.linalg.solve_triangular(factor, tc.sqrt(tc.where(v > 0, v, 0))[:, None], lower=True)
+        return tc.sum(solved**2) + tc.sum(tc.log(tc.linalg.diagonal(factor)))
+
+    for values in ([0.3, 0.7, 0.2], [0.3, -0.7, 0.0], [0.0, 0.0, -1.0], [np.nan, 1.0, 2.0]):
+        v = tc.asarray(np.asarray(values))
+        for derivative in (tc.grad(f), tc.hessian(f)):
+            found = tc.function(derivative, compile="xla")
+            found(v)
+            np.testing.assert_allclose(found(v).numpy(), derivative(v).numpy(), rtol=1e-10, atol=1e-12)
