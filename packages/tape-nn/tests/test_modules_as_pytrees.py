@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -515,3 +517,39 @@ def test_copies_are_freed_at_once_and_keep_nothing_of_the_original() -> None:
         assert whole() is None
     finally:
         gc.enable()
+
+
+FIRST = """
+import tape_core as tc
+import tape_nn as nn
+
+model = nn.Sequential([nn.Dense(2), nn.Dense(1)])
+model.build((None, 3))
+x = tc.ones((4, 3))
+
+def loss(model):
+    return tc.sum(model(x))
+
+def step(given):
+    model = {model}
+    return {call}
+
+compiled = tc.function(step)
+found, again = compiled({given}), compiled({given})
+for one, other in zip(tc.tree_leaves(found), tc.tree_leaves(again), strict=True):
+    assert one.tolist() == other.tolist()
+for one, other in zip(tc.tree_leaves(found), tc.tree_leaves(step({given})), strict=True):
+    assert bool(tc.all(tc.abs(one - other) < 1e-5))
+assert compiled.traces == 1, compiled.traces
+"""
+
+
+@pytest.mark.parametrize("call", ["tc.value_and_grad(loss)(model)", "tc.grad(loss)(model)", "tc.vjp(loss, model)[0]"])
+@pytest.mark.parametrize(
+    ("given", "model"), [("model", "given"), ("[model, x]", "given[0]"), ("{'model': model}", "given['model']")]
+)
+def test_a_compiled_function_may_be_the_first_in_a_process_to_meet_a_module(given: str, model: str, call: str) -> None:
+    # The classes of Modules are nodes of pytrees from the first time that one is flattened.
+    code = FIRST.format(given=given, model=model, call=call)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr

@@ -31,7 +31,7 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
     return _flatten_general(tree)
 
 
-def _flatten_general(tree: PyTree, modules: bool = True) -> tuple[list[Any], Any]:
+def _flatten_general(tree: PyTree) -> tuple[list[Any], Any]:
     if isinstance(tree, _DICT_VIEWS):
         tree = list(tree)
     import optree
@@ -39,7 +39,7 @@ def _flatten_general(tree: PyTree, modules: bool = True) -> tuple[list[Any], Any
     try:
         found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
         # A class is registered when its first instance is met: importing optree takes longer than a small program.
-        while not _PLAIN.issuperset(map(type, found[0])) and _registered_any(found[0], modules):
+        while not _PLAIN.issuperset(map(type, found[0])) and _registered_any(found[0]):
             found = optree.tree_flatten(tree, none_is_leaf=True, namespace="tape")
         return found
     except RecursionError:
@@ -60,7 +60,7 @@ def flatten_call(
             leaves, structure = _noted(tree, found)
         except RecursionError:
             return *flatten_whole(tree), []  # which says what is wrong
-        if not _registered_any([leaf for leaf in leaves if type(leaf) is not _Whole], True):
+        if not _registered_any([leaf for leaf in leaves if type(leaf) is not _Whole]):
             return [leaf.node if type(leaf) is _Whole else leaf for leaf in leaves], structure, found
     leaves, structure = flatten_whole(tree)
     return leaves, structure, orders(tree, structure)
@@ -305,15 +305,13 @@ def _register(cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any
     _known.add(cls)
 
 
-def _registered_any(leaves: Sequence[Any], modules: bool) -> bool:
-    """Register the classes of leaves that turn out to be nodes, those of Modules if asked; return if there were any."""
+def _registered_any(leaves: Sequence[Any]) -> bool:
+    """Register the classes of leaves that turn out to be nodes; return if there were any."""
     found = False
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
     for kind in {*map(type, leaves)} - _PLAIN:
         if hasattr(kind, "__tape_node__"):
-            if not modules:
-                continue
             flatten, unflatten = _whole_or_parts, _from_parts
             _nodes_by_method.add(kind)
         elif hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__tape_tensor__"):
@@ -386,8 +384,6 @@ def flatten_whole(tree: PyTree) -> tuple[list[Any], Structure]:
         return [tree], None
     if (kind is list or kind is tuple) and are_tensors(tree):
         return list(tree), kind
-    if not _nodes_by_method:  # no Module was flattened so far, so there are no copies with Tensors
-        return _flatten_general(tree, False)
     token = KEEP_MODULES.set(True)
     try:
         leaves, structure = _flatten_general(tree)
