@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tape_core.meshes.draws import Making
 
     from tape_torch.blocks import TorchSupport
+    from tape_torch.divided_together import Together
 
 # Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
 # disappear.
@@ -151,6 +152,22 @@ class TorchBackend(Backend):
         from tape_torch.distributed.creation import part_like
 
         return part_like(self, tensor, shape)
+
+    def parts_alike(self, arrays: list[Any]) -> tuple[list[Any], Callable[[list[Any]], list[Any]]] | None:
+        """Return this process's parts of DTensors that are divided alike; see the base class."""
+        if self.guard is None:
+            return None
+        from tape_torch.divided_together import parts_alike
+
+        return parts_alike(arrays)
+
+    def together(self) -> Together | None:
+        """Return what adds up gradients by one collective for several, once there are DTensors."""
+        if self.guard is None:
+            return None
+        from tape_torch.divided_together import Together
+
+        return Together()
 
     def sweeping(self) -> AbstractContextManager[Any]:
         """Return the context around a backward sweep: what rules make is a copy in each process beside DTensors."""

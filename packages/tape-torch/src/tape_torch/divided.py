@@ -97,9 +97,26 @@ def laid_out_like(x: Any, like: Any) -> Any:
         return x
     if tuple(x.placements) == tuple(like.placements) or any(p.is_partial() for p in like.placements):
         return x
+    return _sent(x, like.placements)
+
+
+def number_later(array: Any) -> Any:
+    """Return a result without terms that are still to be added up, as `added_up` does; one number may be on its way.
+
+    A loss is read after its backward pass, which goes on meanwhile.
+    """
+    if array.ndim or not any(p.is_partial() for p in array.placements):
+        return added_up(array)
+    from torch.distributed.tensor import Replicate
+
+    return _sent(array, [Replicate() if p.is_partial() else p for p in array.placements])
+
+
+def _sent(x: Any, placements: Any) -> Any:
+    """Return an array in another layout, in which it may still be on its way."""
     if _dropped:
         wait_for_dropped()
-    found = x.redistribute(like.device_mesh, like.placements, async_op=True)
+    found = x.redistribute(placements=placements, async_op=True)
     part = found._local_tensor
     if hasattr(part, "trigger_wait") and type(part.elem) is torch.Tensor:
         _on_their_way[id(part)] = part.elem

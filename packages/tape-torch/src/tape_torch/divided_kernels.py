@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import added_up, is_divided, is_here, part_of
+from tape_torch.divided import added_up, is_divided, is_here, number_later, part_of
 from tape_torch.divided_classes import on_classes
 from tape_torch.divided_products import multiplied
 from tape_torch.divided_rows import on_rows
@@ -198,7 +198,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         with replicating():
             found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
         if type(found) is DTensor:  # as nearly always
-            return _settled(found) if made_here else added_up(found)
+            return _settled(found) if made_here else number_later(found)
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
             # Rules look at what ops were given, and PyTorch's functions would be applied to each term of a sum. In a
             # sweep sums are left: where one ends, it is taken in the layout of the source.

@@ -48,6 +48,7 @@ from tape_torch.compiled import without_memory
 from tape_torch.divided import is_divided_kind
 from tape_torch.divided_kernels import on_parts_alike, same_everywhere
 from tape_torch.divided_schedule import Schedule
+from tape_torch.divided_together import own_part, with_spec
 
 
 class DividedPrograms(Compiler):
@@ -98,14 +99,8 @@ def _layout_of(value: Any) -> _Layout | None:
     if not isinstance(value, torch.Tensor):
         return None
     array: Any = value
-    part, spec = (_own(array), array._spec) if type(array) is DTensor else (array, None)
+    part, spec = (own_part(array), array._spec) if type(array) is DTensor else (array, None)
     return _Layout(spec, tuple(part.shape), part.stride(), part.dtype, part.device, part.is_conj() or part.is_neg())
-
-
-def _own(array: Any) -> torch.Tensor:
-    """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
-    part = array._local_tensor
-    return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
 
 class _Later:
@@ -188,17 +183,12 @@ class _OnParts:
                 return self._run(arrays)
             known[at] = array._spec  # which is found sooner the next time
             assert layout is not None  # as it has a spec
-            parts.append(_laid_down(_own(array), layout))
+            parts.append(_laid_down(own_part(array), layout))
         arrays.clear()
         found = self.source.run(parts)
         return tuple([
-            value if spec is None else _divided(value, spec) for value, spec in zip(found, self._outputs, strict=True)
+            value if spec is None else with_spec(value, spec) for value, spec in zip(found, self._outputs, strict=True)
         ])  # fmt: skip
-
-
-def _divided(part: torch.Tensor, spec: Any) -> Any:
-    make: Any = DTensor.__new__  # `__init__` does nothing, and takes six times as long
-    return make(DTensor, part, spec, requires_grad=False)
 
 
 def _laid_down(part: Any, layout: _Layout) -> torch.Tensor:
@@ -218,7 +208,7 @@ class _Joined:
         self._spec = layout.spec
 
     def __call__(self, part: torch.Tensor) -> Any:
-        return _divided(part, self._spec)
+        return with_spec(part, self._spec)
 
 
 class _Part:
@@ -233,7 +223,7 @@ class _Part:
         spec = self._layout.spec
         if array._spec != spec:
             array = array.redistribute(spec.mesh, spec.placements)
-        return _laid_down(_own(array), self._layout)
+        return _laid_down(own_part(array), self._layout)
 
 
 # -- what is called of each instruction
@@ -363,7 +353,7 @@ def _program_of_parts(program: Program, layouts: dict[int, _Layout | None]) -> P
             lines += _as_it_is(instruction, layouts, recorder, same, joined)
     specs |= recorder.specs
     constants: dict[int, Any] = {
-        k: _own(value) if type(value) is DTensor else value for k, value in program.constants.items()
+        k: own_part(value) if type(value) is DTensor else value for k, value in program.constants.items()
     }
     outputs = [same.get(k, k) for k in program.outputs]
     meshes = {layout.spec.mesh for layout in layouts.values() if layout is not None and layout.spec is not None}
@@ -404,7 +394,7 @@ def _recorded(
                 raise _NotRecordedError("a conjugate")
             made = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=layout.device)
             recorder.give(made, k)
-            values[k] = made if layout.spec is None else _divided(made, layout.spec)
+            values[k] = made if layout.spec is None else with_spec(made, layout.spec)
     args, kwargs = instruction.arguments(values)
     with torch.no_grad(), fake, recorder:
         found = on_parts_alike(_group_call(fn, recorder), args, fn.cut) if is_group else fn(*args, **kwargs)

@@ -18,6 +18,7 @@ from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
+    from tape_core.engine.layouts import Together
     from tape_core.engine.tensor import Tensor
     from tape_core.meshes.draws import Making
 
@@ -464,6 +465,17 @@ class Backend:
         The pieces are flat views, to write to. By default, and where an array cannot be viewed so, `arrays` itself.
         """
         return [arrays]
+
+    def parts_alike(self, arrays: list[Raw]) -> tuple[list[Raw], Callable[[list[Raw]], list[Raw]]] | None:
+        """Return this process's parts of arrays that are divided alike, for an elementwise update.
+
+        With them comes what makes divided arrays of the new parts of all but the first. By default None: they are not.
+        """
+        return None
+
+    def together(self) -> Together | None:
+        """Return what lays out gradients as their sources, several at once; by default, None, each is by itself."""
+        return None
 
     def divided_like(self, tensor: Tensor, shape: tuple[int, ...]) -> Making | None:
         """Return how an array that broadcasts to a Tensor is to be made in parts, as the Tensor is divided.

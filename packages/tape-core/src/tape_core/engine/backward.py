@@ -28,6 +28,7 @@ from tape_core.typing import Record, Records
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
+    from tape_core.engine.layouts import Together
     from tape_core.engine.tape import GradientTape
 
 _NOT_READ = (None, ())  # in place of a variable and its slots
@@ -85,12 +86,17 @@ def gradients(
     tells = ready is not None and len(seeds) == 1 and not direct and not is_complex
     for n, (backend, own) in enumerate(seeds.items(), start=1):
         last = release and n == len(seeds)
-        noted = _Noted(sources, slots_of, ready if tells else None) if layouts.in_use or tells else None
+        noted = None
+        if layouts.in_use or tells:
+            together = None if recorded or tells else backend.together()
+            noted = _Noted(sources, slots_of, ready if tells else None, together)
         if ready is None:
             found = sweep(tape, backend, own, wanted, recorded, release=last, found=noted)
         else:
             with setting(READY, None):  # the sweep may compute other gradients on its way
                 found = sweep(tape, backend, own, wanted, recorded, release=last, found=noted)
+        if noted is not None:
+            noted.finish(backend)
         for k, slots in enumerate(slots_of):
             for slot in slots:
                 part = found.get(slot)
@@ -107,12 +113,19 @@ class _Noted(dict[int, Any]):
     """The cotangents that a sweep has found, by slot; those of sources are laid out as these when they are final.
 
     So a library may send them while the sweep goes on. A function is called with each that is a gradient of a source.
+    With `together` those that it takes are laid out by it, and are there after `finish`.
     """
 
     def __init__(
-        self, sources: list[Any], slots_of: list[tuple[int, ...]], ready: Callable[[int, Any], None] | None
+        self,
+        sources: list[Any],
+        slots_of: list[tuple[int, ...]],
+        ready: Callable[[int, Any], None] | None,
+        together: Together | None,
     ) -> None:
         super().__init__()
+        self._together = together
+        self._taken: set[int] = set()
         self._sources = sources
         self._ready = ready
         self._source_of = {slot: k for k, slots in enumerate(slots_of) for slot in slots}
@@ -122,10 +135,26 @@ class _Noted(dict[int, Any]):
     def __setitem__(self, slot: int, cotangent: Any) -> None:
         k = self._source_of.get(slot)
         if k is not None:
-            cotangent = _laid_out(cotangent, self._sources[k])
+            source, again = self._sources[k], slot in self
+            self._taken.discard(slot)
+            if self._together is not None and isinstance(cotangent, Tensor) and not again:
+                is_taken = self._together.add(slot, cotangent._array, source._array)
+            else:
+                is_taken = False
+            if is_taken:
+                self._taken.add(slot)
+            else:
+                cotangent = _laid_out(cotangent, source)
         super().__setitem__(slot, cotangent)
         if self._ready is not None and k is not None and slot in self._alone:
             self._ready(k, cotangent)
+
+    def finish(self, backend: Backend) -> None:
+        """Wait for the cotangents that are laid out together."""
+        if self._together is not None:
+            for slot, array in self._together.finish().items():
+                if slot in self._taken:
+                    super().__setitem__(slot, wrap(array, backend))
 
 
 def _laid_out(gradient: Any, source: Any) -> Any:

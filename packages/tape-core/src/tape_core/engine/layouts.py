@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from tape_core.typing import Raw
 
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
+
+
+class Together(Protocol):
+    """What lays out gradients as their sources, several at once, while a backward pass goes on."""
+
+    def add(self, key: int, gradient: Raw, like: Raw) -> bool:
+        """Take a gradient that is to be laid out as its source; return False if it is laid out by itself."""
+
+    def finish(self) -> dict[int, Raw]:
+        """Return those that were taken, by their keys."""
+
 
 in_use = False
 """Whether there is such a backend: nothing is asked before."""

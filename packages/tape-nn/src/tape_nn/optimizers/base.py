@@ -456,8 +456,14 @@ class Optimizer:
         else:
             backend = variable.backend
             whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
+        joined = None
         if layouts.in_use:
             whole[0] = xp.laid_out_like(gradient, whole[1])
+            if factor is not None:  # an array beside divided ones, and no part of one
+                whole[0], factor = whole[0] * factor, None
+            if (alike := backend.parts_alike(whole)) is not None:
+                whole, joined = alike
+                spare = None
         blocks = backend.blocks(whole)
         if type(blocks) is list:  # small arrays come back whole
             g, *old = whole
@@ -477,6 +483,8 @@ class Optimizer:
                 for target, part in zip(targets, found, strict=True):
                     if part is not target:
                         target[...] = part
+        if joined is not None:
+            new = joined(new)
         commit.value(variable, new[0], wrap(new[0], backend) if ACTIVE.get() else None)
         for slot, array in zip(slots.values(), new[1:], strict=True):
             commit.value(slot, array)

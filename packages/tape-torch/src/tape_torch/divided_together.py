@@ -1,0 +1,203 @@
+"""What eager steps do for several divided arrays at once, where PyTorch goes from op to op.
+
+- Gradients are added up, or scattered, several by one collective, as a backward pass comes to them: processes wait for
+  each collective in turn, which takes longer than a small one's bytes.
+- An optimizer computes with this process's parts of a Variable, its slots and its gradient, which lie alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
+
+
+def own_part(array: Any) -> torch.Tensor:
+    """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
+    part = array._local_tensor
+    return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+
+
+def with_spec(part: torch.Tensor, spec: Any) -> Any:
+    """Return the DTensor of a part of this process."""
+    make: Any = DTensor.__new__  # `__init__` does nothing, and takes six times as long
+    return make(DTensor, part, spec, requires_grad=False)
+
+
+def _divided_as(part: torch.Tensor, like: Any) -> Any:
+    """Return the DTensor of a part that lies in memory in order, divided as another one of its shape and dtype."""
+    spec = like._spec
+    stride = torch.empty(spec.shape, device="meta").stride()
+    if part.dtype is spec.tensor_meta.dtype and stride == spec.stride:
+        return with_spec(part, spec)
+    return DTensor.from_local(part, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=stride)
+
+
+# -- an optimizer's update
+
+
+def parts_alike(arrays: list[Any]) -> tuple[list[torch.Tensor], Callable[[list[torch.Tensor]], list[Any]]] | None:
+    """Return the parts of DTensors that are divided alike, and what makes DTensors of new values for all but the first.
+
+    None if they are not: an elementwise function is not one of their parts then.
+    """
+    first = arrays[0]
+    if type(first) is not DTensor or any([p.is_partial() for p in first.placements]):
+        return None
+    for x in arrays[1:]:
+        if type(x) is not DTensor or x.shape != first.shape or x.placements != first.placements:
+            return None
+        if x.device_mesh != first.device_mesh:
+            return None
+    parts = [own_part(x) for x in arrays]
+
+    def joined(new: list[torch.Tensor]) -> list[Any]:
+        return [_as_former(x, part, own) for x, part, own in zip(new, parts[1:], arrays[1:], strict=True)]
+
+    return parts, joined
+
+
+def _as_former(new: torch.Tensor, part: torch.Tensor, former: Any) -> Any:
+    if new.dtype is not part.dtype:
+        return DTensor.from_local(
+            new, former.device_mesh, former.placements, run_check=False, shape=former.shape, stride=former.stride()
+        )
+    if new.stride() != part.stride():
+        new = torch.empty_strided(part.shape, part.stride(), dtype=new.dtype, device=new.device).copy_(new)
+    return with_spec(new, former._spec)
+
+
+# -- gradients
+
+
+_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor  # PyTorch < 2.13
+
+
+class _Kind(NamedTuple):
+    """What gradients have in common that are sent together.
+
+    Attributes:
+        mesh, axis: the processes among which they are added up, those along an axis.
+        scattered: whether each keeps a part of the sum.
+    """
+
+    mesh: Any
+    axis: int
+    scattered: bool
+    dtype: torch.dtype
+
+
+class _Bucket:
+    """Gradients that are sent together.
+
+    Attributes:
+        members: of each its key, what this process adds, the source, and along which axis it is scattered.
+        nbytes: of all, as they are whole.
+    """
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        self.members: list[tuple[int, torch.Tensor, Any, int]] = []
+        self.nbytes = 0
+        self._found: list[torch.Tensor] = []
+        self._work: Any = None
+
+    def send(self) -> None:
+        """Begin the collective; each process calls this for the same buckets in the same order."""
+        mesh, axis, scattered, _ = self.kind
+        group, n = mesh.get_group(axis), mesh.size(axis)
+        if not scattered:
+            flat = torch.cat([x.reshape(-1) for _, x, _, _ in self.members])
+            self._work = dist.all_reduce(flat, group=group, async_op=True)
+            shapes = [x.shape for _, x, _, _ in self.members]
+        else:
+            # Of each process's part first the one of the first gradient, then that of the next one.
+            turned = [x.unflatten(dim, (n, x.shape[dim] // n)).movedim(dim, 0) for _, x, _, dim in self.members]
+            whole = torch.cat([x.reshape(n, -1) for x in turned], dim=1)
+            flat = whole.new_empty(whole.shape[1])
+            self._work = _reduce_scatter(flat, whole.view(-1), group=group, async_op=True)
+            shapes = [x.shape[1:] for x in turned]
+        parts = flat.split([shape.numel() for shape in shapes])
+        self._found = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def received(self) -> dict[int, Any]:
+        """Wait, and return the gradients by their keys."""
+        self._work.wait()
+        return {key: _divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
+
+
+class Together:
+    """Gradients on their way into the layouts of their sources, several by one collective."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Kind, _Bucket] = {}
+        self._sent: list[_Bucket] = []
+
+    def add(self, key: int, gradient: Any, like: Any) -> bool:
+        """Take a gradient that is to be laid out as another array; return False if it goes another way.
+
+        What is taken depends on shapes and layouts alone, which are the same in all processes.
+        """
+        if type(gradient) is not DTensor or type(like) is not DTensor or not gradient.is_floating_point():
+            return False
+        nbytes = gradient.numel() * gradient.element_size()
+        if not 0 < nbytes < SUMMED_ALONE_BYTES or gradient.dtype is not like.dtype:
+            return False
+        way = _way(gradient, like)
+        if way is None:
+            return False
+        axis, dim = way
+        kind = _Kind(gradient.device_mesh, axis, dim >= 0, gradient.dtype)
+        bucket = self._open.get(kind)
+        if bucket is None:
+            bucket = self._open[kind] = _Bucket(kind)
+        bucket.members.append((key, own_part(gradient), like, dim))
+        bucket.nbytes += nbytes
+        # The first one begins early, as that of DistributedDataParallel.
+        if bucket.nbytes >= (SUMMED_TOGETHER_BYTES if self._sent else TAKEN_TOGETHER_BYTES):
+            self._send(kind)
+        return True
+
+    def finish(self) -> dict[int, Any]:
+        """Send what is left, and return all gradients by their keys once they are there."""
+        for kind in list(self._open):
+            self._send(kind)
+        found: dict[int, Any] = {}
+        for bucket in self._sent:
+            found |= bucket.received()
+        return found
+
+    def _send(self, kind: _Kind) -> None:
+        bucket = self._open.pop(kind)
+        bucket.send()
+        self._sent.append(bucket)
+
+
+def _way(x: Any, like: Any) -> tuple[int, int] | None:
+    """Return along which axis of the mesh summands are added up, and along which of its own an array is scattered.
+
+    The latter is -1 if each process gets the sum. None where it takes more than one collective, or something else.
+    """
+    if x.shape != like.shape or x.device_mesh != like.device_mesh:
+        return None
+    unlike = [k for k, (p, q) in enumerate(zip(x.placements, like.placements, strict=True)) if p != q]
+    if len(unlike) != 1:
+        return None
+    (axis,) = unlike
+    before, after = x.placements[axis], like.placements[axis]
+    if type(before) is not Partial or before.reduce_op != "sum":
+        return None
+    if any([p.is_partial() for p in like.placements]):
+        return None
+    if type(after) is Replicate:
+        return axis, -1
+    if type(after) is not Shard or x.shape[after.dim] % x.device_mesh.size(axis):
+        return None
+    if any([not p.is_replicate() for k, p in enumerate(like.placements) if k != axis]):
+        return None  # which of the two divides a part of the other
+    return axis, after.dim

@@ -1,0 +1,148 @@
+"""What test_together.py runs in four processes: eager steps whose gradients are sent, and used, together."""
+
+from __future__ import annotations
+
+import numpy as np
+import tape_core as tc
+import tape_nn as nn
+from tape_torch.distributed import distribute, full, mesh
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+tc.set_backend("torch:cpu")
+line = mesh({"data": 4}, device="cpu")
+grid = mesh({"data": 2, "model": 2}, device="cpu")
+rng = np.random.default_rng(0)
+
+
+def values(*shape, dtype="float64"):
+    return rng.normal(size=shape).astype(dtype)
+
+
+# -- gradients of arrays in many layouts, and of several dtypes, are those of one process, laid out as the sources
+
+x = values(8, 12)
+shapes = {
+    "rows": (12, 8), "uneven": (12, 6), "vector": (8,), "narrow": (12, 8), "copy": (12, 5), "columns": (12, 8),
+    "number": (),
+}  # fmt: skip
+given = {name: values(*shape) for name, shape in shapes.items()}
+layouts = {
+    "line": (line, {"rows": ("data",), "vector": ("data",), "columns": (None, "data")}),
+    "grid": (grid, {"rows": ("data", "model"), "columns": (None, "model"), "vector": ("model",), "narrow": ("data",)}),
+    "both": (grid, {"rows": (("data", "model"),), "columns": (("data", "model"),), "vector": ("data",)}),
+}
+
+
+def divided(v, name, m, layout):
+    if name == "uneven" and m is line:  # which `distribute` refuses, and PyTorch makes
+        array = distribute_tensor(v.array, m.device_mesh, [Shard(1)])
+        return tc.Variable(tc.asarray(array))
+    return distribute(v, layout.get(name, ()), mesh=m)
+
+
+def loss_of(w, x):
+    hidden = tc.tanh(x @ w["rows"] + w["vector"])
+    narrow = tc.astype(tc.astype(x, "float32") @ w["narrow"], "float64")
+    return (
+        tc.mean(hidden * (x @ w["columns"]) * w["number"])
+        + tc.mean((x @ w["uneven"]) ** 2)
+        + tc.mean(narrow * hidden)
+        + tc.sum(x @ w["copy"])
+    )
+
+
+def dtype_of(name):
+    return "float32" if name == "narrow" else "float64"
+
+
+def gradients(m, layout, *, twice=False):
+    w = {name: tc.Variable(tc.asarray(value, dtype=dtype_of(name))) for name, value in given.items()}
+    batch = tc.asarray(x)
+    if m is not None:
+        w = {name: divided(v, name, m, layout) for name, v in w.items()}
+        batch = distribute(batch, ("data",), mesh=m)
+    with tc.GradientTape() as tape:
+        loss = loss_of(w, batch)
+        middle = w["rows"] * 2.0
+        loss = loss + (loss_of({**w, "rows": middle}, batch) if twice else tc.sum(middle))
+    sources = [*w.values(), middle, *w.values()] if twice else [*w.values()]
+    return sources, tape.gradient(loss, sources)
+
+
+for twice in (False, True):
+    _, alone = gradients(None, {}, twice=twice)
+    for label, (m, layout) in layouts.items():
+        sources, found = gradients(m, layout, twice=twice)
+        for k, (source, g, expected) in enumerate(zip(sources, found, alone, strict=True)):
+            assert g.dtype == expected.dtype and g.shape == expected.shape
+            assert tuple(g.array.placements) == tuple(source.array.placements), (label, k, g.array.placements)
+            assert g.array.to_local().shape == source.array.to_local().shape
+            tolerance = 1e-4 if g.dtype == tc.float32 else 1e-11
+            np.testing.assert_allclose(
+                full(g).numpy(), expected.numpy(), rtol=tolerance, atol=tolerance, err_msg=f"{label} {k}"
+            )
+
+# -- optimizers' steps of parts are those of whole arrays
+
+makers = {
+    "adam": lambda: nn.Adam(0.1, amsgrad=True),
+    "clipped": lambda: nn.AdamW(0.1, global_clipnorm=0.01),
+    "each": lambda: nn.Adam(0.1, clipnorm=0.01),
+    "values": lambda: nn.SGD(0.1, momentum=0.9, clipvalue=0.01),
+    "adagrad": lambda: nn.Adagrad(0.1),
+}
+
+
+def trained(make, m, layout):
+    w = {name: tc.Variable(tc.asarray(given[name])) for name in ("rows", "uneven", "vector", "number")}
+    w["turned"] = tc.Variable(tc.asarray(given["columns"]).mT)
+    if m is not None:
+        w = {name: divided(v, name, m, layout) for name, v in w.items()}
+    before = {name: v.array.placements for name, v in w.items()} if m is not None else {}
+    optimizer = make()
+    for _ in range(3):
+        with tc.GradientTape() as tape:
+            loss = sum(tc.sum((v - 1.0) ** 2) for v in w.values())
+        optimizer.apply_gradients(zip(tape.gradient(loss, list(w.values())), w.values(), strict=True))
+    assert all(v.array.placements == before[name] for name, v in w.items() if before)
+    return {name: full(v).numpy() if m is not None else v.numpy() for name, v in w.items()}
+
+
+for label, make in makers.items():
+    expected = trained(make, None, {})
+    for m, layout in layouts.values():
+        found = trained(make, m, {**layout, "turned": ("data",)})
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-9, err_msg=f"{label} {name}")
+
+# -- a step of small layers has few collectives, and its loss is that of the whole batch
+
+
+def step_of(strategy):
+    model = nn.Sequential([nn.Dense(16, activation="tanh") for _ in range(3)])
+    model.build((None, 16))
+    strategy.prepare(model)
+    batch = strategy.divide(tc.asarray(values(8, 16, dtype="float32")))
+    optimizer = nn.Adam(0.01)
+
+    def step():
+        with tc.GradientTape() as tape:
+            loss = tc.mean((model(batch) - 1.0) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return float(loss)
+
+    return step, model
+
+
+for strategy, most in ((nn.parallel.Replicated(line), 2), (nn.parallel.Sharded(line), 10)):
+    step, model = step_of(strategy)
+    first = step()
+    with CommDebugMode() as counted:
+        step()
+    assert counted.get_total_counts() <= most, counted.get_comm_counts()
+    assert step() < first
+    assert not any(type(p) is Partial for v in model.variables for p in v.array.placements)
+    kinds = {type(p) for v in model.trainable_variables for p in v.array.placements}
+    assert kinds == {Replicate} if type(strategy) is nn.parallel.Replicated else Shard in kinds
