@@ -55,6 +55,12 @@ def part_of(array: Any) -> torch.Tensor:
     return part.wait() if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
 
+def own_part(array: Any) -> torch.Tensor:
+    """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
+    part = array._local_tensor
+    return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+
+
 def whole_value(array: Any) -> torch.Tensor:
     """Return the plain tensor of a DTensor of which each process has all values, or summands.
 

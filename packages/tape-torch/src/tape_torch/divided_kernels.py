@@ -38,6 +38,7 @@ from tape_torch.divided import added_up, is_divided, is_here, number_later, part
 from tape_torch.divided_classes import on_classes
 from tape_torch.divided_products import multiplied
 from tape_torch.divided_rows import on_rows
+from tape_torch.divided_weights import beside, forget
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -194,6 +195,8 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     if elementwise and name not in KERNELS:
         # Kernels of many calls, which on parts are calls without DTensors, and SciPy's, which get NumPy's arrays.
         return _on_parts(kernel, mesh, arrays, args, kwargs)
+    if elementwise and len(arrays) > 1:
+        args = beside(args)
     try:
         with replicating():
             found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
@@ -495,7 +498,9 @@ def settled(array: Any, former: Any) -> Any:
 
     Which layout PyTorch gives to a result depends on what the result is computed of: a mean is left as summands, say.
     """
-    if not is_divided(former):
+    if is_divided(former):
+        forget(former)
+    else:
         return added_up(array) if is_divided(array) else array
     if not is_divided(array):
         if not isinstance(array, torch.Tensor):

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
+from tape_torch.divided_weights import whole_of
 from tape_torch.thresholds import WEIGHT_TO_ACTIVATIONS
 
 
@@ -37,6 +38,8 @@ def _beside_rows(x1: Any, x2: Any) -> Any:
     rows = x1.numel() // max(x1.shape[-1], 1)
     if places == list(x2.placements) or x2.numel() > WEIGHT_TO_ACTIVATIONS * rows * sum(x2.shape):
         return x2
+    if (whole := whole_of(x2)) is not None:
+        return whole
     if x2.stride()[0] >= x2.stride()[1]:
         return x2.redistribute(x2.device_mesh, places)
     # The transpose of a weight: gathered as the weight itself is, so that a compiled function does so once.

@@ -45,10 +45,10 @@ from torch.utils._pytree import tree_map_only
 
 from tape_torch.blocks import OnParts
 from tape_torch.compiled import without_memory
-from tape_torch.divided import is_divided_kind
+from tape_torch.divided import is_divided_kind, own_part
 from tape_torch.divided_kernels import on_parts_alike, same_everywhere
 from tape_torch.divided_schedule import Schedule
-from tape_torch.divided_together import own_part, with_spec
+from tape_torch.divided_together import with_spec
 
 
 class DividedPrograms(Compiler):

@@ -14,13 +14,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
+from tape_torch.divided import own_part
+from tape_torch.divided_weights import forget_all
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
-
-
-def own_part(array: Any) -> torch.Tensor:
-    """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
-    part = array._local_tensor
-    return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
 
 def with_spec(part: torch.Tensor, spec: Any) -> Any:
@@ -167,6 +163,7 @@ class Together:
         """Send what is left, and return all gradients by their keys once they are there."""
         for kind in list(self._open):
             self._send(kind)
+        forget_all()  # the pass is over
         found: dict[int, Any] = {}
         for bucket in self._sent:
             found |= bucket.received()

@@ -21,6 +21,7 @@ from tape_torch.distributed.layouts import Layout, placements, placements_dividi
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
 from tape_torch.divided_kernels import check_same, copy_on
+from tape_torch.divided_weights import divided_together
 
 if TYPE_CHECKING:
     from tape_torch.backend import TorchBackend
@@ -162,7 +163,10 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
     """
     check_mesh(mesh, Mesh, DeviceMesh, "distribute")
     backend = torch_backend()
-    return divide_tree(tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label))
+    found = divide_tree(tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label))
+    if hasattr(tree, "named_variables"):
+        divided_together([variable for _, variable in cast("Any", tree).named_variables()])
+    return found
 
 
 def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
