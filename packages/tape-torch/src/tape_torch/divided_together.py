@@ -113,18 +113,22 @@ class _Bucket:
             shapes = [x.shape for _, x, _, _ in self.members]
         else:
             # Of each process's part first the one of the first gradient, then that of the next one.
-            turned = [x.unflatten(dim, (n, x.shape[dim] // n)).movedim(dim, 0) for _, x, _, dim in self.members]
+            turned = [_in_parts(x, dim, n).movedim(dim, 0) for _, x, _, dim in self.members]
             whole = torch.cat([x.reshape(n, -1) for x in turned], dim=1)
             flat = whole.new_empty(whole.shape[1])
             self._work = _reduce_scatter(flat, whole.view(-1), group=group, async_op=True)
             shapes = [x.shape[1:] for x in turned]
-        parts = flat.split([shape.numel() for shape in shapes])
+        parts = torch.split(flat, [shape.numel() for shape in shapes])
         self._found = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def received(self) -> dict[int, Any]:
         """Wait, and return the gradients by their keys."""
         self._work.wait()
         return {key: _divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
+
+
+def _in_parts(x: torch.Tensor, dim: int, count: int) -> torch.Tensor:
+    return x.reshape([*x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1 :]])
 
 
 class Together:

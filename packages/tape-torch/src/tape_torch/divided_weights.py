@@ -93,7 +93,8 @@ def whole_of(x: Any) -> Any:
         return None
     address = part.data_ptr()
     for weights in _kept:
-        if (known := weights.get(address)) is not None and known.version == part._version:
+        # The version is that of the part itself: a transpose that PyTorch makes of a DTensor has one of its own.
+        if (known := weights.get(address)) is not None and known.part._version == known.version:
             return _as_given(known, x, part)
     found = _variable_of(address, part)
     if found is None:
@@ -177,13 +178,15 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
     functions = torch.ops._c10d_functional
     everything = functions.wait_tensor(functions.all_gather_into_tensor(flat, count, name)).view(count, -1)
     weights = {}
-    for x, part, columns in zip(arrays, parts, everything.split([part.numel() for part in parts], dim=1), strict=True):
+    pieces_of = torch.split(everything, [part.numel() for part in parts], dim=1)
+    for x, part, columns in zip(arrays, parts, pieces_of, strict=True):
         dim = x.placements[axis].dim
-        pieces = columns.unflatten(1, part.shape)  # of each process
+        pieces = columns.view(count, *part.shape)  # of each process
         whole = pieces.movedim(0, dim).reshape(x.shape).contiguous()
         weights[part.data_ptr()] = _Kept(
             part, part._version, DTensor.from_local(whole, mesh, [Replicate()] * mesh.ndim, run_check=False)
         )
+    _kept[:] = [known for known in _kept if not known.keys() & weights.keys()]  # written into since
     _kept.append(weights)
     return weights
 
