@@ -442,3 +442,29 @@ def test_random_functions_agree_with_jax(steps, is_jitted, kind):
     found, expected = jax.tree.leaves(ours(double(x), double(y))), jax.tree.leaves(theirs(x, y))
     for a, b in zip(found, expected, strict=True):
         assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_stop_gradient_stops_derivatives_of_jax_too() -> None:
+    x = jnp.asarray([1.0, 2.0])
+
+    def f(a: Any) -> Any:
+        t = tc.asarray(a)
+        return tc.sum(tc.stop_gradient(t) * t)
+
+    def rows(a: Any) -> Any:
+        return tc.sum(tc.vmap(lambda t: tc.stop_gradient(t) * t)(tc.asarray(a)))
+
+    for function in (f, rows, tc.checkpoint(f)):
+        raw = lambda a, function=function: function(a).array  # noqa: E731
+        assert jax.grad(raw)(x).tolist() == jax.jit(jax.grad(raw))(x).tolist() == [1.0, 2.0]
+        assert float(jax.jvp(raw, (x,), (x,))[1]) == 5.0
+    gradient = jax.grad(lambda a: tc.sum(tc.grad(lambda t: tc.sum(tc.stop_gradient(t) * t**2))(tc.asarray(a))).array)
+    assert gradient(x).tolist() == [2.0, 4.0]
+
+
+def test_what_tape_detaches_for_itself_is_differentiated_by_jax() -> None:
+    x = jnp.asarray([1.0, 2.0])
+    square = tc.checkpoint(lambda t: tc.sum(t * t))
+    assert jax.grad(lambda a: square(tc.asarray(a)).array)(x).tolist() == [2.0, 4.0]
+    scanned = jax.grad(lambda a: tc.sum(tc.scan(lambda c, e: (c * e, None), tc.asarray(a), tc.ones((2, 2)))[0]).array)
+    assert scanned(x).tolist() == [1.0, 1.0]

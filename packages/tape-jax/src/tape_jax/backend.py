@@ -226,6 +226,10 @@ class JaxBackend(Backend):
         """Return the array itself."""
         return array
 
+    def stopped(self, array: jax.Array) -> jax.Array:
+        """Return an array through which no derivative of JAX goes."""
+        return jax.lax.stop_gradient(array) if isinstance(array, jax.core.Tracer) else array
+
     def is_as(self, array: jax.Array, copy: jax.Array) -> bool:
         """Return whether an array is an earlier one, or has its values."""
         return array is copy or super().is_as(array, copy)

@@ -401,6 +401,10 @@ class Backend:
         """
         return self.asarray(array, copy=True)
 
+    def stopped(self, array: Raw) -> Raw:
+        """Return an array as a constant to the library, where that may be differentiating, as JAX under `jax.grad`."""
+        return array
+
     def is_as(self, array: Raw, copy: Raw) -> bool:
         """Return True if an array still has the values of an earlier copy of it; NaN equals NaN."""
         return bool(self.xp.all((array == copy) | ((array != array) & (copy != copy))))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from tape_core.backends import selection
+from tape_core.backends.protocol import Backend
 from tape_core.base import dtypes
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.dtypes import DType
 from tape_core.base.lookup import ops
-from tape_core.engine.levels import detached
+from tape_core.engine.levels import BatchedArray, detached
 from tape_core.engine.op import NONDIFF, linear, transpose
 from tape_core.engine.recording import report_leave
 from tape_core.engine.samples import Draw, Refused, Sample
@@ -120,6 +122,21 @@ def stop_gradient(x: ArrayLike) -> Tensor:
     """
     if not isinstance(x, Tensor):
         return ops.asarray(x)
+    if ACTIVE.get():
+        report_leave(x, "stop_gradient", sys._getframe(1))
+    return wrap(_stopped(x._array, x.backend), x.backend)
+
+
+def _stopped(array: Any, backend: Backend) -> Any:
+    """Return an array that no tape knows, also of a vmap, and that the library does not differentiate by either."""
+    if type(array) is not BatchedArray:
+        return backend.library.stopped(array)
+    value = array.value
+    return BatchedArray(wrap(_stopped(value._array, value.backend), value.backend), array.backend, array.axis)
+
+
+def off_tapes(x: Tensor) -> Tensor:
+    """Return `x` as a value that no tape knows. A library that differentiates from outside, as `jax.grad`, goes on."""
     if ACTIVE.get():
         report_leave(x, "stop_gradient", sys._getframe(1))
     return wrap(detached(x._array), x.backend)

@@ -21,7 +21,7 @@ from tape_core.engine.tensor import Tensor, twin_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Axes, Pull, below, lower_cotangent, raise_derivative
 from tape_core.ops.creation import zeros_like
-from tape_core.ops.data_types import laid_out_like, stop_gradient
+from tape_core.ops.data_types import laid_out_like, off_tapes
 from tape_core.ops.manipulation import stack
 from tape_core.transforms.calls import Arguments, Results, forbid_captures, like_value, name_of, reading
 from tape_core.transforms.closures import Closure, share_slots
@@ -214,7 +214,7 @@ def custom_jvp(f: Function) -> Function:
         arguments = Arguments(args)
         inputs = arguments.differentiable
         with forbid_captures(f"custom_jvp: {name}") as readers:
-            result = f(*owner, *arguments.replaced([stop_gradient(t) for t in inputs]), **kwargs)
+            result = f(*owner, *arguments.replaced([off_tapes(t) for t in inputs]), **kwargs)
         if read_too := [v for v in readers.found if v.trainable]:
             raise TypeError(
                 f"custom_jvp: {name} reads the variables {[v.name or v.shape for v in read_too]}, for which its rule "

@@ -17,7 +17,7 @@ from tape_core.engine import pytree
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
-from tape_core.ops.data_types import stop_gradient
+from tape_core.ops.data_types import off_tapes
 from tape_core.transforms import solvers
 from tape_core.transforms.calls import Arguments, forbid_captures, name_of, reading, substitute, unrecorded
 from tape_core.transforms.custom import linear_transpose
@@ -88,7 +88,7 @@ def fixed_point(
 
     # One call on trial: it checks the result, and finds the Variables, which become inputs too.
     with reading(alone=True) as readers:
-        called(start, [stop_gradient(t) for t in arguments.differentiable])
+        called(start, [off_tapes(t) for t in arguments.differentiable])
     variables = [v for v in readers.found if v.dtype.inexact]
     inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
@@ -108,7 +108,7 @@ def fixed_point(
     if solver not in ways:
         raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
     # The search leaves no record, and what it captures would lose its derivative: hence `forbid_captures`.
-    bare = [stop_gradient(t) for t in inputs]
+    bare = [off_tapes(t) for t in inputs]
     try:
         with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
             zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
@@ -173,7 +173,7 @@ def custom_root(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         arguments = Arguments([asarray(a) if type(a) in (float, complex) else a for a in args])
         n = len(arguments.places)
-        bare = [stop_gradient(t) for t in arguments.differentiable]
+        bare = [off_tapes(t) for t in arguments.differentiable]
         with unrecorded():
             found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
         # Python numbers from the solver take the dtype and the device of an argument.
@@ -206,7 +206,7 @@ def custom_root(
         # Captured Tensors can lose a derivative only where something records.
         if ACTIVE.get():
             with forbid_captures(f"custom_root: {name_of(residual)}"):
-                equations(zs, [stop_gradient(t) for t in inputs])
+                equations(zs, [off_tapes(t) for t in inputs])
         accuracy = _accuracy(name, None, 1000, zs)
         linear = _linear_solver(name, linear_solver, accuracy, zs, structure)
         linear = _with_context(linear, "custom_root: in the derivative")
@@ -228,7 +228,7 @@ def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector
     n, m = len(zs), len(inputs)
 
     def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-        given = [zeros_like(stop_gradient(z)) if g is None else g for g, z in zip(gs, outs, strict=True)]
+        given = [zeros_like(off_tapes(z)) if g is None else g for g, z in zip(gs, outs, strict=True)]
 
         def adjoint(ws: Vector, known: Vector) -> Vector:
             at, values, gs = known[:n], known[n : n + m], known[n + m :]
@@ -263,9 +263,9 @@ def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector
 
 def _solve_linear(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:
     """Solve the linear system affine(x, known) = 0; x is recorded as a function of `known`, by the same theorem."""
-    bare = [stop_gradient(t) for t in known]
+    bare = [off_tapes(t) for t in known]
     with unrecorded(), like[0].backend.quiet():
-        xs = linear(lambda xs: affine(xs, bare), [zeros_like(stop_gradient(t)) for t in like])
+        xs = linear(lambda xs: affine(xs, bare), [zeros_like(off_tapes(t)) for t in like])
     return _record_implicit("linear solve", affine, xs, known, linear)
 
 
@@ -325,7 +325,7 @@ def _as_unknown(leaf: ArrayLike, where: str, beside: Tensor | None) -> Tensor:
         value = asarray(float(value) if type(value) is int else value) if beside is None else _scalar(value, beside)
     if not value.dtype.inexact:
         raise TypeError(f"{where} has dtype {value.dtype}, it must be floating or complex")
-    return stop_gradient(value)
+    return off_tapes(value)
 
 
 def _scalar(value: Scalar, beside: Tensor) -> Tensor:

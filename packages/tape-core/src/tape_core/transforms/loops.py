@@ -33,7 +33,7 @@ from tape_core.modes.function_op import (
 )
 from tape_core.modes.replay import is_replaying, recompute_in_traces
 from tape_core.ops.creation import asarray, zeros, zeros_like
-from tape_core.ops.data_types import stop_gradient
+from tape_core.ops.data_types import off_tapes
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.staging import current
 from tape_core.transforms.calls import substitute, unrecorded
@@ -101,7 +101,7 @@ def _run_steps(
     if not results:
         # Without elements there is no result to take shapes and dtypes from: a step on zeros gives them.
         with unrecorded():
-            like = step(list(map(stop_gradient, carry)), [_zeros_of_element(x) for x in xs])[1]
+            like = step(list(map(off_tapes, carry)), [_zeros_of_element(x) for x in xs])[1]
             return carry, _stack_columns([], like, reverse), _stack_columns([], first, reverse) if keep else []
     return carry, _stack_columns(results, results[0], reverse), _stack_columns(saved, first, reverse) if keep else []
 
@@ -139,7 +139,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
 
     zero = _zero_beside(operands)
     # Detached: the call is one record, and its ops leave none.
-    values = list(map(stop_gradient, operands))
+    values = list(map(off_tapes, operands))
     with capture_closure(what) as closure, draws.observe():
         outs = _run_cond(predicate, [drawing(branch) for branch in branches], values)
     rerun = _Rerun(closure, operands)
@@ -251,7 +251,7 @@ def _loop(
         return [*carry, number + 1], ys
 
     # The last part of the carry is the number of the step, by which `draws` finds the states of generators.
-    start, elements = [*map(stop_gradient, carry), _zero_beside([*carry, *xs])], list(map(stop_gradient, xs))
+    start, elements = [*map(off_tapes, carry), _zero_beside([*carry, *xs])], list(map(off_tapes, xs))
     with capture_closure(what) as closure, draws.observe():
         (*last, _), ys, (*saved, numbers) = run(counting_step, start, elements, True)
     # A while loop shows only now how many steps it takes.
@@ -502,9 +502,9 @@ def _inexact(tensors: Tensors) -> list[int]:
 
 def _materialize_zeros(tangents: Tensors, outs: Tensors) -> Tensors:
     """Return the tangents of results, with zeros in place of None."""
-    return [zeros_like(stop_gradient(out)) if t is None else t for t, out in zip(tangents, outs, strict=True)]
+    return [zeros_like(off_tapes(out)) if t is None else t for t, out in zip(tangents, outs, strict=True)]
 
 
 def _zeros_like(x: Tensor) -> Tensor:
     """Return the neutral element of addition, -0.0: adding 0.0 would turn a -0.0 into 0.0."""
-    return -zeros_like(stop_gradient(x))
+    return -zeros_like(off_tapes(x))

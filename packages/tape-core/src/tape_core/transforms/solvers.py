@@ -16,7 +16,7 @@ from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import eye, zeros_like
-from tape_core.ops.data_types import astype, finfo, stop_gradient
+from tape_core.ops.data_types import astype, finfo, off_tapes
 from tape_core.ops.elementwise import abs as magnitude
 from tape_core.ops.elementwise import conj, real, sqrt
 from tape_core.ops.manipulation import concat, reshape, stack
@@ -280,7 +280,7 @@ def worst(value: Tensor) -> float:
 
 
 def _reduce_examples(value: Tensor, function: Callable[[Tensor], Tensor]) -> float:
-    array = stop_gradient(value)._array
+    array = off_tapes(value)._array
     while type(array) is BatchedArray:
         array = (function(array.value) if array.axis is not None else array.value)._array
     return float(array)
@@ -295,7 +295,7 @@ def _scale(x: Vector, factor: float) -> Vector:
 
 
 def _zeros(x: Vector) -> Vector:
-    return [zeros_like(stop_gradient(t)) for t in x]
+    return [zeros_like(off_tapes(t)) for t in x]
 
 
 def _flatten(x: Vector) -> Tensor:
