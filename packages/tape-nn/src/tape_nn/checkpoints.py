@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import tape_core as tc
 from safetensors import SafetensorError, deserialize
-from tape_core.support import contextmanager, is_draft_of, write_whole
+from tape_core.support import contextmanager, is_draft_of, layouts, write_whole
 from tape_core.typing import ArrayLike, Raw
 
 from tape_nn.thresholds import DRAFT_ABANDONED_AFTER
@@ -286,7 +286,15 @@ def _to_bytes(name: str, value: ArrayLike) -> tuple[str, Raw]:
     dtype = tensor.dtype.name
     if dtype not in _DTYPES.values():
         raise TypeError(f"save_tensors: {name!r} has dtype {dtype}, which the safetensors format lacks")
-    array = tensor.backend.numpy(tensor.array)
+    try:
+        array = tensor.backend.numpy(tensor.array)
+    except ValueError as error:
+        if layouts.in_use and layouts.is_divided(tensor):
+            error.add_note(
+                f"This is {name!r} of what is to be written: strategy.save_weights(model, path) writes whole weights, "
+                f"and save_run(..., parallel=strategy) a loop"
+            )
+        raise
     if dtype == "bfloat16":  # NumPy has none: store the upper half of the float32, which is the same number
         array = (np.asarray(array, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return dtype, np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

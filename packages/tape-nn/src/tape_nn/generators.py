@@ -1,12 +1,13 @@
-"""The states of the random generators that a Module holds, as entries of its state_dict."""
+"""The states of the random generators that a Module holds, as entries of its state_dict, and of all that a run uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import tape_core as tc
 from tape_core import Tensor
+from tape_core.random import global_rng
 from tape_core.staging import opaque
 from tape_core.typing import ArrayLike
 
@@ -87,3 +88,28 @@ def states_in(
             except ValueError as error:
                 problems.append(str(error))
     return found, problems
+
+
+def random_states(model: Module) -> dict[str, list[int]]:
+    """Return the states of the random generators by their paths: the global one, `""`, and those of modules."""
+    return {path: list(generator.get_state()) for path, generator in _generators(model)}
+
+
+def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
+    """Set the generators to states that :func:`random_states` returned."""
+    for path, generator in _generators(model):
+        generator.set_state(states[path])
+
+
+def agree_on_random_states(model: Module, agree: Callable[[int], int]) -> None:
+    """Set the generators of all processes to the states of the first one's.
+
+    Args:
+        agree: a function that returns the first process's number in all of them.
+    """
+    set_random_states(model, {path: [agree(n) for n in state] for path, state in random_states(model).items()})
+
+
+def _generators(model: Module) -> list[tuple[str, tc.Generator]]:
+    own = [(path, generator) for path, generator, _ in all_generators(model) if generator is not global_rng()]
+    return [("", global_rng()), *own]

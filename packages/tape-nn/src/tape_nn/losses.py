@@ -321,9 +321,16 @@ class Loss:
             sample_weight: a weight for each example, of the shape of the losses or of their first axes.
 
         Raises:
+            TypeError: the function returned no array.
             ValueError: the weights do not have such a shape.
         """
         losses: Tensor = self.function(y_true, y_pred, **self.options)
+        if not hasattr(losses, "shape"):
+            name = getattr(self.function, "__name__", repr(self.function))
+            raise TypeError(
+                f"loss: {name} must return a Tensor, of which there is a derivative; it returned {losses!r}, of type "
+                f"{type(losses).__name__!r}: compute by functions of tape_core, without float() and numpy()"
+            )
         weights = None
         if sample_weight is not None:
             weights = tc.asarray(sample_weight, dtype=losses.dtype, backend=losses.backend, device=losses.device)

@@ -13,7 +13,8 @@ selected; nothing else here is of one. What is said of processes below holds on 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from importlib import import_module
 from types import ModuleType
@@ -21,10 +22,11 @@ from typing import Any, Protocol, TypeVar
 
 from tape_core import Variable
 from tape_core.backends import select
-from tape_core.support import lenient, pytree, warn_user
+from tape_core.support import lenient, meant, pytree, warn_user
 from tape_core.typing import PyTree
 
 from tape_nn.checkpoints import Path, save_tensors
+from tape_nn.generators import agree_on_random_states
 from tape_nn.module import Module
 
 M = TypeVar("M", bound=Module)
@@ -120,12 +122,14 @@ class Strategy:
     def prepare(self, model: M) -> M:
         """Divide the Variables of a model in place, and what optimizers keep for them; return the model.
 
-        Each process calls this, with a model of the same shapes. The values are those of the first process.
+        Each process calls this, with a model of the same shapes. The values are those of the first process, and so are
+        the states of random generators, the global one and those of the model: a program needs no seed.
 
         Raises:
-            ValueError: there are no Variables yet, or one cannot be divided so.
+            ValueError: there are no Variables yet, one cannot be divided so, or the processes have different models.
         """
         self.engine.distribute(model, self.layout, mesh=self.mesh)
+        agree_on_random_states(model, self.agree)
         return model
 
     def divide(self, batch: PyTree) -> Any:
@@ -203,6 +207,22 @@ class Strategy:
         found: int = self.engine.agree(number, mesh=self.mesh)
         return found
 
+    def compare(self, told: Mapping[str, str], caller: str, what: str, cure: str = "") -> None:
+        """Check that all processes give the same text by name; all of them call this.
+
+        Args:
+            caller, what, cure: for the message.
+
+        Raises:
+            ValueError: they do not.
+        """
+        self.engine.compare(told, caller=caller, what=what, cure=cure, mesh=self.mesh)
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Return a context in which an error says which other process has died or failed, where the engine can tell."""
+        watch: Callable[[float | None], AbstractContextManager[None]] | None = getattr(self.engine, "watched", None)
+        return nullcontext() if watch is None else watch(None)
+
     def save_weights(self, model: Module, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write the whole weights of a divided model to one file, as :meth:`Module.save_weights` does.
 
@@ -236,7 +256,7 @@ class Strategy:
         if name not in self.mesh.axes:
             raise ValueError(
                 f"{type(self).__name__}: {what}={name!r} is no axis of the mesh, whose axes are "
-                f"{', '.join(map(repr, self.mesh.axes))}"
+                f"{', '.join(map(repr, self.mesh.axes))}{meant(name, self.mesh.axes)}"
             )
         return name
 
@@ -305,8 +325,13 @@ class TensorParallel(Strategy):
         plan: layouts by patterns of names, as `fnmatch` has them, of which the first that fits counts; or a function of
             the name and the Variable; by default the one above.
         model: the axis of the mesh that the default plan divides layers along.
-        data: the axis of the mesh along which batches are divided; it may be absent.
+        data: the axis of the mesh along which batches are divided. `"data"` may be absent, if the plan divides along
+            all axes there are; with None each process computes the whole batch.
         sharded: whether what the plan leaves undivided is divided along `data`, as by :class:`Sharded`.
+
+    Raises:
+        TypeError: the plan is neither layouts by names nor a function.
+        ValueError: the mesh has no such axis, or one along which nothing would be divided.
     """
 
     def __init__(
@@ -319,17 +344,40 @@ class TensorParallel(Strategy):
         sharded: bool = False,
     ) -> None:
         super().__init__(mesh, data=None)
-        self.data = data if data is not None and data in mesh.axes else None
+        given: object = plan  # callers without a type checker may pass anything
+        if given is not None and not isinstance(given, Mapping) and not callable(given):
+            raise TypeError(
+                f"TensorParallel: plan must be layouts by patterns of names, such as {{'*.kernel': (None, 'model')}}, "
+                f"or a function of the name and the Variable; got {given!r}"
+            )
         self.model = self._axis(model, "model") if plan is None else model
         self.plan = plan
+        # "data" may be absent; a name that is given may not, and no axis may be left over by mistake.
+        if data is not None and data not in mesh.axes and (data != "data" or self._left_over()):
+            self._axis(data, "data")
+        self.data = data if data is not None and data in mesh.axes else None
         self.sharded = sharded
         self._layouts: dict[int, Layout] = {}
 
     def prepare(self, model: M) -> M:
-        """Divide the Variables of a model in place; see :meth:`Strategy.prepare`."""
+        """Divide the Variables of a model in place; see :meth:`Strategy.prepare`.
+
+        Raises:
+            ValueError: the plan names a Variable that the model does not have, or as for :meth:`Strategy.prepare`.
+        """
         if self.plan is None:
             self._layouts = default_plan(model, self.model, self.mesh.axes[self.model])
+        elif isinstance(self.plan, Mapping):
+            _check_names(self.plan, [name for name, _ in model.named_variables()])
         return super().prepare(model)
+
+    def _left_over(self) -> list[str]:
+        """Return the axes of the mesh of several processes along which nothing would be divided."""
+        if callable(self.plan):
+            return []
+        layouts = [] if self.plan is None else self.plan.values()
+        used = {self.model} if self.plan is None else {str(part) for layout in layouts for part in layout}
+        return [name for name, n in self.mesh.axes.items() if n > 1 and name not in used]
 
     def layout(self, name: str, variable: Variable) -> Layout:
         """Return the layout of the plan."""
@@ -343,6 +391,27 @@ class TensorParallel(Strategy):
         if not any(found) and self.sharded and self.data is not None:
             return _longest(variable.shape, self.data, self.mesh.axes[self.data])
         return found
+
+
+def _check_names(plan: Mapping[str, Layout], names: Sequence[str]) -> None:
+    """Compare the names in a plan with those of a model's Variables; patterns that fit none are named by a warning.
+
+    Raises:
+        ValueError: there is no such Variable.
+    """
+    idle = [pattern for pattern in plan if names and not any(fnmatchcase(name, pattern) for name in names)]
+    # A plan with patterns may be for several models, of which one has no biases, say.
+    patterns = [pattern for pattern in idle if any(sign in pattern for sign in "*?[")]
+    if wrong := [pattern for pattern in idle if pattern not in patterns]:
+        said = "; ".join(f"{name!r} in the plan is no Variable of the model{meant(name, names)}" for name in wrong)
+        raise ValueError(
+            f"TensorParallel: {said} There are {', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}"
+        )
+    if patterns:
+        warn_user(
+            f"TensorParallel: nothing is divided by {', '.join(map(repr, patterns))} of the plan, which no name of a "
+            f"Variable fits; they are {', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}"
+        )
 
 
 def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:

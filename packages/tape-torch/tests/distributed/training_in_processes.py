@@ -119,7 +119,7 @@ def whole_batches(epoch):
 
 
 same(fit_examples(own_parts, sharded, batch_size=None), fit_examples(whole_batches, None, batch_size=None))
-with pytest.raises(ValueError, match=r"the parts of an array differ: rank 0 gives shape .*rank 1 gives"):
+with pytest.raises(ValueError, match=r"same shapes of parts[\s\S]*on process 1 and[\s\S]*leave out what"):
     sharded.join(X[: 4 + m.rank])
 with pytest.raises(
     ValueError, match=rf"data of different lengths: this one, rank {m.rank}, has {20 + m.rank % 2} examples"

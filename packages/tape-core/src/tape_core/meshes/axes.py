@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from tape_core.base.mistakes import meant
 from tape_core.base.reprs import lenient
 
 M = TypeVar("M")
@@ -73,7 +74,7 @@ class NamedMesh(Generic[M]):
 
 def no_axis(axis: str, mesh: NamedMesh[M]) -> str:
     """Return what messages say of an axis that a mesh does not have."""
-    return f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, mesh.axes))}"
+    return f"the mesh has no axis {axis!r}; its axes are {', '.join(map(repr, mesh.axes))}{meant(axis, mesh.axes)}"
 
 
 def check_mesh(mesh: object, expected: type[NamedMesh[M]], own: type[M], caller: str) -> None:
@@ -125,9 +126,15 @@ def asked(caller: str, unit: str, axes: Mapping[str, int] | None) -> AxesAsked:
     """Return the axes that a user asks for; None: one, of the name `"data"`, for all there is.
 
     Raises:
+        TypeError: they are no mapping of names to numbers.
         ValueError: there are none, or a number is no positive one or -1.
     """
-    found = {"data": -1} if axes is None else dict(axes)
+    given: object = {"data": -1} if axes is None else axes  # callers without a type checker may pass anything
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise TypeError(
+            f"{caller}: axes are a number of {unit} by the name of each axis, such as {{'data': -1}}; got {given!r}"
+        )
+    found = dict(given)
     sizes = list(found.values())
     if not found or not all(hasattr(n, "__index__") and (n == -1 or n > 0) for n in sizes) or sizes.count(-1) > 1:
         raise ValueError(

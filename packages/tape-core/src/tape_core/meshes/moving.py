@@ -19,8 +19,11 @@ T = TypeVar("T", bound=PyTree)
 Divide: TypeAlias = Callable[[Any, Any, str], Tensor]
 """Returns a value in a layout; the label is for messages."""
 
+Compare: TypeAlias = Callable[[dict[str, str]], None]
+"""Called with what is to be divided, by name, before anything is: where processes have other things, it raises."""
 
-def divide_tree(tree: T, layout: object, target: Backend, divide: Divide) -> T:
+
+def divide_tree(tree: T, layout: object, target: Backend, divide: Divide, compare: Compare = lambda told: None) -> T:
     """Return a tree of which Variables have moved in place, and of whose arrays and Tensors there are new ones.
 
     What optimizers and averages have made for a Variable moves along. If a Variable cannot be moved, none is.
@@ -29,6 +32,7 @@ def divide_tree(tree: T, layout: object, target: Backend, divide: Divide) -> T:
         layout: one of the engine's, or a function of the name and the Variable that returns one.
         target: the backend of the new values.
         divide: called with each value, its layout and what it is.
+        compare: called before with the names, shapes, dtypes and layouts of all.
 
     Raises:
         TypeError: a function of Variables is given for arrays, or whatever `divide` raises.
@@ -39,24 +43,31 @@ def divide_tree(tree: T, layout: object, target: Backend, divide: Divide) -> T:
     if not named and hasattr(tree, "named_variables"):
         raise ValueError("distribute: there are no Variables yet; a layer makes them in its first call, or by build()")
     if named:
-        _move(named, layout, target, divide)
+        _move(named, layout, target, divide, compare)
     if isinstance(tree, Variable) or hasattr(tree, "named_variables"):
         return tree
     if callable(layout) and not named:
         raise TypeError("distribute: a function of names and Variables is for Variables; give arrays a layout")
     leaves, structure = pytree.flatten_whole(tree)  # whose Modules stay the objects that they are
+    labels = [pytree.path(structure, k) or "an array" for k in range(len(leaves))]
+    kept = [isinstance(leaf, Variable) or hasattr(leaf, "named_variables") for leaf in leaves]
+    compare({label: _told(leaf, layout) for label, leaf, keeps in zip(labels, leaves, kept, strict=True) if not keeps})
     found = [
-        leaf
-        if isinstance(leaf, Variable) or hasattr(leaf, "named_variables")
-        else divide(leaf, layout, pytree.path(structure, k) or "an array")
-        for k, leaf in enumerate(leaves)
+        leaf if keeps else divide(leaf, layout, label) for label, leaf, keeps in zip(labels, leaves, kept, strict=True)
     ]
     return cast("T", pytree.unflatten(structure, found))
 
 
-def _move(named: Sequence[tuple[str, Variable]], layout: object, target: Backend, divide: Divide) -> None:
+def _told(value: Any, layout: object) -> str:
+    return f"{tuple(getattr(value, 'shape', ()))} {getattr(value, 'dtype', type(value).__name__)} in {layout!r}"
+
+
+def _move(
+    named: Sequence[tuple[str, Variable]], layout: object, target: Backend, divide: Divide, compare: Compare
+) -> None:
     names = {id(variable): name for name, variable in named}
     chosen = {id(variable): layout(name, variable) if callable(layout) else layout for name, variable in named}
+    compare({name or "the Variable": _told(variable, chosen[id(variable)]) for name, variable in named})
 
     def moved(variable: Variable, leader: Variable | None) -> Tensor:
         first = variable if leader is None else leader

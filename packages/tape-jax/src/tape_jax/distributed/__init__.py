@@ -11,12 +11,13 @@ divided computes as any other Tensor does: XLA adds the communication. One proce
 from tape_jax.distributed.creation import create
 from tape_jax.distributed.layouts import Layout, sharding
 from tape_jax.distributed.meshes import Mesh, mesh
-from tape_jax.distributed.moving import agree, distribute, divide, full, joined, local, own_rows
+from tape_jax.distributed.moving import agree, compare, distribute, divide, full, joined, local, own_rows
 
 __all__ = [
     "Layout",
     "Mesh",
     "agree",
+    "compare",
     "create",
     "distribute",
     "divide",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar, cast
 
 import jax
@@ -152,6 +154,27 @@ def agree(number: int, *, mesh: Mesh) -> int:
     words = [number >> 16 * k & 0xFFFF for k in range(4)]  # JAX has no 64 bits unless its user wants them
     found = multihost_utils.broadcast_one_to_all(np.asarray(words, np.int32))
     return sum([int(word) << 16 * k for k, word in enumerate(found)])
+
+
+def compare(told: Mapping[str, str], *, caller: str, what: str, cure: str = "", mesh: Mesh) -> None:
+    """Check that all processes give the same text by name; all of them call this. One process has nothing to compare.
+
+    Args:
+        caller, what, cure: for the message.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if mesh.is_here:
+        return
+    digest = hashlib.sha256(json.dumps(list(told.items())).encode()).digest()
+    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8).astype(np.int32))
+    differ = [rank for rank, row in enumerate(np.asarray(found)) if (row != found[0]).any()]
+    if differ:
+        raise ValueError(
+            f"{caller}: the processes must give the same {what}, and process {differ[0]} gives others than process 0; "
+            f"this one, {mesh.rank}, gives {dict(told)}. {cure}"
+        )
 
 
 def full(tree: T) -> T:

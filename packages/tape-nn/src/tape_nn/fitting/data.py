@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Protocol, TypeAlias
 
 import tape_core as tc
@@ -260,7 +260,9 @@ class Divided:
         """
         source, parallel = self.source, self._parallel
         if not isinstance(source, Arrays | Examples) or source.is_divided:
-            yield from map(parallel.divide, source.batches(epoch, skip))
+            found = source.batches(epoch, skip)
+            alike = isinstance(source, Arrays | Examples)
+            yield from map(parallel.divide, found if alike else self._together(found))
             return
         if not self._is_checked:
             self._check(source)
@@ -268,6 +270,16 @@ class Divided:
         lengths = _lengths(source.examples, source.batch_size, skip)
         for batch, length in zip(source.batches(epoch, skip, parallel.own_rows), lengths, strict=True):
             yield parallel.divide(batch) if parallel.own_rows(length) is None else parallel.joined(batch)
+
+    def _together(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield batches that each process gets for itself, if all processes get one, or none."""
+        for k in count(1):
+            batch = next(batches, None)
+            told = {f"batch {k}": "not there" if batch is None else "there"}
+            self._parallel.compare(told, "data", "number of batches", "Leave out those that some processes have more")
+            if batch is None:
+                return
+            yield batch
 
     def _check(self, source: Arrays | Examples) -> None:
         """Compare some examples, and how many there are: each process will have other rows of a batch."""

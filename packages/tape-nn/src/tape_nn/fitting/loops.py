@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tape_core as tc
@@ -15,14 +16,9 @@ from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
 from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import LOGGER, Progress
-from tape_nn.fitting.resuming import (
-    RunFile,
-    agree_on_random_states,
-    describe,
-    random_states,
-    set_random_states,
-)
+from tape_nn.fitting.resuming import RunFile, describe
 from tape_nn.fitting.run import History, LossLike, Run, Step
+from tape_nn.generators import agree_on_random_states, random_states, set_random_states
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
 from tape_nn.optimizers import LBFGS, GradientAccumulation, LossScaler, Optimizer, TransformOptimizer
@@ -151,12 +147,28 @@ def fit(
     # One for all epochs, so that a compiled step is traced once.
     judge = Run(model, None, loss, run.metrics)
     judge_step = steps.compiled_step(judge, steps.test_step if test_step is None else test_step, compile)
-    with _restore_modes(model), shown.of(run):
+    with _restore_modes(model), shown.of(run), _watched(parallel):
+        if parallel is not None:
+            told = {
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "shuffle": shuffle,
+                "seed": seed,
+                "accumulate": accumulate,
+                "validation": validation is not None,
+                "compile": compile,
+                "checkpoint": None if checkpoint is None else os.fspath(checkpoint),
+                "checkpoint_every": checkpoint_every,
+                "resume": resume,
+                **_settings(run, class_weight),
+            }
+            cure = "All processes call fit with the same arguments"
+            parallel.compare({name: repr(value) for name, value in told.items()}, "fit", "arguments", cure)
         # The order matters for exact resuming: first the Variables, which draw random numbers, then the seed.
         _build_model(model, source_of(data, model, batch_size))
         if parallel is not None:
             parallel.prepare(model)
-            # Dropout draws the mask of the whole batch in each process, whether or not the program was given a seed.
+            # A strategy of one's own may prepare otherwise. Dropout draws the mask of the whole batch in each process.
             agree_on_random_states(model, parallel.agree)
         file = None if checkpoint is None else RunFile(checkpoint, model, parallel)
         saved = file.read() if file is not None and resume else None
@@ -193,6 +205,9 @@ def fit(
                         found = _evaluate(judge, held_out, run.epoch, judge_step, task)
                     run.logs.update({f"val_{name}": value for name, value in found.items()})
                 run.call("on_epoch_end")
+            if parallel is not None:
+                cure = "Callbacks must stop a run on all processes or on none"
+                parallel.compare({"stopped": str(run.stopped)}, f"fit, epoch {run.epoch + 1}", "decisions", cure)
             run.history.append(run.logs)
             # Now the state is that of the next epoch's beginning, from which a checkpoint continues.
             run.epoch += 1
@@ -233,7 +248,11 @@ def evaluate(
     _check_evaluation("evaluate", loss, metrics, test_step)
     run = Run(model, None, loss, metrics, parallel=parallel)
     source = _divided(source_of(data, model, batch_size), parallel)
-    with progress_of("evaluate", source.length, "batches", logger=LOGGER, shown=_is_shown(progress, parallel)) as task:
+    shown = _is_shown(progress, parallel)
+    with (
+        _watched(parallel),
+        progress_of("evaluate", source.length, "batches", logger=LOGGER, shown=shown) as task,
+    ):
         return _evaluate(run, source, 0, steps.test_step if test_step is None else test_step, task)
 
 
@@ -273,6 +292,7 @@ def predict(
     shown = _is_shown(progress, parallel)
     with (
         _restore_modes(model),
+        _watched(parallel),
         progress_of("predict", source.length, "batches", logger=LOGGER, shown=shown) as task,
     ):
         model.eval()
@@ -288,6 +308,10 @@ def predict(
 
 def _divided(source: Source, parallel: Strategy | None) -> Source:
     return source if parallel is None else Divided(source, parallel)
+
+
+def _watched(parallel: Strategy | None) -> AbstractContextManager[None]:
+    return nullcontext() if parallel is None else parallel.watched()
 
 
 def _is_shown(progress: bool, parallel: Strategy | None) -> bool:
@@ -380,13 +404,20 @@ def _arguments(
     run: Run, source: Source, seed: int, shuffle: bool, class_weight: Mapping[int, float] | None
 ) -> dict[str, Any]:
     """Return the plain values that must be equal for a run to be resumed."""
-    found = {
+    return {
         **source.description(),
         "shuffle": shuffle,
         "seed": seed,
+        "callbacks": [type(callback).__name__ for callback in run.stateful],
+        **_settings(run, class_weight),
+    }
+
+
+def _settings(run: Run, class_weight: Mapping[int, float] | None) -> dict[str, Any]:
+    """Return the plain values of what a run trains with."""
+    found = {
         "metrics": list(run.metrics),
         "class_weight": None if class_weight is None else {str(k): float(v) for k, v in class_weight.items()},
-        "callbacks": [type(callback).__name__ for callback in run.stateful],
         **describe("loss", run.loss),
     }
     for name, optimizer in run.optimizers.items():

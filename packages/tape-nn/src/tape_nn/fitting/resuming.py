@@ -12,15 +12,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import tape_core as tc
 from tape_core import Tensor
-from tape_core.random import global_rng
 from tape_core.support import progress_of
 
 from tape_nn.checkpoints import Path, remove_drafts
 from tape_nn.fitting.run import Run
 from tape_nn.fitting.storing import is_written, keeper_of, read_state, write_state
-from tape_nn.generators import all_generators
+from tape_nn.generators import random_states, set_random_states
 from tape_nn.metrics import Mean
 from tape_nn.module import Module
 from tape_nn.thresholds import COUNT_LIMIT
@@ -37,6 +35,7 @@ class RunFile:
         self.path = os.fspath(path)
         self.model = model
         self._keeper = keeper_of("checkpoint", parallel)
+        self._agree: Callable[[int], int] | None = getattr(parallel, "agree", None)
         if self._keeper is None:
             remove_drafts(path)  # of a run that was killed while it wrote
 
@@ -72,7 +71,11 @@ class RunFile:
         Raises:
             ValueError: the file is damaged, or was not written by `fit`.
         """
-        if not is_written(self.path, self._keeper):
+        found = is_written(self.path, self._keeper)
+        # As the first process sees it: one that is on another file system would else begin anew while others read.
+        if self._agree is not None:
+            found = bool(self._agree(int(found)))
+        if not found:
             return None
         tensors, metadata = read_state(self.path, self.model, self._keeper)
         if _METADATA_KEY not in metadata:
@@ -268,31 +271,6 @@ def describe(kind: str, thing: OptimizerLike | None) -> dict[str, Any]:
         if isinstance(value, str | int | float) and not name.startswith("_") and name != "iterations"
     }
     return {kind: type(thing).__name__, **plain}
-
-
-def random_states(model: Module) -> dict[str, list[int]]:
-    """Return the states of the random generators by their paths: the global one, `""`, and those of modules."""
-    return {path: list(generator.get_state()) for path, generator in _generators(model)}
-
-
-def set_random_states(model: Module, states: Mapping[str, list[int]]) -> None:
-    """Set the generators to states that :func:`random_states` returned."""
-    for path, generator in _generators(model):
-        generator.set_state(states[path])
-
-
-def agree_on_random_states(model: Module, agree: Callable[[int], int]) -> None:
-    """Set the generators of all processes to the states of the first one's.
-
-    Args:
-        agree: a function that returns the first process's number in all of them.
-    """
-    set_random_states(model, {path: [agree(n) for n in state] for path, state in random_states(model).items()})
-
-
-def _generators(model: Module) -> list[tuple[str, tc.Generator]]:
-    own = [(path, generator) for path, generator, _ in all_generators(model) if generator is not global_rng()]
-    return [("", global_rng()), *own]
 
 
 def pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import tape_core as tc
+from tape_core.support import integer
 
 from tape_nn.checkpoints import Path
-from tape_nn.fitting.resuming import pack, random_states, set_random_states, unpack
+from tape_nn.fitting.resuming import pack, unpack
 from tape_nn.fitting.storing import Saving, is_written, keeper_of, read_state, write_state
+from tape_nn.generators import random_states, set_random_states
 from tape_nn.module import Module
 from tape_nn.types import OptimizerLike
 
@@ -74,6 +76,7 @@ def save_run(
         ValueError: a layer has not made its Variables yet, or processes have different states.
         TypeError: `extra` holds something else.
     """
+    step = integer("save_run", "step", step)
     keeper = keeper_of("save_run", parallel)
     if keeper is None and (keep != 1 or asynchronous):
         raise ValueError(
@@ -81,7 +84,7 @@ def save_run(
             "strategy or mesh of theirs"
         )
     state = {
-        "step": int(step),
+        "step": step,
         "model": model.state_dict(),
         "optimizers": {name: each.state_dict(model) for name, each in _by_name(optimizer).items()},
         "random": random_states(model),
@@ -90,7 +93,7 @@ def save_run(
     }
     tensors: dict[str, tc.Tensor] = {}
     text = json.dumps({"version": FORMAT_VERSION, "state": pack(state, "", tensors)})
-    return write_state(path, tensors, {_METADATA_KEY: text}, keeper, int(step), keep, asynchronous)
+    return write_state(path, tensors, {_METADATA_KEY: text}, keeper, step, keep, asynchronous)
 
 
 def load_run(

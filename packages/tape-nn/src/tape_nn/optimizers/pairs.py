@@ -59,8 +59,14 @@ def check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlic
 
     Raises:
         TypeError: it is on another backend.
-        ValueError: it has another shape.
+        ValueError: it has another shape, or is divided among processes, and the Variable is not.
     """
+    if layouts.in_use and layouts.is_divided(_raw(gradient)) and not layouts.is_divided(variable):
+        raise ValueError(
+            f"the gradient of {names_of([variable])} is divided among processes, and the variable is none of theirs: "
+            f"call strategy.prepare(model) before the first step, or distribute(variable, (), mesh=mesh), which makes "
+            f"it a copy in each"
+        )
     # The common case first, by a few attributes: this runs for each Variable in each step.
     plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
     if plain and gradient.backend is variable._home and not binding.in_use:
@@ -90,6 +96,10 @@ def check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlic
     if shape != variable.shape:
         raise ValueError(f"the gradient of {names_of([variable])} has shape {shape}; the variable has {variable.shape}")
     return result
+
+
+def _raw(gradient: ArrayLike | IndexedSlices) -> object:
+    return gradient.values._array if isinstance(gradient, IndexedSlices) else getattr(gradient, "_array", gradient)
 
 
 def merge_rows(slices: IndexedSlices, xp: Namespace) -> IndexedSlices:

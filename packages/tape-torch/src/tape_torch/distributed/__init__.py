@@ -15,7 +15,7 @@ from tape_torch.distributed.creation import create
 from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
-from tape_torch.distributed.moving import agree, distribute, divide, full, joined, local, own_rows
+from tape_torch.distributed.moving import agree, compare, distribute, divide, full, joined, local, own_rows
 from tape_torch.mismatches import MismatchError
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "average_gradients",
     "averaged_gradient",
     "broadcast",
+    "compare",
     "create",
     "distribute",
     "divide",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeAlias
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple, TypeAlias
 
 import tape_core as tc
 import torch
@@ -25,10 +23,9 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_parts
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from tape_torch.distributed import storage
-from tape_torch.distributed.failures import time_limit
+from tape_torch.distributed.agreement import agree_on, has_processes, of_process, on_all, on_first
+from tape_torch.distributed.failures import time_limit, waits_of
 from tape_torch.divided import part_of
-
-SHOWN: Final = 80  # characters of a text in a message
 
 Path: TypeAlias = str | os.PathLike[str]
 Like: TypeAlias = Mapping[str, tc.Tensor] | Callable[[str, tuple[int, ...]], tc.Tensor | None]
@@ -57,6 +54,11 @@ class Saving:
     def done(self) -> bool:
         """Whether nothing is being written any more."""
         return self._future is None or self._future.done()
+
+    def finish(self) -> None:
+        """Wait until nothing is being written any more; whether that is since all is written, `wait` says."""
+        if self._future is not None:
+            wait([self._future])
 
     def wait(self) -> str:
         """Wait until the checkpoint is complete, and return its path.
@@ -113,21 +115,33 @@ def save(
         asynchronous: return once the values are copied, and write them in the background. The next call waits for it.
 
     Raises:
-        ValueError: the processes give different names, shapes, dtypes, metadata or steps, or different values where
-            each should have the same.
+        ValueError: the processes give different folders, names, shapes, dtypes, metadata or steps, or different values
+            where each should have the same; or the folder is itself a checkpoint.
         TypeError: a name is no string, or the format lacks a dtype (complex128).
         OSError: a process cannot write.
         RuntimeError: another program is saving into this folder, or a process has died.
     """
     where = os.path.realpath(folder)
-    step, keep = integer("save", "step", step, 0), integer("save", "keep", keep, 1)
-    if (before := _running.pop(where, None)) is not None:
-        before.wait()
+    _wait_for_others()
     group = _group()
-    arrays = {name: _array(name, value) for name, value in tensors.items()}
-    text = _text(metadata)
-    _agree(group, "step and metadata", {"step": str(step), **text})
-    _agree(group, "tensors", {name: f"{_name(value.dtype)} {tuple(value.shape)}" for name, value in arrays.items()})
+    arrays: dict[str, torch.Tensor] = {}
+    text: dict[str, str] = {}
+
+    def check() -> None:
+        nonlocal step, keep
+        if (before := _running.pop(where, None)) is not None:
+            _raise_of_the_one_before(before)
+        step, keep = integer("save", "step", step, 0), integer("save", "keep", keep, 1)
+        arrays.update({name: _array(name, tensors[name]) for name in sorted(tensors, key=str)})
+        text.update(_text(metadata))
+
+    on_all("save", group, check)
+    told = {"folder": where, "step": str(step), **{f"metadata {key}": text[key] for key in sorted(text)}}
+    cure = "Random generators go on alike after strategy.prepare(model), or tape_core.set_seed(number), in each process"
+    agree_on("save", group, "folder, step and metadata", told, cure=cure)
+    told = {name: f"{_name(value.dtype)} {tuple(value.shape)}" for name, value in arrays.items()}
+    agree_on("save", group, "tensors", told)
+    arrays = {name: _added_up(array).detach() for name, array in arrays.items()}
     _agree_on_copies(group, arrays)
     lock, draft, target = _begin(group, where, step)
     writer = storage.Writer(draft, target, {"step": step, "metadata": text, "processes": _size(group)}, keep)
@@ -167,13 +181,17 @@ def load(folder: Path, like: Like | None = None) -> Loaded:
 
     Raises:
         FileNotFoundError: there is no checkpoint, or a part of it is missing.
-        ValueError: a file is damaged, or of a later version.
+        NotADirectoryError: the folder is a file.
+        ValueError: a file is damaged, or of a later version, or the processes give different folders.
         RuntimeError: a process has died.
     """
+    _wait_for_others()
     group = _group()
-    path, manifest = _on_first(group, lambda: _opened(os.path.realpath(folder)))
+    where = os.path.realpath(folder)
+    agree_on("load", group, "folder", {"folder": where})
+    path, manifest = on_first(group, lambda: _opened(where))
     rank, size = (0, 1) if group is None else (dist.get_rank(group), dist.get_world_size(group))
-    _on_all(group, lambda: storage.check_files(path, manifest, rank, size))
+    on_all("load", group, lambda: storage.check_files(path, manifest, rank, size))
     found: dict[str, torch.Tensor] = {}
     for name, entry in manifest["tensors"].items():
         shape = tuple(entry["shape"])
@@ -204,11 +222,35 @@ def latest(folder: Path) -> str | None:
     return os.path.join(folder, names[-1]) if names else None
 
 
+def _wait_for_others() -> None:
+    """Wait until nothing is being written: what that sends, and what this call is to send, may not be mixed.
+
+    An error of what was written is raised by its own :meth:`Saving.wait`, or the next save into its folder.
+    """
+    for saving in _running.values():
+        saving.finish()
+
+
+def _raise_of_the_one_before(saving: Saving) -> None:
+    """Raise the error of a checkpoint that was written in the background, if nobody has been told."""
+    try:
+        saving.wait()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise type(error)(
+            f"{error}. This is the error of the save before, to {saving.path!r}, which was in the background; this one "
+            f"has saved nothing"
+        ) from error
+
+
 def _opened(folder: str) -> tuple[str, dict[str, Any]]:
-    path = folder if os.path.exists(os.path.join(folder, storage.MANIFEST)) else latest(folder)
-    if path is None:
-        raise FileNotFoundError(f"load: there is no checkpoint in {folder!r}")
-    return path, storage.read_manifest(path)
+    path = folder if storage.is_checkpoint(folder) else latest(folder)
+    if path is not None:
+        return path, storage.read_manifest(path)
+    if not os.path.exists(folder):
+        raise FileNotFoundError(f"load: there is no folder {folder!r}")
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(f"load: {folder!r} is a file; checkpoints of several processes are in a folder")
+    raise FileNotFoundError(f"load: there is no checkpoint in {folder!r}")
 
 
 def _array(name: object, value: ArrayLike) -> torch.Tensor:
@@ -219,10 +261,14 @@ def _array(name: object, value: ArrayLike) -> torch.Tensor:
     found: torch.Tensor = (value if is_ours else tc.asarray(value, backend="torch")).array
     if not storage.storable(found.dtype):
         raise TypeError(f"save: {name!r} has dtype {_name(found.dtype)}, which the safetensors format lacks")
-    # The parts of a sum are no parts of the tensor: torch would write those of one process.
-    if isinstance(found, DTensor) and any(isinstance(place, Partial) for place in found.placements):
-        found = found.redistribute(placements=_without_sums(found))
-    return found.detach()
+    return found
+
+
+def _added_up(array: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without summands, which are no parts of it: torch would write those of one process."""
+    if isinstance(array, DTensor) and any(isinstance(place, Partial) for place in array.placements):
+        return array.redistribute(placements=_without_sums(array))
+    return array
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype, like: tc.Tensor | None) -> torch.Tensor:
@@ -260,83 +306,16 @@ def _group() -> Any:
     It is a group of its own, since a checkpoint that is written in the background talks while the training does, and
     on gloo, since what is exchanged is in the memory of the host.
     """
-    if not dist.is_available() or not dist.is_initialized():
+    if not has_processes():
         return None
     world: Any = dist.group.WORLD
     if not _groups or _groups[0][0] is not world:
-        _groups[:] = [(world, dist.new_group(backend="gloo", timeout=time_limit()))]
+        _groups[:] = [(world, dist.new_group(backend="gloo", timeout=time_limit() or waits_of(world)))]
     return _groups[0][1]
 
 
 def _size(group: Any) -> int:
     return 1 if group is None else dist.get_world_size(group)
-
-
-def _gathered(group: Any, value: object) -> list[Any]:
-    """Return what each process gives."""
-    if group is None:
-        return [value]
-    found: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, value, group=group)
-    return found
-
-
-def _on_first(group: Any, act: Callable[[], Any]) -> Any:
-    """Return the result of a function that process 0 calls, or raise its error, on every process."""
-    if group is None:
-        return act()
-    told: list[Any] = [None, None]
-    if dist.get_rank(group) == 0:
-        try:
-            told[0] = act()
-        except Exception as error:  # noqa: BLE001 - whatever it is, all processes are to raise it
-            told[1] = error
-    dist.broadcast_object_list(told, src=0, group=group)
-    if told[1] is not None:
-        raise told[1]
-    return told[0]
-
-
-def _on_all(group: Any, act: Callable[[], None]) -> None:
-    """Call a function on every process; if one raises, raise its error on all."""
-    caught: Exception | None = None
-    try:
-        act()
-    except Exception as error:  # noqa: BLE001 - whatever it is, all processes are to raise it
-        caught = error
-    for one in _gathered(group, caught):
-        if one is not None:
-            raise one
-
-
-def _agree(group: Any, what: str, value: Mapping[str, str]) -> None:
-    """Check that all processes give the same.
-
-    Raises:
-        ValueError: they do not; the message says what differs, and where.
-    """
-    digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-    if len(set(_gathered(group, digest))) == 1:
-        return
-    given = _gathered(group, dict(value))
-    problems = []
-    for name in dict.fromkeys(name for one in given for name in one):
-        of_first = given[0].get(name, "missing")
-        for rank, one in enumerate(given):
-            if (here := one.get(name, "missing")) != of_first:
-                shown, first = _where_they_differ(here, of_first)
-                problems.append(f"{name!r} is {shown} on process {rank} and {first} on process 0")
-    raise ValueError(f"save: the processes must give the same {what}, and do not:\n  " + "\n  ".join(problems[:8]))
-
-
-def _where_they_differ(one: str, other: str) -> tuple[str, str]:
-    """Return two texts, of long ones the part in which they first differ."""
-    if max(len(one), len(other)) <= SHOWN:
-        return one, other
-    same = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    begin = max(same - SHOWN // 2, 0)
-    shown = [f"{'...' if begin else ''}{text[begin : begin + SHOWN]}..." for text in (one, other)]
-    return shown[0], shown[1]
 
 
 def _agree_on_copies(group: Any, arrays: Mapping[str, torch.Tensor]) -> None:
@@ -385,6 +364,15 @@ def _begin(group: Any, folder: str, step: int) -> tuple[int | None, str, str]:
 
     def begin() -> tuple[str, str]:
         nonlocal lock
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise NotADirectoryError(
+                f"save: {folder!r} is a file; checkpoints of several processes are in a folder: name another path"
+            )
+        if storage.is_checkpoint(folder):
+            raise ValueError(
+                f"save: {folder!r} is itself a checkpoint, and new ones are put beside it: name the folder of the run, "
+                f"{os.path.dirname(folder)!r}"
+            )
         os.makedirs(folder, exist_ok=True)
         lock = _locked(folder)
         try:
@@ -397,7 +385,7 @@ def _begin(group: Any, folder: str, step: int) -> tuple[int | None, str, str]:
             raise
         return draft, os.path.join(folder, name)
 
-    draft, target = _on_first(group, begin)
+    draft, target = on_first(group, begin)
     return lock, draft, target
 
 
@@ -431,10 +419,13 @@ def _quietly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
-def _plain(what: str, error: CheckpointException) -> Exception:
-    """Return torch's error, which derives from BaseException, as one of the kind that the first process raised."""
+def _plain(what: str, error: CheckpointException) -> BaseException:
+    """Return torch's error, which derives from BaseException, as one of the kind that the first process raised.
+
+    What has ended this process, such as an interrupt by its user, stays what it is.
+    """
+    own, _ = error.failures.get(dist.get_rank() if has_processes() else 0, (None, None))
+    if own is not None and not isinstance(own, Exception):
+        return own
     rank, (cause, _) = min(error.failures.items())
-    for kind in (ValueError, FileNotFoundError, PermissionError, OSError):
-        if isinstance(cause, kind):
-            return kind(f"{what}: process {rank}: {cause}")
-    return RuntimeError(f"{what}: process {rank}: {type(cause).__name__}: {cause}")
+    return of_process(what, rank, type(cause), str(cause))

@@ -191,10 +191,12 @@ def all_reduce(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, reduction: 
 
     Raises:
         ValueError: the mesh has no such axis, or there is no such reduction.
-        TypeError: `x` is divided among processes already.
+        TypeError: `x` is divided among processes already, or the mean of integers is asked for.
     """
     tensor = _plain(x, "all_reduce")
     group = mesh.group(axis).group_name
+    if reduction == "mean" and not tensor.dtype.inexact:
+        raise TypeError(f"all_reduce: reduction='mean' is for floating-point arrays; this one is {tensor.dtype}")
     if reduction in ("sum", "mean"):
         return all_reduce_in_group(tensor, group, reduction=reduction)
     if reduction in ("max", "min"):
@@ -219,6 +221,7 @@ def all_gather(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, along: int 
         TypeError: `x` is divided among processes already.
     """
     tensor = _plain(x, "all_gather")
+    _check_parts(tensor, along, 1, "all_gather")
     group = mesh.group(axis)
     return all_gather_in_group(tensor, group.group_name, group.size(), axis=along)
 
@@ -289,7 +292,8 @@ def broadcast(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, source: int 
     tensor = _plain(x, "broadcast")
     group = mesh.group(axis)
     if not 0 <= source < group.size():
-        raise ValueError(f"broadcast: source={source}, and there are {group.size()} processes along axis {axis!r}")
+        where = "" if axis is None else f" along axis {axis!r}"
+        raise ValueError(f"broadcast: source={source}, and there are {group.size()} processes{where}, counted from 0")
     rank = torch.distributed.get_global_rank(group, source)
     return broadcast_in_group(tensor, group.group_name, rank, rank == mesh.rank)
 

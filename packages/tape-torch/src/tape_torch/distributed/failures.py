@@ -45,7 +45,7 @@ class PeerError(RuntimeError):
 
 
 @contextmanager
-def watched(timeout: float = 300.0) -> Iterator[None]:
+def watched(timeout: float | None = 300.0) -> Iterator[None]:
     """Watch all processes of a run while they are in a block: none waits for ever for one that does not come.
 
     All processes enter it. If one dies, raises an error in the block, leaves it too early or hangs, the operation that
@@ -58,13 +58,13 @@ def watched(timeout: float = 300.0) -> Iterator[None]:
 
     Args:
         timeout: how many seconds processes may wait for each other, in any operation. The slowest thing that one does
-            alone, such as reading data, must be faster.
+            alone, such as reading data, must be faster. With None what their groups have, half an hour by default.
 
     Raises:
         PeerError: another process has died, failed or hangs.
     """
-    seconds = real("watched", "timeout", timeout)
-    if seconds <= 0:
+    seconds = None if timeout is None else real("watched", "timeout", timeout)
+    if seconds is not None and seconds <= 0:
         raise ValueError(f"watched: timeout must be more than 0; got {timeout}")
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1 or _watches:
         yield
@@ -85,6 +85,10 @@ def watched(timeout: float = 300.0) -> Iterator[None]:
         watch.note("waited", [])
         found = watch.culprits()
         if not found:
+            error.add_note(
+                "No process has died or failed: they wait for each other, as they run different programs. Start them "
+                "with TAPE_CHECK_RANKS=1 in the environment, which finds where"
+            )
             raise
         watch.note("waited", list(found))
         reasons = "; ".join(f"process {rank} of {watch.size} {why}" for rank, why in sorted(found.items()))
@@ -103,7 +107,18 @@ _count = 0  # of the blocks so far: each has notes of its own
 
 def time_limit() -> timedelta | None:
     """Return how long an operation may wait in the block of :func:`watched` around this call; None outside of one."""
-    return timedelta(seconds=_watches[-1].seconds) if _watches else None
+    seconds = _watches[-1].seconds if _watches else None
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def waits_of(group: Any) -> timedelta | None:
+    """Return how long operations of a group of processes wait; None if its library has no such limit."""
+    try:
+        backend: Any = group._get_backend(group._device_types[0])
+        found: timedelta = backend.options._timeout
+    except (AttributeError, IndexError, RuntimeError):
+        return None
+    return found
 
 
 @dataclass
@@ -115,7 +130,7 @@ class _Notes:
 
 
 class _Watch:
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float | None) -> None:
         global _count
         _count += 1
         self.rank, self.size, self.seconds = dist.get_rank(), dist.get_world_size(), seconds
@@ -132,12 +147,13 @@ class _Watch:
 
     def _limit_waiting(self) -> None:
         """Limit how long operations wait, in all groups of processes that there are, and put it back at the end."""
-        limit = timedelta(seconds=self.seconds)
         self._before: list[tuple[Any, timedelta]] = []
+        if self.seconds is None:
+            return
+        limit = timedelta(seconds=self.seconds)
         for group in list(distributed_c10d._world.pg_map):
-            with suppress(Exception):  # a group of a library that has no such limit
-                backend: Any = group._get_backend(group._device_types[0])
-                self._before.append((group, backend.options._timeout))
+            if (before := waits_of(group)) is not None:
+                self._before.append((group, before))
                 group.set_timeout(limit)
 
     def _beat(self) -> None:
@@ -167,7 +183,7 @@ class _Watch:
             DistError: a process is gone, or the time is over.
         """
         found, _ = self._look({rank: _Notes() for rank in range(self.size) if rank != self.rank})
-        if found or waited > self.seconds:
+        if found or (self.seconds is not None and waited > self.seconds):
             raise dist.DistError(f"waited for {waited:.0f} s for processes that are to compare what they do")
 
     def culprits(self) -> dict[int, str]:

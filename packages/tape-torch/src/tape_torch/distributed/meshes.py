@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from tape_core.meshes import AxesAsked, NamedMesh, asked
-from tape_core.support import first_process_only
+from tape_core.support import first_process_only, real
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch._C._distributed_c10d import _get_work_registry_size as get_work_registry_size
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -22,6 +22,7 @@ from torch.distributed.distributed_c10d import _get_default_store
 
 from tape_torch import mismatches
 from tape_torch.distributed import checkpoints
+from tape_torch.distributed.failures import waits_of
 from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import gather_by_a_short_name
 
@@ -135,20 +136,60 @@ def mesh(
             tenths of a millisecond more. By default as the environment variable `TAPE_CHECK_RANKS` says, `1` or `0`.
 
     Raises:
-        ValueError: the axes are not what the processes can be divided into, or a number is no positive one or -1.
+        TypeError: the axes are no numbers by name.
+        ValueError: the axes are not what the processes can be divided into, or a number is no positive one or -1; or
+            there are no such devices, or fewer GPUs than processes of a machine.
         RuntimeError: there are no processes: the program was not started by `torchrun`.
     """
     wanted = asked("tape_torch.distributed.mesh", "processes", axes)
     is_checked = mismatches.is_wanted(checked)
-    device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device_type = _kind_of_device(device)
+    if timeout is not None and real("tape_torch.distributed.mesh", "timeout", timeout) <= 0:
+        raise ValueError(f"tape_torch.distributed.mesh: timeout must be more than 0 seconds; got {timeout}")
     _ensure_group(wanted, device_type, timeout)
     gather_by_a_short_name()
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if is_checked:
         mismatches.compare(timeout)
     if device_type == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    return Mesh(init_device_mesh(device_type, shape, mesh_dim_names=tuple(wanted.axes)))
+        torch.cuda.set_device(_own_gpu())
+    made = init_device_mesh(device_type, shape, mesh_dim_names=tuple(wanted.axes))
+    if (limit := waits_of(dist.group.WORLD)) is not None:
+        for group in made.get_all_groups():  # those of the axes are made with PyTorch's own limit, half an hour
+            group.set_timeout(limit)
+    return Mesh(made)
+
+
+def _kind_of_device(device: str | None) -> str:
+    """Return the kind of the devices of a mesh.
+
+    Raises:
+        ValueError: PyTorch has none of this kind, or a single one is named.
+    """
+    has_gpu = torch.cuda.is_available()
+    if device is None:
+        return "cuda" if has_gpu else "cpu"
+    known = ", ".join(map(repr, ["cpu", *["cuda"] * has_gpu]))
+    what = f"tape_torch.distributed.mesh: device={device!r}"
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"{what} is none of PyTorch's; here it may be {known}") from error
+    if ":" in str(device):
+        raise ValueError(f"{what} is one device, and each process has its own: name the kind, {found.type!r}")
+    if found.type == "cuda" and not has_gpu:
+        raise ValueError(f"{what}, and PyTorch finds no GPU here; it may be {known}")
+    return found.type
+
+
+def _own_gpu() -> int:
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise ValueError(
+            f"tape_torch.distributed.mesh: this process is number {number} of its machine, counted from 0, where "
+            f"PyTorch finds {count} GPUs, one for each process: start no more processes than that, or pass device='cpu'"
+        )
+    return number
 
 
 def _ensure_group(wanted: AxesAsked, device_type: str, timeout: float | None) -> None:

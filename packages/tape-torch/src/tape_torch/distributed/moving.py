@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -12,11 +12,13 @@ from tape_core import Tensor, Variable, asarray
 from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
 from tape_core.meshes import about, check_mesh, check_parts_alike, divide_tree, map_leaves
+from tape_core.staging import current
 from tape_core.support import innermost
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
+from tape_torch.distributed.agreement import agree_on
 from tape_torch.distributed.layouts import Layout, placements, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
@@ -158,12 +160,23 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
 
     Raises:
         TypeError: something is no value, the layout is none, or the mesh is one of another engine.
-        ValueError: a value cannot be divided so, parts have different shapes, or there are no Variables in a Module.
+        ValueError: a value cannot be divided so, the processes give other shapes, dtypes or layouts, or there are no
+            Variables in a Module.
         RuntimeError: a Variable is moved inside a compiled function.
     """
     check_mesh(mesh, Mesh, DeviceMesh, "distribute")
     backend = torch_backend()
-    found = divide_tree(tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label))
+
+    def compared(told: dict[str, str]) -> None:
+        if told and current() is None:  # a trace is the same on all, or its calls are not
+            what, cure = "Variables and arrays", "Build the same model, and load data of the same shape, in each"
+            if local:
+                what, cure = "shapes of parts", "Pad the shorter ones, or leave out what some processes have more"
+            compare(told, caller="distribute", what=what, cure=cure, mesh=mesh)
+
+    found = divide_tree(
+        tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label), compared
+    )
     if hasattr(tree, "named_variables"):
         divided_together([variable for _, variable in cast("Any", tree).named_variables()])
     return found
@@ -223,6 +236,22 @@ def agree(number: int, *, mesh: Mesh) -> int:
     dist.broadcast(words, 0)
     high, low = words.tolist()
     return int(high << 32 | low)
+
+
+def compare(told: Mapping[str, str], *, caller: str, what: str, cure: str = "", mesh: Mesh) -> None:
+    """Check that all processes give the same text by name, in the same order; all of them call this.
+
+    >>> from tape_torch.distributed import mesh
+    >>> from tape_torch.distributed.moving import compare
+    >>> compare({"epochs": "3"}, caller="fit", what="arguments", mesh=mesh({"data": -1}))
+
+    Args:
+        caller, what, cure: for the message.
+
+    Raises:
+        ValueError: they do not; the message says which processes give what.
+    """
+    agree_on(caller, dist.group.WORLD, what, told, cure=cure, on=mesh.device_mesh.device_type)
 
 
 def full(tree: T) -> T:
@@ -310,7 +339,8 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
     tensor = asarray(value, backend=backend, device=_device(mesh, backend))
     if local:
         to = placements(layout, mesh, tensor.shape, label)
-        _check_same(tensor, label)
+        if current() is not None:  # else they were compared all at once
+            _check_same(tensor, label)
         return distributed_joined(tensor, mesh.device_mesh, to)
     to = placements_dividing(layout, mesh, tensor.shape, label, "distribute")
     return distributed_divide(tensor, mesh.device_mesh, to)

@@ -87,6 +87,8 @@ class Writer(StorageWriter):  # type: ignore[misc, unused-ignore]
         """Write the file of this process, to the disk."""
         from safetensors.torch import save_file
 
+        if not os.path.isdir(self.draft):
+            raise FileNotFoundError(_not_shared(f"process 0 has made {self.draft!r}, and this process does not see it"))
         done: Future[list[WriteResult]] = Future()
         tensors: dict[str, torch.Tensor] = {}
         places: dict[str, dict[str, list[int]]] = {}
@@ -143,8 +145,7 @@ class Writer(StorageWriter):  # type: ignore[misc, unused-ignore]
                 path = os.path.join(self.draft, told.file)
                 if told.file not in files and (not os.path.exists(path) or os.path.getsize(path) != told.size):
                     raise FileNotFoundError(
-                        f"process {rank} has written {path!r}, and process 0 does not see it: all processes must write "
-                        "to one folder, on a file system that they share"
+                        _not_shared(f"process {rank} has written {path!r}, and process 0 does not see it")
                     )
                 files[told.file] = {"size": told.size, "sha256": told.sha256}
                 offsets = list(one.index.offset or ())
@@ -245,6 +246,12 @@ def checkpoints_in(folder: str) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
+def is_checkpoint(path: str) -> bool:
+    """Return whether a folder is one checkpoint, complete or damaged, and not that of a run."""
+    named = _CHECKPOINT.fullmatch(os.path.basename(path)) and os.path.isdir(path) and not checkpoints_in(path)
+    return bool(named) or os.path.exists(os.path.join(path, MANIFEST))
+
+
 def next_name(folder: str, step: int) -> str:
     """Return the name of the next checkpoint: a number that counts on, since a step may be saved again."""
     last = checkpoints_in(folder)[-1:]
@@ -275,6 +282,8 @@ def read_manifest(path: str) -> dict[str, Any]:
         ValueError: it is damaged, or of another version.
     """
     file = os.path.join(path, MANIFEST)
+    if not os.path.exists(file):
+        raise FileNotFoundError(f"{file!r} is missing: {_cure(path)}")
     with open(file, "rb") as stream:
         content = stream.read()
     try:
@@ -287,7 +296,9 @@ def read_manifest(path: str) -> dict[str, Any]:
             _check(facts)
     # RecursionError: JSON nested thousands of levels deep.
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file!r} is damaged, or no manifest: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{file!r} is damaged, or no manifest ({type(error).__name__}: {error}): {_cure(path)}"
+        ) from error
     if version != FORMAT_VERSION:
         raise ValueError(f"{file!r} has version {version} of the format; this tape-torch reads {FORMAT_VERSION}")
     return facts
@@ -303,9 +314,19 @@ def check_files(path: str, manifest: Mapping[str, Any], part: int, parts: int) -
     for k, (name, known) in enumerate(sorted(manifest["files"].items())):
         file = os.path.join(path, name)
         if not os.path.exists(file):
-            raise FileNotFoundError(f"{file!r} is missing; the checkpoint cannot be read without it")
+            raise FileNotFoundError(f"{file!r} is missing: {_cure(path)}")
         if k % parts == part and checksum(file) != (known["size"], known["sha256"]):
-            raise ValueError(f"{file!r} is damaged: it does not have the checksum that was written with it")
+            raise ValueError(
+                f"{file!r} is damaged, as it does not have the checksum that was written with it: {_cure(path)}"
+            )
+
+
+def _cure(path: str) -> str:
+    """Return what to do about a checkpoint that cannot be read."""
+    folder, name = os.path.split(path)
+    older = [one for one in checkpoints_in(folder) if one != name]
+    beside = f"; {older[-1]!r} is beside it, which is then the newest" if older else ""
+    return f"the checkpoint cannot be read without it; restore the file, or remove the folder {path!r}{beside}"
 
 
 def checksum(path: str) -> tuple[int, str]:
@@ -316,6 +337,10 @@ def checksum(path: str) -> tuple[int, str]:
             found.update(piece)
             size += len(piece)
     return size, found.hexdigest()
+
+
+def _not_shared(what: str) -> str:
+    return f"{what}: all processes must write to one folder, on a file system that they share"
 
 
 def storable(dtype: torch.dtype) -> bool:
