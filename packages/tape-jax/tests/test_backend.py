@@ -60,10 +60,13 @@ def test_64_bits_that_are_switched_off_later_are_an_error_not_another_dtype() ->
 
 def test_an_old_jax_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     import tape_jax
+    from tape_jax import compilers
 
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.4.30")
-    with pytest.raises(ImportError, match=r"JAX 0\.8 or later, and JAX 0\.4\.30 is installed: pip install 'jax>=0\.8'"):
-        tape_jax.tape_load_backend()
+    said = r"JAX 0\.8 or later, and JAX 0\.4\.30 is installed: pip install 'jax>=0\.8'"
+    for load in (tape_jax.tape_load_backend, compilers.tape_load_compiler):
+        with pytest.raises(ImportError, match=said):
+            load()
 
 
 def test_the_oldest_version_is_that_of_the_packages_requirement() -> None:

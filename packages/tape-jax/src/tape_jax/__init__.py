@@ -55,18 +55,27 @@ def tape_load_backend() -> Backend:
     Raises:
         ImportError: JAX is not installed, or too old.
     """
-    from importlib.metadata import version
-
-    found = version("jax")
-    if tuple(map(int, found.split(".")[:2])) < MINIMUM:
-        least = ".".join(map(str, MINIMUM))
-        raise ImportError(f"it needs JAX {least} or later, and JAX {found} is installed: pip install 'jax>={least}'")
+    check_version()
     from tape_jax import trees
     from tape_jax.backend import JaxBackend
 
     backend = JaxBackend()
     trees.register(backend)
     return backend
+
+
+def check_version() -> None:
+    """Refuse a JAX that is too old, before anything is imported from it.
+
+    Raises:
+        ImportError: with what to install.
+    """
+    from importlib.metadata import version
+
+    found = version("jax")
+    if tuple(map(int, found.split(".")[:2])) < MINIMUM:
+        least = ".".join(map(str, MINIMUM))
+        raise ImportError(f"it needs JAX {least} or later, and JAX {found} is installed: pip install 'jax>={least}'")
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,14 @@ def tape_compiler_info() -> CompilerInfo:
 
 @hookimpl
 def tape_load_compiler() -> Compiler:
-    """Return the compiler; imports JAX."""
+    """Return the compiler; imports JAX.
+
+    Raises:
+        ImportError: JAX is not installed, or too old.
+    """
+    from tape_jax import check_version
+
+    check_version()
     from tape_jax.xla.compiler import XLA
 
     return XLA()
