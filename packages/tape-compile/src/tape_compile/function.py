@@ -155,6 +155,7 @@ class Function(Generic[P, R_co]):
         self._under_tape_traces: UnderTape | None = None
         self._lock = Lock()
         self._unbound_ref = ref(self)
+        self._alike: dict[Hashable, Function[..., Any]] = {}
 
     @lenient
     def __repr__(self) -> str:
@@ -456,6 +457,26 @@ class Function(Generic[P, R_co]):
         _, named = pytree.unflatten(signature.structure, list(range(len(signature.leaves))))
         places = [k for name in self._donate for k in pytree.flatten_whole(named[name])[0]]
         return [k for k in places if signature.kinds[k] == TENSOR]
+
+    def _compiled_alike(
+        self, key: Hashable, make: Callable[[Callable[P, R_co]], Callable[..., Any]], x: Tensor
+    ) -> Function[..., Any] | None:
+        """Return what `make` makes of the Python function, compiled as this one is, and kept with it under a key.
+
+        None where that does not pay: only of arrays like JAX's is each call by itself another program to compile. What
+        cannot be compiled runs as plain Python, as a call of this function does in there.
+        """
+        from tape_compile.codegen.executable import load_compiler
+
+        compiler = load_compiler(self._compiler)
+        if compiler is None or compiler.stand_ins is None or not compiler.stand_ins.takes(x._array):
+            return None
+        found = self._alike.get(key)
+        if found is None:
+            own = {"static_argnames": (), "donate": (), "donate_variables": False, "fallback": "silent"}
+            made = Function(make(self.python), **{**self._settings, **own, "retrace": "allow"})
+            found = self._alike.setdefault(key, made)
+        return found
 
     def _call_python(self, args: Args, kwargs: Kwargs, static: Static) -> Any:
         return call_with_static(self.python, self._signature, args, kwargs, static)

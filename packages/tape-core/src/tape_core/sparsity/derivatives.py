@@ -17,6 +17,8 @@ from tape_core.engine import pytree
 from tape_core.engine.tensor import Tensor, read
 from tape_core.modes.vmap import name_of, titled, vmap
 from tape_core.ops.creation import asarray
+from tape_core.ops.data_types import astype
+from tape_core.ops.manipulation import reshape
 from tape_core.transforms.derivatives import grad, jvp, vjp
 from tape_core.typing import ArrayLike, HostArray, PyTree, SparseMatrix, Tangent
 
@@ -206,7 +208,7 @@ def sparse_jacobian(
     found = _as_sparsity(name, sparsity, x) if given else _detect(name, f, x)
     by_columns, by_rows = found.colors("columns"), found.colors("rows")
     if by_rows[1] < by_columns[1]:
-        return _by_rows(name, f, x, found, by_rows, given, chunk_size)
+        return _by_rows(name, f, x, found, by_rows, given, chunk_size, _compiled_rows(name, f, x))
     return _by_columns(name, f, x, found, by_columns, given, chunk_size)
 
 
@@ -249,7 +251,9 @@ def sparse_hessian(
     # With two colours only it may be a star or some; not worth the search.
     if colors[1] > 3 and found.colors("star")[1] < colors[1]:
         colors = found.colors("star")
-    return _by_rows(name, gradient, x, found, colors, given, chunk_size, symmetric=True)
+    return _by_rows(
+        name, gradient, x, found, colors, given, chunk_size, _compiled_rows(name, f, x, grad), symmetric=True
+    )
 
 
 # -- the pattern
@@ -290,10 +294,12 @@ def _by_columns(
         return tangent
 
     with _unrecorded():
-        titled(product, f"{name} of {name_of(f)}", "products")
-        products = vmap(product, chunk_size=chunk, randomness="same")(
-            _as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x)
-        )
+        given = _as_tensor_like(seeds.reshape(seeds.shape[0], *x.shape), x)
+        if chunk is None and (compiled := _compiled_columns(name, f, x)) is not None:
+            products = compiled(x, given)
+        else:
+            titled(product, f"{name} of {name_of(f)}", "products")
+            products = vmap(product, chunk_size=chunk, randomness="same")(given)
     found = _to_host(np, products)
     _check_rows(name, sparsity, found.shape[1])
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
@@ -312,6 +318,7 @@ def _by_rows(
     colors: tuple[Any, int],
     check: bool,
     chunk: int | None,
+    compiled: Function | None,
     *,
     symmetric: bool = False,
 ) -> Any:
@@ -320,14 +327,16 @@ def _by_rows(
     pattern = sparsity.pattern
     seeds = _seeds(np, color, count, check)
     with _unrecorded():
-        y, pull = vjp(lambda x: _check_result(name, f(x)), x)
-        _check_rows(name, sparsity, math.prod(y.shape))
-        # Reverse mode would lose the imaginary part of the derivative of a complex result by a real x.
-        if y.dtype.kind == "complex floating":
-            return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
-        given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
-        product = titled(lambda g: pull(g)[0], f"{name} of {name_of(f)}", "products")
-        products = vmap(product, chunk_size=chunk, randomness="same")(given)
+        products = None if compiled is None or chunk is not None else compiled(x, _as_tensor_like(seeds, x))
+        if products is None:
+            y, pull = vjp(lambda x: _check_result(name, f(x)), x)
+            _check_rows(name, sparsity, math.prod(y.shape))
+            # Reverse mode would lose the imaginary part of the derivative of a complex result by a real x.
+            if y.dtype.kind == "complex floating":
+                return _by_columns(name, f, x, sparsity, sparsity.colors("columns"), check, chunk)
+            given = _as_tensor_like(seeds.reshape(seeds.shape[0], *y.shape), y)
+            product = titled(lambda g: pull(g)[0], f"{name} of {name_of(f)}", "products")
+            products = vmap(product, chunk_size=chunk, randomness="same")(given)
     found = _to_host(np, products)
     rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
     columns = pattern.indices
@@ -341,6 +350,49 @@ def _by_rows(
         # A product backward is one with the transposed matrix.
         _check_product(np, name, sparsity, found[-1], matrix.T, seeds[-1], finfo(products.dtype).eps)
     return matrix
+
+
+def _compiled_columns(name: str, f: Function, x: Tensor) -> Function | None:
+    """Return a function of `x` and tangents that gives the products, compiled as `f` is.
+
+    None where that is not compiled, or compiling the products does not pay.
+    """
+
+    def make(python: Function) -> Function:
+        def columns(x: Tensor, tangents: Tensor) -> Any:
+            def product(v: Tangent) -> Any:
+                return jvp(lambda x: _check_result(name, python(x)), (x,), (v,))[1]
+
+            return vmap(product, randomness="same")(tangents)
+
+        columns.__name__ = f"{name} of {name_of(f)}"
+        return columns
+
+    alike = getattr(f, "_compiled_alike", None)
+    return None if alike is None else alike((name, "columns"), make, x)
+
+
+def _compiled_rows(name: str, f: Function, x: Tensor, derivative: Function | None = None) -> Function | None:
+    """Return the same of `x` and cotangents, which are rows, for `f` or a derivative of it.
+
+    It returns None where :func:`_by_rows` has an error to raise, or goes by columns.
+    """
+
+    def make(python: Function) -> Function:
+        g = python if derivative is None else derivative(python)
+
+        def rows(x: Tensor, cotangents: Tensor) -> Any:
+            y, pull = vjp(lambda x: _check_result(name, g(x)), x)
+            if y.dtype.kind == "complex floating" or cotangents.shape[1] != math.prod(y.shape):
+                return None
+            given = astype(reshape(cotangents, (cotangents.shape[0], *y.shape)), y.dtype)
+            return vmap(lambda given: pull(given)[0], randomness="same")(given)
+
+        rows.__name__ = f"{name} of {name_of(f)}"
+        return rows
+
+    alike = getattr(f, "_compiled_alike", None)
+    return None if alike is None else alike((name, "rows"), make, x)
 
 
 def _seeds(np: ModuleType, color: HostArray, count: int, check: bool) -> Any:
