@@ -75,7 +75,68 @@ history = nn.fit(
 found["loss"] += history["loss"]
 found["weights"] += distributed.full(model.kernel).numpy().ravel().tolist()
 
+
+# Of arrays and data sets each process loads its own rows; a last batch that the mesh does not divide is loaded by all.
+class Examples:
+    """A data set that counts what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return 22
+
+    def __getitem__(self, k: int) -> Any:
+        self.asked.append(k)
+        row = np.random.default_rng(k).normal(size=4).astype("float32")
+        return row, row[:1] * 2 + tc.random.global_rng().uniform(
+            (1,), dtype="float32"
+        ).numpy()  # as an augmentation draws
+
+
+for axes in ({"data": -1}, {"data": 2, "model": -1}, {"model": 2, "data": -1}):
+    grid = nn.parallel.mesh(axes)
+    for given in (Examples(), (data, data[:, :1])):
+        tc.set_seed(0)
+        model = nn.Dense(1)
+        model.build((None, 4))
+        history = nn.fit(
+            model,
+            given,
+            loss=nn.losses.MeanSquaredError(),
+            optimizer=nn.SGD(0.1),
+            batch_size=8,
+            epochs=2,
+            shuffle=True,
+            validation=given,
+            progress=False,
+            parallel=nn.parallel.Replicated(grid),
+            seed=0,
+        )
+        found["loss"] += history["loss"] + history["val_loss"]
+        found["weights"] += distributed.full(model.kernel).numpy().ravel().tolist()
+        predicted = nn.predict(model, data, batch_size=4, progress=False, parallel=nn.parallel.Replicated(grid))
+        found["weights"] += predicted.numpy().ravel().tolist()
+    own = distributed.own_rows(8, "data", mesh=grid)
+    assert own == (slice(0, 8) if processes == 1 or axes.get("model") == 2 else slice(4 * process, 4 * process + 4))
+
+asked = Examples()
+source = nn.fitting.data.source_of(asked, nn.Dense(1), 8, 0, parallel=nn.parallel.Replicated(m))
+batches = nn.fitting.data.Divided(source, nn.parallel.Replicated(m)).batches(0)
+next(batches)
+asked.asked.clear()
+batch = next(batches)
+assert len(asked.asked) == 8 // processes, asked.asked
+found["weights"] += distributed.full(batch)[0].numpy().ravel().tolist()
+
 if processes > 1:
+    with pytest.raises(ValueError, match="the processes have data of different lengths"):
+        nn.evaluate(
+            model,
+            (data[: 4 + process], data[: 4 + process, :1]),
+            loss=nn.losses.MeanSquaredError(),
+            parallel=nn.parallel.Replicated(m),
+        )
     with pytest.raises(ValueError, match=r"divide: an array of shape .* the processes have different ones"):
         distributed.divide(data + process, ("data",), mesh=m)
     with pytest.raises(

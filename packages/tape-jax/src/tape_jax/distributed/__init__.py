@@ -11,7 +11,17 @@ divided computes as any other Tensor does: XLA adds the communication. One proce
 from tape_jax.distributed.creation import create
 from tape_jax.distributed.layouts import Layout, sharding
 from tape_jax.distributed.meshes import Mesh, mesh
-from tape_jax.distributed.moving import agree, compare, distribute, divide, full, joined, local, own_rows
+from tape_jax.distributed.moving import (
+    agree,
+    compare,
+    distribute,
+    divide,
+    full,
+    joined,
+    local,
+    own_device,
+    own_rows,
+)
 
 __all__ = [
     "Layout",
@@ -25,6 +35,7 @@ __all__ = [
     "joined",
     "local",
     "mesh",
+    "own_device",
     "own_rows",
     "sharding",
 ]

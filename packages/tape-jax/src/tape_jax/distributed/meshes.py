@@ -53,6 +53,22 @@ class Mesh(NamedMesh[Any]):
         return {name: int(k) for name, k in zip(self._axes, place, strict=True)}
 
     @property
+    def own_devices(self) -> list[Any]:
+        """The devices of this process, in the order of the mesh."""
+        return [device for device in self.device_mesh.devices.flat if device.process_index == jax.process_index()]
+
+    def places(self, axis: str) -> range | None:
+        """Return the places of this process's devices along an axis; None if they are not one after the other."""
+        number = list(self._axes).index(axis)
+        found = {
+            int(place[number])
+            for place, device in np.ndenumerate(self.device_mesh.devices)
+            if device.process_index == jax.process_index()
+        }
+        places = range(min(found), max(found) + 1)
+        return places if len(places) == len(found) else None
+
+    @property
     def is_here(self) -> bool:
         """Whether this process has all devices of the mesh."""
         return all([device.process_index == jax.process_index() for device in self.device_mesh.devices.flat])

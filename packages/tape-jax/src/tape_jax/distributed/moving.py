@@ -138,13 +138,36 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
 
 
 def own_rows(count: int, axis: str, *, mesh: Mesh) -> slice | None:
-    """Return which of so many rows this process loads: all where it has all devices; None where it has some of them."""
-    return slice(0, count) if mesh.is_here else None
+    """Return which of so many rows the devices of this process have of an array that is divided along an axis.
+
+    None where they have rows that are not one after the other: then each process loads all.
+
+    >>> from tape_jax.distributed import mesh, own_rows
+    >>> own_rows(8, "data", mesh=mesh({"data": 1}, device="cpu"))  # where JAX has one device
+    slice(0, 8, None)
+    """
+    places = mesh.places(axis)
+    each = count // mesh.axes[axis]
+    return slice(places.start * each, places.stop * each) if places is not None else None
+
+
+def own_device(*, mesh: Mesh) -> str:
+    """Return the device on which this process has rows that it loads, before they go to those of the mesh."""
+    return devices.name_of(mesh.own_devices[0])
 
 
 def joined(part: Tensor, layout: Layout, *, mesh: Mesh) -> Tensor:
-    """Return the rows that a process with all devices has loaded, divided among them."""
-    return divide(part, layout, mesh=mesh)
+    """Return one array of the rows that each process has loaded, of which it is known that they have one shape."""
+    if mesh.is_here:
+        return divide(part, layout, mesh=mesh)
+    tensor = asarray(part, backend=jax_backend())
+    axis: Any = cast("tuple[Any, ...]", layout)[0]
+    places = mesh.places(axis)
+    assert places is not None  # else `own_rows` has said that each loads all
+    rows = tensor.shape[0] // len(places) * mesh.axes[axis]
+    join: Any = jax.make_array_from_process_local_data
+    to = sharding(layout, mesh, tensor.shape, "a part of a batch")
+    return asarray(join(to, np.asarray(tensor.array), (rows, *tensor.shape[1:])))
 
 
 def agree(number: int, *, mesh: Mesh) -> int:

@@ -39,19 +39,30 @@ class Source(Protocol):
         """Return plain values that must be equal for a run to be resumed."""
 
 
-def source_of(data: Data, model: object, batch_size: int | None, seed: int | None = None, name: str = "data") -> Source:
-    """Return the batches of `data`, on the backend and the device of the model.
+def source_of(
+    data: Data,
+    model: object,
+    batch_size: int | None,
+    seed: int | None = None,
+    name: str = "data",
+    parallel: Strategy | None = None,
+) -> Source:
+    """Return the batches of `data`, on the backend and the device of the model; with `parallel`, what divides them.
 
     Args:
         seed: seeds the order of the examples of arrays; with None they keep their order. The order of an epoch
             depends on the seed and the number of the epoch alone, so that a resumed run has the same.
         name: the name of the argument, for error messages.
+        parallel: the strategy of a run on several devices. Then the data are on one device of this process, so that
+            each process may have other rows.
 
     Raises:
         TypeError: it is none of the forms of :data:`Data`.
         ValueError: arrays differ in the number of examples, or have none.
     """
     where = _placement(model)
+    if parallel is not None and "device" in where:
+        where["device"] = parallel.engine.own_device(mesh=parallel.mesh)
     # A list is no batch but an iterable of batches.
     if isinstance(data, tuple | Mapping) or hasattr(data, "shape"):
         return Arrays(data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size, seed, where, name)

@@ -176,8 +176,12 @@ def fit(
             # Drawn once and kept in the file: each epoch's order follows from the seed and its number.
             seed = int(global_rng().integers(0, 2**31)) if saved is None else saved.seed
             seed = seed if parallel is None else parallel.agree(seed)
-        source = source_of(data, model, batch_size, seed if shuffle else None)
-        held_out = None if validation is None else source_of(validation, model, batch_size, name="validation")
+        source = source_of(data, model, batch_size, seed if shuffle else None, parallel=parallel)
+        held_out = (
+            None
+            if validation is None
+            else source_of(validation, model, batch_size, name="validation", parallel=parallel)
+        )
         if parallel is not None:
             parallel.check_batch_size(getattr(source, "batch_size", None))
         source = _divided(source, parallel)
@@ -247,7 +251,7 @@ def evaluate(
     _check_module(model)
     _check_evaluation("evaluate", loss, metrics, test_step)
     run = Run(model, None, loss, metrics, parallel=parallel)
-    source = _divided(source_of(data, model, batch_size), parallel)
+    source = _divided(source_of(data, model, batch_size, parallel=parallel), parallel)
     shown = _is_shown(progress, parallel)
     with (
         _watched(parallel),
@@ -288,7 +292,7 @@ def predict(
     _check_module(model)
     parts: list[list[tc.Tensor]] = []
     structure = None
-    source = _divided(source_of(data, model, batch_size), parallel)
+    source = _divided(source_of(data, model, batch_size, parallel=parallel), parallel)
     shown = _is_shown(progress, parallel)
     with (
         _restore_modes(model),

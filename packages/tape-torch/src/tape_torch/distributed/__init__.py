@@ -15,7 +15,17 @@ from tape_torch.distributed.creation import create
 from tape_torch.distributed.failures import PeerError, watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
-from tape_torch.distributed.moving import agree, compare, distribute, divide, full, joined, local, own_rows
+from tape_torch.distributed.moving import (
+    agree,
+    compare,
+    distribute,
+    divide,
+    full,
+    joined,
+    local,
+    own_device,
+    own_rows,
+)
 from tape_torch.mismatches import MismatchError
 
 __all__ = [
@@ -42,6 +52,7 @@ __all__ = [
     "load",
     "local",
     "mesh",
+    "own_device",
     "own_rows",
     "placements",
     "reduce_scatter",

@@ -223,6 +223,11 @@ def own_rows(count: int, axis: str, *, mesh: Mesh) -> slice:
     return slice(place * each, (place + 1) * each)
 
 
+def own_device(*, mesh: Mesh) -> str:
+    """Return the device on which this process has rows that it loads."""
+    return _device(mesh, torch_backend())
+
+
 def joined(part: Tensor, layout: Layout, *, mesh: Mesh) -> Tensor:
     """Return one array of a part from each process, of which it is known that they have one shape and dtype."""
     backend = torch_backend()
