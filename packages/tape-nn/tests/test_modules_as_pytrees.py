@@ -553,3 +553,80 @@ def test_a_compiled_function_may_be_the_first_in_a_process_to_meet_a_module(give
     code = FIRST.format(given=given, model=model, call=call)
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
+
+
+def test_a_compiled_step_is_not_traced_again_when_a_module_of_its_class_is_differentiated() -> None:
+    class Line(nn.Module):
+        def __init__(self) -> None:
+            self.slope = tc.Variable(2.0)
+
+        def __call__(self, x: Any) -> Any:
+            return self.slope * x
+
+    line, x = Line(), tc.asarray(3.0)
+    f = tc.function(lambda model, x: model(x), retrace="error")
+    assert f(line, x).item() == 6.0
+    assert tc.grad(lambda model: model(x))(line).slope.item() == 3.0
+    line.slope.assign(4.0)
+    assert f(line, x).item() == 12.0
+    assert f.traces == 1
+
+
+def test_a_copy_of_a_pickle_is_no_constant_of_a_compiled_function_in_another_process() -> None:
+    data = pickle.dumps(tc.tree_map(lambda w: w * 1.0, network()))
+    code = f"""
+import pickle
+import tape_core as tc
+
+model = pickle.loads({data!r})
+x = tc.ones((4, 3), dtype="float64")
+compiled = tc.function(lambda model, x: model(x))
+for _ in range(3):
+    assert bool(tc.all(compiled(model, x) == model(x)))
+    model[0].kernel = model[0].kernel + 1.0
+assert compiled.traces == 1
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_a_compiled_call_follows_what_has_become_of_its_module() -> None:
+    def slopes(model: Any, x: Any) -> Any:
+        with tc.GradientTape() as tape:
+            y = tc.sum(model(x) ** 2)
+        return y, tape.gradient(y, model.trainable_variables)
+
+    class Other(nn.Sequential):
+        def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+            return 2.0 * super().__call__(x, *args, **kwargs)
+
+    compiled = tc.function(slopes, retrace="allow")
+
+    def check(model: Any) -> None:
+        assert close(compiled(model, X), slopes(model, X))
+        assert close(compiled(model, X), slopes(model, X))
+
+    model = network()
+    check(model)
+    model.variables[0].trainable = False
+    check(model)
+    model.variables[0].trainable = True
+    check(model)
+    model.variables[1].assign(model.variables[1] + 1.0)
+    check(model)
+    check(network(seed=1))
+    other = Other([nn.Dense(4, activation="tanh"), nn.Dense(1)])
+    other.build((None, 3), dtype="float64")
+    check(other)
+    model.to("numpy")
+    check(model)
+    # A copy whose leaves are Tensors is an argument as Tensors are: its values are read in each call.
+    values = tc.function(lambda model, x: model(x), retrace="allow")
+    for scale in (1.0, 2.0):
+        copied = tc.tree_map(lambda w, by=scale: w * by, model)
+        assert close(values(copied, X), copied(X))
+        assert close(values(model, X), model(X))
+    model.inner = copied  # type: ignore[attr-defined]  # now the Module is no longer one leaf
+    assert close(values(model, X), model(X))
+    del model.inner  # type: ignore[attr-defined]
+    assert close(values(model, X), model(X))

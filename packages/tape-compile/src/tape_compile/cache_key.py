@@ -55,7 +55,8 @@ class Signature:
         self.leaves: list[Any]
         self.structure: Any
         orders: Sequence[Any] = ()
-        if not kwargs and all([_is_leaf(kind) for kind in {*map(type, args)}]):
+        nodes = {kind for kind in {*map(type, args)} if not _is_leaf(kind)}
+        if not kwargs and (not nodes or all([pytree.is_whole(arg) for arg in args if type(arg) in nodes])):
             self.leaves, self.structure = list(args), tuple
         else:
             self.leaves, self.structure, orders = pytree.flatten_call(args, kwargs)
@@ -139,7 +140,7 @@ class Signature:
 
 
 def _is_leaf(kind: type) -> bool:
-    return kind is Tensor or kind in _NO_ARRAYS or backend_of_type(kind) is not None
+    return kind is Tensor or kind is Variable or kind in _NO_ARRAYS or backend_of_type(kind) is not None
 
 
 def arguments_of(

@@ -43,6 +43,8 @@ def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], 
     Raises:
         TracingError: their structure or leaves have changed.
     """
+    if structure is tuple:  # of leaves alone: there is nothing to change
+        return
     now, now_structure = pytree.flatten_whole(given)
     # `flatten` gives a list of Tensors alone a shorter structure, so leaves are compared first, by identity.
     if len(now) != len(leaves) or any([a is not b for a, b in zip(now, leaves, strict=True)]):

@@ -130,6 +130,10 @@ class Module:
         leaves, skeleton = flatten_module(self)
         return leaves, skeleton, skeleton.names
 
+    def __tape_is_whole__(self) -> bool:
+        """Return whether all leaves are Variables still; see `tape_core.engine.pytree`."""
+        return not holds_leaves(self)
+
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this Module and of those in it; return the Module."""
         # This sets an attribute while `_walk` is under way. It is safe: `_walk` yields a Module before it iterates over

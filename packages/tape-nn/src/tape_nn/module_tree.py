@@ -32,6 +32,8 @@ _ATOMS = frozenset(
 )
 """Classes in whose instances there are no Modules: most attributes are of these."""
 
+_CONTAINERS = (list, tuple, dict)
+
 
 class RootPlaces(Places):
     """The `Places` of the copy itself, with what it was made of, so that it is taken apart again without a walk.
@@ -139,7 +141,7 @@ def holds_leaves(module: Module) -> bool:
             kind = type(part)
             if kind in _ATOMS or id(part) in seen:
                 continue
-            if issubclass(kind, list | tuple | dict) or hasattr(kind, "__tape_node__"):
+            if issubclass(kind, _CONTAINERS) or hasattr(kind, "__tape_node__"):
                 seen.add(id(part))
                 nodes.append(part)
     return False

@@ -117,7 +117,8 @@ class Compiled:
         self._warns = library is not None
         self.backend: Any = self.program.backend or _ANY
         # The common cases, for short loops in each call.
-        self.only_tensors = all(kind == TENSOR for kind in self.kinds)
+        has_slices = SLICES in self.kinds
+        self.tensors = None if has_slices else [k for k, kind in enumerate(self.kinds) if kind == TENSOR]
         self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
         self.libraries = [out[1] for out in self.outs]
 
@@ -262,8 +263,9 @@ class Compiled:
         return not self.guards or all(get() == value for get, value in self.guards)
 
     def __call__(self, leaves: list[Any]) -> Any:
-        if self.only_tensors:
-            arrays = [leaf._array for leaf in leaves]
+        places = self.tensors
+        if places is not None:
+            arrays = [leaves[k]._array for k in places]
         else:
             arrays = []
             for leaf, kind in zip(leaves, self.kinds, strict=True):

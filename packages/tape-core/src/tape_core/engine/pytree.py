@@ -66,6 +66,14 @@ def flatten_call(
     return leaves, structure, orders(tree, structure)
 
 
+def is_whole(node: Any) -> bool:
+    """Return whether an object is a Module that is one leaf among the arguments of a call: it holds its Variables."""
+    kind = type(node)
+    if not hasattr(kind, "__tape_node__") or (kind in _known and kind not in _nodes_by_method):
+        return False
+    return bool(node.__tape_is_whole__())
+
+
 def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
     """Return the keys of each dict in a tree, in their order, in which structures do not differ."""
     if structure is None or structure is list or structure is tuple:
@@ -350,7 +358,8 @@ def _is_static(field: Field[Any]) -> bool:
 
 # Classes of other packages, the Modules of tape_nn, are nodes by a method: `__tape_node__(False)` returns the children,
 # the structure, which has a method `unflatten`, and the names of the children; or None where all leaves are Variables
-# still, so that the object may as well be one leaf. `__tape_node__(True)` always returns the three.
+# still, so that the object may as well be one leaf. `__tape_node__(True)` always returns the three. Whether it
+# is one leaf is what `__tape_is_whole__()` tells, without taking it apart.
 
 
 class _Whole:
