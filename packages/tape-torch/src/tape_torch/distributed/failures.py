@@ -86,8 +86,8 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         found = watch.culprits()
         if not found:
             error.add_note(
-                "No process has died or failed: they wait for each other, as they run different programs. Start them "
-                "with TAPE_CHECK_RANKS=1 in the environment, which finds where"
+                "No process is known to have died or failed: one was slower than the time limit, or they run different "
+                "programs and wait for each other, which TAPE_CHECK_RANKS=1 in the environment finds"
             )
             raise
         watch.note("waited", list(found))
