@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
+import tape_jax
 import tape_nn as nn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -208,8 +210,15 @@ def test_threads_that_draw_from_one_generator_never_get_the_same_numbers(backend
     branch = tc.function(
         lambda x: tc.cond(tc.sum(x) == 0, lambda: x + rng.uniform(4, dtype="float64"), lambda: x), compile="xla"
     )
+    functions = [compiled, branch]
+    if backend == "jax":
+
+        def of_jax(x: Any) -> Any:
+            return tape_jax.call(lambda a: jnp.sort(jnp.cos(a) - 1.0), x) + rng.uniform(4, dtype="float64")
+
+        functions.append(tc.function(lambda x: tc.cond(tc.sum(x) == 0, lambda: of_jax(x), lambda: x), compile="xla"))
     x = tc.zeros(4, dtype="float64")
-    for function in (compiled, branch):
+    for function in functions:
         function(x), function(x)
         rng.set_state(tc.default_rng(1).get_state())
         found: list[bytes] = []
@@ -223,6 +232,45 @@ def test_threads_that_draw_from_one_generator_never_get_the_same_numbers(backend
             thread.join()
         assert len(found) == 100
         assert len(set(found)) == 100, function
+
+
+DRAWING_IN_A_CALLBACK = """
+import jax, jax.numpy as jnp, numpy as np, tape_core as tc, tape_jax
+rng = tc.default_rng(1)
+drawn = []
+def draw(a):
+    if is_compiled:
+        with tc.use_backend("numpy"):  # a callback must not call JAX
+            drawn.append(rng.uniform(2, dtype="float64").numpy().tobytes())
+    return np.zeros(a.shape)
+def with_callback(a):
+    return jax.pure_callback(draw, jax.ShapeDtypeStruct(a.shape, a.dtype), jnp.sin(a))
+def program(x):
+    return tc.cond(tc.sum(x) == 0, lambda: CALL + rng.uniform(2, dtype="float64")[0], lambda: x)
+compiled = tc.function(program, compile="xla")
+tc.set_backend("jax")
+for n in (4, 100_000):  # JAX runs large ones, and their callbacks, in threads of its own
+    is_compiled = False
+    for _ in range(4):
+        y = compiled(PENDING(tc.zeros(n, dtype="float64"))).numpy()
+        is_compiled = True
+print(len(drawn), len(set(drawn)) > 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "pending"),
+    [
+        ("tape_jax.call(with_callback, x)", "lambda x: x"),
+        ("x", "lambda x: tc.asarray(jax.jit(with_callback)(x.array))"),
+    ],
+)
+def test_a_callback_of_jax_may_draw_while_a_function_draws_in_a_branch(call: str, pending: str) -> None:
+    """In a thread of XLA's, for which the call waits: it must not wait for the call."""
+    program = DRAWING_IN_A_CALLBACK.replace("CALL", call).replace("PENDING", f"({pending})")
+    count, differ = run_python("-c", program, environment={"NPROC": "8"}, timeout=300).split()
+    assert int(count) >= 6
+    assert differ == "True"
 
 
 def _called(function: Any, x: Any, found: list[bytes], times: int) -> None:

@@ -57,6 +57,21 @@ def _is_of_tape(instructions: Sequence[Instruction]) -> bool:
     return True
 
 
+def calls_python(program: Any) -> bool:
+    """Return whether a program of JAX, a jaxpr, calls functions of Python when it runs: it has callbacks somewhere."""
+    jaxpr = getattr(program, "jaxpr", program)
+    if isinstance(program, tuple | list):
+        return any([calls_python(part) for part in program])
+    if not hasattr(jaxpr, "eqns"):
+        return False
+    return any(["callback" in one.primitive.name or calls_python([*one.params.values()]) for one in jaxpr.eqns])
+
+
+def _wait_for(given: Sequence[Raw]) -> None:
+    """Wait until arguments are computed: what computes them may draw, in a callback, which must not wait for us."""
+    jax.block_until_ready([x for x in given if isinstance(x, jax.Array) and not x.is_deleted()])
+
+
 _REFERENCES = 3
 """To an argument that nobody else has: two tuples of the arguments, and the call that counts."""
 
@@ -125,8 +140,8 @@ class Segment:
         self._keys = list(generators_of(program.replace(instructions)))
         self._blocks = blocks_drawn(instructions)
         # Other threads that draw wait for a call that tells only at its end how far generators have gone: they would
-        # get the same numbers. In a function of JAX the user may draw, in another thread.
-        self._others_wait = bool(self._keys) and self._blocks is None and self._is_of_tape
+        # get the same numbers. See `trace` for functions of JAX.
+        self._others_wait = bool(self._keys) and self._blocks is None
         into_all = [into(specs[k]) for k in self.inputs]
         self._into = None if not any(into_all) else into_all
         outs = [out_of(specs[k]) for k in outputs]
@@ -173,7 +188,9 @@ class Segment:
             self._on_host.trace(states, self.large, examples)
             return
         function = self._function(examples) if self._donating is None else self._donating
-        function.trace(states, self.large, *examples)
+        traced = function.trace(states, self.large, *examples)
+        # XLA calls Python in a thread of its own, where the user may draw: who draws there must not wait for the call.
+        self._others_wait = self._others_wait and (self._is_of_tape or not calls_python(traced.jaxpr))
 
     def _for_call(self, given: tuple[Raw, ...]) -> Any:
         """Return the function of a call: where nobody else has what is donated to it, one that uses its memory."""
@@ -224,6 +241,7 @@ class Segment:
     def __call__(self, *given: Raw) -> Sequence[Any]:
         if not self._others_wait:
             return self._called(given)
+        _wait_for(given)
         with advancing():
             return self._called(given)
 
@@ -254,6 +272,7 @@ class Segment:
         """
         if not self._others_wait:
             return self._called_into(made, given)
+        _wait_for(given)
         with advancing():
             return self._called_into(made, given)
 
