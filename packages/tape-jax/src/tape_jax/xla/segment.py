@@ -69,7 +69,8 @@ def calls_python(program: Any) -> bool:
 
 def _wait_for(given: Sequence[Raw]) -> None:
     """Wait until arguments are computed: what computes them may draw, in a callback, which must not wait for us."""
-    jax.block_until_ready([x for x in given if isinstance(x, jax.Array) and not x.is_deleted()])
+    computed: Any = jax.block_until_ready  # which has no types
+    computed([x for x in given if isinstance(x, jax.Array) and not x.is_deleted()])
 
 
 _REFERENCES = 3
