@@ -35,6 +35,15 @@ def test_the_environment_selects_the_backend_and_a_device() -> None:
     assert python(code, TAPE_BACKEND="jax:cpu") == "jax cpu:0"
 
 
+@pytest.mark.parametrize("make", ["tc.asarray(1.0)", "tc.zeros(2)", "tc.default_rng(0).normal(2)", "tc.sin(1.0)"])
+def test_devices_that_jax_is_told_to_use_and_does_not_have_are_named_with_the_cure(make: str) -> None:
+    code = f"import tape_core as tc\ntry: {make}\nexcept tc.backends.BackendError as error: print(error)"
+    shown = python(code, TAPE_BACKEND="jax", JAX_PLATFORMS="nonsense")
+    assert "JAX_PLATFORMS" in shown
+    assert "'nonsense'" in shown
+    assert "JAX_PLATFORMS=cpu" in shown
+
+
 def test_64_bits_are_there_and_a_users_wish_for_32_is_refused() -> None:
     code = (
         "import tape_core as tc; print(tc.asarray([1]).dtype, tc.asarray(1.0, dtype='float64').dtype, tc.ones(1).dtype)"

@@ -26,7 +26,12 @@ def name_of(device: jax.Device) -> str:
 
 
 def present() -> list[Any]:
-    """Return the devices of this process, those of JAX's preferred kind first, and the CPU's."""
+    """Return the devices of this process, those of JAX's preferred kind first, and the CPU's.
+
+    Raises:
+        BackendError: JAX has none of the devices that its settings ask for.
+    """
+    several()
     found: list[Any] = jax.local_devices()
     if found[0].platform != "cpu":
         with suppress(RuntimeError):  # JAX_PLATFORMS leaves it out
@@ -35,7 +40,12 @@ def present() -> list[Any]:
 
 
 def default() -> Any:
-    """Return the device of new arrays: that of `jax.default_device`, or else JAX's first one."""
+    """Return the device of new arrays: that of `jax.default_device`, or else JAX's first one.
+
+    Raises:
+        BackendError: JAX has none of the devices that its settings ask for.
+    """
+    several()
     chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None:
         return jax.local_devices()[0]
@@ -149,8 +159,22 @@ def _mesh_of(name: str) -> Mesh:
 
 @cache
 def several() -> bool:
-    """Return whether arrays can be on several devices; JAX finds its devices when it is asked first."""
-    return jax.device_count() > 1
+    """Return whether arrays can be on several devices; JAX finds its devices when it is asked first.
+
+    Raises:
+        BackendError: JAX has none of the devices that its settings ask for.
+    """
+    try:
+        return jax.device_count() > 1
+    except (AssertionError, RuntimeError) as error:
+        asked: Any = jax.config.jax_platforms  # type: ignore[attr-defined]
+        if not asked:
+            raise
+        reason = str(error).removesuffix("(set JAX_PLATFORMS='' to automatically choose an available backend)").strip()
+        cures = [_PLUGINS[word] for word in _PLUGINS if word in asked.split(",")][:1]
+        what = f"JAX has none of the devices that JAX_PLATFORMS, or jax_platforms, asks for, {asked!r}"
+        what += f" ({reason})" if reason else ""
+        raise BackendError("\n  ".join([f"{what}: leave it out, or set JAX_PLATFORMS=cpu", *cures])) from None
 
 
 def is_here(array: jax.Array) -> bool:
@@ -194,11 +218,18 @@ def _cure(name: str) -> list[str]:
     if platform == "cpu" and number.isdigit():
         wanted = f"XLA_FLAGS=--xla_force_host_platform_device_count={int(number) + 1}"
         return [f"The CPU is one device of JAX unless the environment says more before JAX starts: {wanted}"]
-    if platform in ("gpu", "cuda", "rocm") and "gpu" not in platforms:
-        return ["JAX uses a GPU only with its plugin for it: pip install 'jax[cuda13]', or 'jax[cuda12]'"]
-    if platform == "tpu" and "tpu" not in platforms:
-        return ["JAX uses a TPU only with its plugin for it: pip install 'jax[tpu]'"]
-    return []
+    kind = "tpu" if platform == "tpu" else "gpu"
+    return [_PLUGINS[platform]] if platform in _PLUGINS and kind not in platforms else []
+
+
+_GPU = "JAX uses a GPU only with its plugin for it: pip install 'jax[cuda13]', or 'jax[cuda12]'"
+_PLUGINS = {
+    "gpu": _GPU,
+    "cuda": _GPU,
+    "rocm": _GPU,
+    "tpu": "JAX uses a TPU only with its plugin for it: pip install 'jax[tpu]'",
+}
+"""What to install for a kind of device."""
 
 
 def laid_out_like(array: Raw, former: Raw) -> Any:
