@@ -15,6 +15,8 @@ RNG = np.random.default_rng(5)
 
 @pytest.fixture(params=["numpy", "torch", "jax"], autouse=True)
 def backend(request: pytest.FixtureRequest):
+    if request.param == "torch":
+        pytest.importorskip("tape_torch")
     with tc.use_backend(request.param):
         yield request.param
 
