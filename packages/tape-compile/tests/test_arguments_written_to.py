@@ -29,6 +29,12 @@ MAKE_NEW: dict[str, Callable[[Any], Any]] = {
     "in a branch": lambda x: tc.cond(tc.sum(x) > 0, lambda: x * 2.0, lambda: x * 1.0),
 }
 
+ITSELF: dict[str, Callable[[Any], Any]] = {
+    "the argument": lambda x: x,
+    "a view": lambda x: tc.squeeze(tc.expand_dims(x, axis=0), axis=0),
+    "a view of a view": lambda x: tc.matrix_transpose(tc.matrix_transpose(x)),
+}
+
 
 def buffer(library: str) -> Any:
     values = -np.arange(4.0).reshape(2, 2)
@@ -54,7 +60,10 @@ def test_results_that_are_new_in_eager_code_stay_as_they_are(name: str, library:
 
 @each_compiler
 @each_library
-@pytest.mark.parametrize("name", ["the argument", "x * 1", "a copy", "by way of another", "in a branch", "in a loop"])
+@pytest.mark.parametrize(
+    "name",
+    ["the argument", "a view", "a view of a view", "x * 1", "a copy", "by way of another", "in a branch", "in a loop"],
+)
 def test_variables_keep_the_values_that_were_assigned(name: str, library: str, compiler: str) -> None:
     v, w = (tc.Variable(np.zeros((2, 2)), backend=library) for _ in range(2))
 
@@ -68,7 +77,7 @@ def test_variables_keep_the_values_that_were_assigned(name: str, library: str, c
         elif name == "in a loop":
             tc.scan(lambda c, _: ([v.assign(x), c][1], None), tc.zeros(1, backend=library), length=2)
         else:
-            v.assign({**MAKE_NEW, "the argument": lambda x: x}[name](x))
+            v.assign({**MAKE_NEW, **ITSELF}[name](x))
         return v + 0.0, tc.stop_gradient(v)
 
     for k in range(3):

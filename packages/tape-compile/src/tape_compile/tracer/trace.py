@@ -528,28 +528,28 @@ class Trace(Effects):
                 # changed.
                 self.read(variable)
                 held = self.variable_states[id(variable)]
-        if type(array) is TracedArray and self._is_argument(array):
+        if type(array) is TracedArray and self._has_memory_of_argument(array):
             # Who gave the array may write to it later, such as to the buffer of a data loader.
             array = self.copied(array)
         held.now = array
 
-    def _is_argument(self, array: TracedArray) -> bool:
-        """Return whether a value is an argument of the function as it was given, and is not donated."""
-        k = array.id
-        if array.made_in is not self or k not in self.values or k in self.donated.values():
+    def _has_memory_of_argument(self, array: TracedArray) -> bool:
+        """Return whether a value may have the memory of an argument of the function that is not donated."""
+        k = self.base_of(array) if array.made_in is self else None
+        if k is None or k in self.donated.values():
             return False
         firsts = [held.first for held in self.variable_states.values()]
         return not any([type(first) is TracedArray and first.id == k for first in firsts])
 
-    def may_be_view(self, array: TracedArray) -> bool:
-        """Return whether a value is an input, or may have memory of one."""
+    def base_of(self, array: TracedArray) -> int | None:
+        """Return the number of the input whose memory a value may have, as itself or a view of it; None if of none."""
         k = array.id
         for instruction in reversed(self.instructions):
             if k in instruction.outputs:
                 if instruction.name not in VIEWS or not instruction.inputs:
-                    return False
+                    return None
                 k = instruction.inputs[0]
-        return k in self.values
+        return k if k in self.values else None
 
     def copied(self, array: TracedArray) -> TracedArray:
         """Return a value in memory of its own; itself where the library has arrays that nobody can write to."""

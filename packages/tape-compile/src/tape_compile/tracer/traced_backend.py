@@ -110,7 +110,7 @@ class Traced(Backend):
         if (dtype is None or dtype == obj.dtype) and device is None:
             # Programs never write into values (SSA), so a copy needs no instruction, but an object of its own. Others
             # may write into arguments, after the call.
-            if copy and obj.made_in.may_be_view(obj):
+            if copy and obj.made_in.base_of(obj) is not None:
                 return obj.trace.copied(obj)
             return TracedArray(obj.value, obj.ref, obj.made_in, self) if copy else obj
         return obj.trace.call("asarray", self.base.asarray, (obj,), {"dtype": dtype, "device": device}, self)
