@@ -123,10 +123,8 @@ class Module:
         # The leaves of a functional copy stand for trainable Variables, whatever they are.
         return tuple(found for _, found in self.named_variables() if getattr(found, "trainable", True))
 
-    def __tape_node__(self, always: bool) -> Any:
+    def __tape_node__(self) -> Any:
         """Return the leaves, the structure and the names of the leaves; see `tape_core.engine.pytree`."""
-        if not always and not holds_leaves(self):
-            return None
         leaves, skeleton = flatten_module(self)
         return leaves, skeleton, skeleton.names
 

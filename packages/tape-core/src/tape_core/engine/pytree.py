@@ -356,10 +356,9 @@ def _is_static(field: Field[Any]) -> bool:
     return bool(field.metadata.get("static", False))
 
 
-# Classes of other packages, the Modules of tape_nn, are nodes by a method: `__tape_node__(False)` returns the children,
-# the structure, which has a method `unflatten`, and the names of the children; or None where all leaves are Variables
-# still, so that the object may as well be one leaf. `__tape_node__(True)` always returns the three. Whether it
-# is one leaf is what `__tape_is_whole__()` tells, without taking it apart.
+# Classes of other packages, the Modules of tape_nn, are nodes by a method: `__tape_node__()` returns the children, the
+# structure, which has a method `unflatten`, and the names of the children. Whether all leaves are Variables still, so
+# that the object may as well be one leaf, is what `__tape_is_whole__()` tells.
 
 
 class _Whole:
@@ -372,10 +371,9 @@ class _Whole:
 
 
 def _whole_or_parts(node: Any) -> tuple[Any, ...]:
-    if KEEP_MODULES.get():
-        parts = node.__tape_node__(False)
-        return ((_Whole(node),), None, ("",)) if parts is None else parts
-    return node.__tape_node__(True)  # type: ignore[no-any-return]
+    if KEEP_MODULES.get() and node.__tape_is_whole__():
+        return (_Whole(node),), None, ("",)
+    return node.__tape_node__()  # type: ignore[no-any-return]
 
 
 def _from_parts(structure: Any, children: Sequence[Any]) -> Any:
