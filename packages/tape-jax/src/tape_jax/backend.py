@@ -105,7 +105,7 @@ class JaxBackend(Backend):
         Arrays of which no device is asked for are JAX's to move: it computes with them beside arrays on any device.
         """
         if device is None:
-            devices.several()  # which says what is wrong where JAX has no device
+            devices.start()  # which says what is wrong where JAX has no device
             return None
         found = devices.find(device)
         return None if found == devices.default() else found
@@ -133,9 +133,9 @@ class JaxBackend(Backend):
 
     def asarray(self, obj: object, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         """Make an array that nobody can change: the memory of NumPy's arrays is copied unless `copy` is False."""
-        several = devices.several()  # first, since it says what is wrong where JAX has no device
+        devices.start()  # which says what is wrong where JAX has no device
         array = as_jax_array(obj, dtype, copy)
-        if several and not layouts.in_use:
+        if not layouts.in_use and devices.several():
             keep_layouts(devices.laid_out_like)
         return array if device is None else devices.moved(array, device, copy)
 

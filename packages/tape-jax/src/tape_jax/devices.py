@@ -31,7 +31,7 @@ def present() -> list[Any]:
     Raises:
         BackendError: JAX has none of the devices that its settings ask for.
     """
-    several()
+    start()
     found: list[Any] = jax.local_devices()
     if found[0].platform != "cpu":
         with suppress(RuntimeError):  # JAX_PLATFORMS leaves it out
@@ -45,7 +45,7 @@ def default() -> Any:
     Raises:
         BackendError: JAX has none of the devices that its settings ask for.
     """
-    several()
+    start()
     chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None:
         return jax.local_devices()[0]
@@ -157,15 +157,24 @@ def _mesh_of(name: str) -> Mesh:
     return Mesh(np.asarray([by_number[n] for n in numbers]), ("devices",))
 
 
-@cache
 def several() -> bool:
-    """Return whether arrays can be on several devices; JAX finds its devices when it is asked first.
+    """Return whether arrays can be on several devices.
+
+    Raises:
+        BackendError: JAX has none of the devices that its settings ask for.
+    """
+    return start() > 1
+
+
+@cache
+def start() -> int:
+    """Have JAX find its devices, as it does when it is asked first, and return how many there are in all processes.
 
     Raises:
         BackendError: JAX has none of the devices that its settings ask for.
     """
     try:
-        return jax.device_count() > 1
+        return jax.device_count()
     except (AssertionError, RuntimeError) as error:
         asked: Any = jax.config.jax_platforms  # type: ignore[attr-defined]
         if not asked:

@@ -16,20 +16,6 @@ def _on_jax():
         yield
 
 
-@pytest.fixture
-def programs():
-    """The names of events of JAX, which are as many as it compiles programs."""
-    names: list[str] = []
-
-    def listen(name: str, *_: Any, **__: Any) -> None:
-        if "backend_compile" in name:
-            names.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 def test_masks_and_matrices_of_a_trace_compile_nothing(programs):
     def f(x):
         n = x.shape[0]

@@ -17,20 +17,6 @@ def _on_jax():
         yield
 
 
-@pytest.fixture
-def programs():
-    """The names of events of JAX, which are as many as it compiles programs."""
-    names: list[str] = []
-
-    def listen(name: str, *_: Any, **__: Any) -> None:
-        if "backend_compile" in name:
-            names.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 def rosenbrock(x: Any) -> Any:
     return tc.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
