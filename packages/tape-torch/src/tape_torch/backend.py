@@ -15,7 +15,16 @@ from tape_core.support import COUNTS_REFERENCES, dtypes, forget_in_children, kee
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
-from tape_torch.divided import COMPILED_PARTS, added_up, describe, is_asked_for, is_divided, is_here, whole_value
+from tape_torch.divided import (
+    COMPILED_PARTS,
+    added_up,
+    describe,
+    is_asked_for,
+    is_divided,
+    is_here,
+    own_part,
+    whole_value,
+)
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
@@ -131,11 +140,14 @@ class TorchBackend(Backend):
 
     def expect_divided(self) -> None:
         """Be prepared for arrays that are divided among processes: what costs nothing as long as there are none."""
+        from torch.distributed.tensor import DTensor
+
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
         from tape_torch.gloo import gather_by_a_short_name
 
         keep_layouts(settled, is_divided)
         if self.guard is None:
+            self.divided_class = DTensor
             gather_by_a_short_name()
             if is_asked_for(COMPILED_PARTS, otherwise=True):  # else its modules are not imported
                 from tape_torch.divided_programs import DividedPrograms
@@ -243,8 +255,8 @@ class TorchBackend(Backend):
     # -- memory of a backward pass
 
     def memory(self, array: torch.Tensor) -> tuple[Any, int]:
-        """Return the id and the bytes of the storage, which a view keeps alive."""
-        storage = array.untyped_storage()
+        """Return the id and the bytes of the storage, which a view keeps alive: of this process's part, if divided."""
+        storage = (own_part(array) if type(array) is self.divided_class else array).untyped_storage()
         return storage._cdata, storage.nbytes()
 
     def frozen(self, array: torch.Tensor) -> Any:
@@ -282,6 +294,12 @@ class TorchBackend(Backend):
 
     def scale(self, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
         """Return `g * partial(...)` in the memory of `g` if `in_place`, else in that of the derivative if it is new."""
+        if type(g) is self.divided_class:
+            from tape_torch.divided_parts import scaled
+
+            found = scaled(g, partial, arguments, self.scale)
+            if found is not None:
+                return found
         p = partial(self.xp, *arguments)
         if in_place:
             return g.mul_(p)

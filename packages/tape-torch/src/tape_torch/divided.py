@@ -44,6 +44,11 @@ def is_divided_kind(kind: type) -> bool:
     return kind is not torch.Tensor and hasattr(kind, "device_mesh") and hasattr(kind, "placements")
 
 
+def is_watched() -> bool:
+    """Return whether a mode of PyTorch's sees what is called: it is to see calls with DTensors."""
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
+
+
 def is_here(array: Any) -> bool:
     """Return whether each process has all values of a DTensor."""
     return all(p.is_replicate() for p in array.placements)
@@ -71,7 +76,7 @@ def whole_value(array: Any) -> torch.Tensor:
         ValueError: other processes have some of the values.
     """
     if is_here(array):
-        return part_of(array)
+        return part_of(array) if array.requires_grad else own_part(array)
     if any(p.is_shard() for p in array.placements):
         rank = torch.distributed.get_rank()
         raise ValueError(_ELSEWHERE.format(shape=tuple(array.shape), placements=tuple(array.placements), rank=rank))
@@ -103,26 +108,18 @@ def laid_out_like(x: Any, like: Any) -> Any:
         return x
     if tuple(x.placements) == tuple(like.placements) or any(p.is_partial() for p in like.placements):
         return x
-    return _sent(x, like.placements)
+    return sent(x, like.placements)
 
 
-def number_later(array: Any) -> Any:
-    """Return a result without terms that are still to be added up, as `added_up` does; one number may be on its way.
-
-    A loss is read after its backward pass, which goes on meanwhile.
-    """
-    if array.ndim or not any(p.is_partial() for p in array.placements):
-        return added_up(array)
-    from torch.distributed.tensor import Replicate
-
-    return _sent(array, [Replicate() if p.is_partial() else p for p in array.placements])
-
-
-def _sent(x: Any, placements: Any) -> Any:
+def sent(x: Any, placements: Any) -> Any:
     """Return an array in another layout, in which it may still be on its way."""
     if _dropped:
         wait_for_dropped()
-    found = x.redistribute(placements=placements, async_op=True)
+    return sent_later(x.redistribute(placements=placements, async_op=True))
+
+
+def sent_later(found: Any) -> Any:
+    """Note of an array that it may be on its way, so that it is waited for when nobody has it any more; return it."""
     part = found._local_tensor
     if hasattr(part, "trigger_wait") and type(part.elem) is torch.Tensor:
         _on_their_way[id(part)] = part.elem

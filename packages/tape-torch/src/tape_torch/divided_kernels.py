@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -30,14 +30,18 @@ from tape_core.extend import registry
 from tape_core.support import warn_user
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import added_up, is_divided, is_here, number_later, part_of
+from tape_torch.divided import added_up, is_divided, is_here, part_of
+from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
-from tape_torch.divided_products import multiplied
+from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
+from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
+from tape_torch.divided_together import number_later, with_spec
+from tape_torch.divided_ways import WAYS
 from tape_torch.divided_weights import beside, forget
 from tape_torch.kernels import KERNELS
 
@@ -90,6 +94,9 @@ waiting for ever where these are small; so each process computes with its exampl
 UNDIVIDED_RULES: Final = ("avg_pool", "cdist", "conv", "logsumexp", "max_pool", "relu6")
 """Ops whose rules call kernels of PyTorch's that it cannot divide; once there are divided arrays, ops' own run."""
 
+_LIKE: Final = frozenset({"empty_like", "full_like", "ones_like", "zeros_like"})
+"""Functions that ask an array for anything but its values."""
+
 _NESTED: Final = frozenset({list, tuple, dict})
 
 _WHERE: Final = {"laid_out_like": "a cotangent, tangent or gradient of a divided array"}
@@ -111,7 +118,16 @@ def guard(name: str, kernel: Any) -> Any:
     if not callable(kernel) or isinstance(kernel, type) or name.startswith("distributed_"):
         return kernel
 
+    op = registry.get(name)
+    elementwise = op is not None and op.elementwise
+
     def called(*args: Any, **kwargs: Any) -> Any:
+        if name in _LIKE and args and type(args[0]) is DTensor:
+            args = (_unread(args[0]), *args[1:])
+        found = on_known_parts(_key(elementwise, kernel, args, kwargs), kernel, args, kwargs)
+        if found is not None:
+            array, is_whole = found
+            return array if is_whole else _finished(array)
         mesh = _mesh_of(args, kwargs)
         if mesh is None:
             return kernel(*args, **kwargs)
@@ -129,6 +145,24 @@ def guard(name: str, kernel: Any) -> Any:
     called.unguarded = getattr(kernel, "unguarded", kernel)  # type: ignore[attr-defined]
     called.chosen = chosen  # type: ignore[attr-defined]
     return called
+
+
+def _key(elementwise: bool, kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return by what calls of a kernel are known; None for those that are not to be."""
+    if not elementwise:
+        return key_with_values(kernel, args, kwargs)
+    return None if kwargs else key_of(kernel, args)
+
+
+def _finished(found: Any) -> Any:
+    """Return a result of which what must be is added up: in a backward sweep less, see `_call`."""
+    return _settled(found) if _DISPATCHER._allow_implicit_replication else number_later(found)
+
+
+def _unread(x: Any) -> Any:
+    """Return an array whose values nobody asks for, so that they need not be there yet: those of a loss, say."""
+    part = x._local_tensor
+    return with_spec(part.elem, x._spec) if type(part) is AsyncCollectiveTensor else x
 
 
 def guarded_if_mixed(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Callable[..., Any]:
@@ -192,16 +226,43 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return _by_examples(name, kernel, mesh, args, kwargs)
     op = registry.get(name)
     elementwise = op is not None and op.elementwise
-    if elementwise and name not in KERNELS:
-        # Kernels of many calls, which on parts are calls without DTensors, and SciPy's, which get NumPy's arrays.
-        return _on_parts(kernel, mesh, arrays, args, kwargs)
-    if elementwise and len(arrays) > 1:
+    if elementwise and len(arrays) > 1 and name in KERNELS:
         args = beside(args)
+    if name == "matmul":
+        args = (args[0], beside_rows(*args))
+    key = _key(elementwise, kernel, args, kwargs)
+    if (known := on_known_parts(key, kernel, args, kwargs)) is not None:
+        return known[0] if known[1] else _finished(known[0])
+    if not elementwise:
+        return _by_pytorch(name, kernel, mesh, arrays, args, kwargs, key)
+    if name in KERNELS:
+        found = _by_pytorch(name, kernel, mesh, arrays, args, kwargs)
+    else:  # kernels of many calls, which on parts are calls without DTensors, and SciPy's, which get NumPy's arrays
+        found = on_parts(kernel, mesh, arrays, args, kwargs)
+    note(key, args, found)
+    return found
+
+
+def _by_pytorch(
+    name: str,
+    kernel: Callable[..., Any],
+    mesh: DeviceMesh,
+    arrays: list[DTensor],
+    args: Any,
+    kwargs: Any,
+    key: Any = None,
+) -> Any:
+    """Call a kernel with DTensors, which PyTorch divides and computes with; otherwise where it cannot.
+
+    Args:
+        key: by which the call is known; None if it is not to be noted.
+    """
+    made_here = bool(_DISPATCHER._allow_implicit_replication)
     try:
         with replicating():
-            found = (partial(_WAYS[name], kernel) if name in _WAYS else kernel)(*args, **kwargs)
+            found = noted(key, partial(WAYS[name], kernel) if name in WAYS else kernel, kernel, args, kwargs)
         if type(found) is DTensor:  # as nearly always
-            return _settled(found) if made_here else number_later(found)
+            return _finished(found)
         if all([isinstance(x, DTensor) or not isinstance(x, torch.Tensor) for x in tree_leaves(found)]):
             # Rules look at what ops were given, and PyTorch's functions would be applied to each term of a sum. In a
             # sweep sums are left: where one ends, it is taken in the layout of the source.
@@ -212,8 +273,9 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         if reason is None:
             raise
         cause = reason
-    if elementwise:
-        return _on_parts(kernel, mesh, arrays, args, kwargs)
+    op = registry.get(name)
+    if op is not None and op.elementwise:
+        return on_parts(kernel, mesh, arrays, args, kwargs)
     return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
 
 
@@ -264,64 +326,6 @@ def replicating(on: bool = True) -> Iterator[None]:
         yield
     finally:
         _DISPATCHER._allow_implicit_replication = before
-
-
-def _reshape(kernel: Callable[..., Any], x: DTensor, shape: Any, *args: Any, **kwargs: Any) -> Any:
-    """Reshape a DTensor of which a part need not lie in memory as the whole would, which PyTorch relies on.
-
-    Parts of different lengths are brought together where their axis does not stay: of (3, 4) by rows two processes
-    have 8 and 4 elements, and of (12,) 6 each.
-    """
-    args = (shape, *args)
-    kept = _ends_of_axes(kernel(torch.empty(x.shape, device="meta"), shape).shape)
-
-    def is_lost(place: Placement) -> bool:
-        if not isinstance(place, Shard):
-            return False
-        parts = math.prod([x.device_mesh.size(k) for k, p in enumerate(x.placements) if p == place])
-        length, after = x.shape[place.dim], math.prod(x.shape[place.dim + 1 :])
-        return length % parts != 0 and (length, after) not in kept
-
-    if any(map(is_lost, x.placements)):
-        x = x.redistribute(placements=[Replicate() if is_lost(p) else p for p in x.placements])
-    try:
-        return kernel(x, *args, **kwargs)
-    except RuntimeError as error:
-        if "view size is not compatible" not in str(error):
-            raise
-    part, strides = part_of(x).contiguous(), torch.empty(x.shape, device="meta").stride()
-    packed = DTensor.from_local(part, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=strides)
-    return kernel(packed, *args, **kwargs)
-
-
-def _ends_of_axes(shape: Sequence[int]) -> set[tuple[int, int]]:
-    """Return of each axis its length and the number of elements from one step along it to the next."""
-    return {(n, math.prod(shape[k + 1 :])) for k, n in enumerate(shape)}
-
-
-def _logsumexp(kernel: Callable[..., Any], x: DTensor, axis: Any = None, keepdims: bool = False) -> Any:
-    """Reduce without the axes, and put them back: PyTorch forgets them where it says how the result is divided."""
-    out = kernel(x, axis=axis, keepdims=False)
-    if keepdims:
-        for k in sorted([k % x.ndim for k in (range(x.ndim) if axis is None else tree_leaves(axis))]):
-            out = out.unsqueeze(k)
-    return out
-
-
-def _place_of_extreme(kernel: Callable[..., Any], x: DTensor, axis: Any = None, keepdims: bool = False) -> Any:
-    """Count the axis from the first: with one from the last, PyTorch joins what processes have found wrongly."""
-    is_from_last = type(axis) is int and -x.ndim <= axis < 0
-    return kernel(x, axis=axis + x.ndim if is_from_last else axis, keepdims=keepdims)
-
-
-_WAYS: dict[str, Callable[..., Any]] = {
-    "argmax": _place_of_extreme,
-    "argmin": _place_of_extreme,
-    "logsumexp": _logsumexp,
-    "matmul": multiplied,
-    "reshape": _reshape,
-}
-"""By the name of an op the function that is called with its kernel where PyTorch's own way with a DTensor fails."""
 
 
 def _lacking(error: Exception) -> str | None:
@@ -377,28 +381,6 @@ def _settled(x: Any) -> Any:
     """
     left = [p.is_partial() and not (type(p) is Partial and p.is_partial("sum") and x.ndim) for p in x.placements]
     return added_up(x) if any(left) else x
-
-
-def _on_parts(kernel: Callable[..., Any], mesh: DeviceMesh, arrays: list[DTensor], args: Any, kwargs: Any) -> Any:
-    """Call the kernel of an elementwise op on this process's parts of its arguments, all divided in the same way."""
-    shape = torch.broadcast_shapes(*[x.shape for x in arrays])  # type: ignore[no-untyped-call]
-    placements = [_common(arrays, shape, k) for k in range(mesh.ndim)]
-
-    def part(x: DTensor) -> torch.Tensor:
-        missing = len(shape) - x.ndim
-        own: list[Placement] = []
-        for p in placements:
-            axis = p.dim - missing if isinstance(p, Shard) else -1
-            own.append(Shard(axis) if axis >= 0 and x.shape[axis] == shape[axis + missing] else Replicate())
-        return part_of(x.redistribute(mesh, own))
-
-    args, kwargs = tree_map_only(DTensor, part, (args, kwargs))
-    stride = torch.empty(shape, device="meta").stride()
-
-    def joined(x: torch.Tensor) -> DTensor:
-        return DTensor.from_local(x, mesh, placements, run_check=False, shape=shape, stride=stride)
-
-    return tree_map_only(torch.Tensor, joined, kernel(*args, **kwargs))
 
 
 def on_parts_alike(
@@ -480,17 +462,6 @@ def _by_lines(
     shape = torch.Size([part.shape[k] if k == axis else n for k, n in enumerate(like.shape)])
     stride = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(part, mesh, like.placements, run_check=False, shape=shape, stride=stride)
-
-
-def _common(arrays: list[DTensor], shape: torch.Size, k: int) -> Placement:
-    """Return the placement of a result along a dimension of the mesh: that of the first operand that is divided."""
-    for x in arrays:
-        placement = x.placements[k]
-        if isinstance(placement, Shard):
-            axis = placement.dim + len(shape) - x.ndim
-            if x.shape[placement.dim] == shape[axis]:
-                return Shard(axis)
-    return Replicate()
 
 
 def settled(array: Any, former: Any) -> Any:

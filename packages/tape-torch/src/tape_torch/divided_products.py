@@ -19,7 +19,6 @@ from tape_torch.thresholds import WEIGHT_TO_ACTIVATIONS
 
 def multiplied(kernel: Callable[..., Any], x1: Any, x2: Any) -> Any:
     """Multiply vectors as matrices: PyTorch squeezes the product in place, which a DTensor's shape does not show."""
-    x2 = _beside_rows(x1, x2)
     out = kernel(x1[None] if x1.ndim == 1 else x1, x2[:, None] if x2.ndim == 1 else x2)
     out = out[..., 0] if x2.ndim == 1 else out
     if x1.ndim > 1:
@@ -27,7 +26,7 @@ def multiplied(kernel: Callable[..., Any], x1: Any, x2: Any) -> Any:
     return out[..., 0] if x2.ndim == 1 else out[..., 0, :]
 
 
-def _beside_rows(x1: Any, x2: Any) -> Any:
+def beside_rows(x1: Any, x2: Any) -> Any:
     """Return a matrix such that each process has all of it that its rows of another array are multiplied by."""
     if type(x1) is not DTensor or type(x2) is not DTensor or x1.ndim < 2 or x2.ndim != 2:
         return x2

@@ -8,13 +8,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
-from tape_torch.divided import own_part
+from tape_torch.divided import added_up, is_watched, own_part, sent, sent_later, wait_for_dropped
 from tape_torch.divided_weights import forget_all
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
 
@@ -25,13 +28,40 @@ def with_spec(part: torch.Tensor, spec: Any) -> Any:
     return make(DTensor, part, spec, requires_grad=False)
 
 
-def _divided_as(part: torch.Tensor, like: Any) -> Any:
+def divided_as(part: torch.Tensor, like: Any) -> Any:
     """Return the DTensor of a part that lies in memory in order, divided as another one of its shape and dtype."""
     spec = like._spec
     stride = torch.empty(spec.shape, device="meta").stride()
     if part.dtype is spec.tensor_meta.dtype and stride == spec.stride:
         return with_spec(part, spec)
     return DTensor.from_local(part, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=stride)
+
+
+def number_later(x: Any) -> Any:
+    """Return a result without terms that are still to be added up, as `added_up` does; one number may be on its way.
+
+    A loss is read after its backward pass, which goes on meanwhile.
+    """
+    if x.ndim or not any([p.is_partial() for p in x.placements]):
+        return added_up(x)
+    spec = _summed(x._spec)
+    if spec is None or spec.mesh is not x.device_mesh or x.requires_grad or is_watched():
+        return sent(x, [Replicate() if p.is_partial() else p for p in x.placements])
+    # The one collective that it takes: to ask PyTorch what has to be sent takes longer than to send a number.
+    wait_for_dropped()
+    (axis,) = [k for k, p in enumerate(x.placements) if type(p) is Partial]
+    name = spec.mesh.get_group(axis).group_name
+    part = torch.ops._c10d_functional.all_reduce(own_part(x), x.placements[axis].reduce_op, name)
+    return sent_later(with_spec(AsyncCollectiveTensor(part), spec))
+
+
+@lru_cache(maxsize=256)
+def _summed(spec: Any) -> Any:
+    """Return the description of the sum of an array; None where it takes more than one collective, or another one."""
+    if [type(p) for p in spec.placements if p.is_partial()] != [Partial]:
+        return None
+    to = tuple([Replicate() if p.is_partial() else p for p in spec.placements])
+    return DTensorSpec(spec.mesh, to, tensor_meta=spec.tensor_meta)
 
 
 # -- an optimizer's update
@@ -124,7 +154,7 @@ class _Bucket:
     def received(self) -> dict[int, Any]:
         """Wait, and return the gradients by their keys."""
         self._work.wait()
-        return {key: _divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
+        return {key: divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
 
 
 def _in_parts(x: torch.Tensor, dim: int, count: int) -> torch.Tensor:
@@ -168,6 +198,7 @@ class Together:
         for kind in list(self._open):
             self._send(kind)
         forget_all()  # the pass is over
+        wait_for_dropped()  # losses of former steps, say, which nobody has read
         found: dict[int, Any] = {}
         for bucket in self._sent:
             found |= bucket.received()

@@ -60,12 +60,20 @@ def _binary(function: Kernel, unsigned: Kernel | None = None, *, scalars: bool =
         return promoted(x1, x2)
 
     def promoted(x1: Operand, x2: Operand) -> Any:
+        if scalars and _has_floating_and_number(x1, x2):  # of another class than Tensor, as a DTensor
+            return function(x1, x2)
         a, b = promote(x1, x2)
         if unsigned is not None and a.dtype in SIGNED:
             return unsigned(a, b)
         return function(a, b)
 
     return kernel
+
+
+def _has_floating_and_number(x1: Operand, x2: Operand) -> bool:
+    """Return whether one operand is a floating-point array and the other a number, which leaves its dtype as it is."""
+    x, number = (x1, x2) if isinstance(x1, Tensor) else (x2, x1)
+    return type(number) in _REAL and bool(x.is_floating_point())
 
 
 def _ring(function: Kernel) -> Kernel:
@@ -115,7 +123,7 @@ def _divide(x1: Operand, x2: Operand) -> Any:
         same = x1.dtype is x2.dtype if type(x2) is Tensor else type(x2) in _REAL
         if same and x1.is_floating_point():
             return torch.divide(x1, x2)
-    elif type(x1) in _REAL and x2.is_floating_point():
+    if _has_floating_and_number(x1, x2):
         return torch.divide(x1, x2)
     dtype = FLOATING[common((x1, x2))]
     beside = x1 if isinstance(x1, Tensor) else x2

@@ -239,7 +239,7 @@ def sweep(
 
 def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Backend) -> None:
     """Walk back the records in the most common case: every leaf is a source, and nothing records the sweep."""
-    xp, large = backend.xp, backend.array_class
+    xp, large, divided = backend.xp, backend.array_class, backend.divided_class
     # Slots are places in both lists, so the last cotangent belongs to the last record. Popping lets each array go as
     # soon as it is used.
     while grads:
@@ -249,7 +249,7 @@ def _walk(records: Records, grads: list[Any], found: dict[int, Any], backend: Ba
             pass
         elif rec is None:
             found[len(grads)] = wrap(g, backend) if type(g) is not IndexedSlices else _wrap_cotangent(g, backend)
-        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+        elif (type(g) is large and g.nbytes > REUSE_ABOVE) or type(g) is divided:
             rec[PLAN].backward_reusing(g, rec, grads, xp, backend)
         else:
             rec[PLAN].backward(g, rec, grads, xp)
@@ -268,7 +268,7 @@ def _walk_careful(
 ) -> None:
     """Walk back the records in every other case."""
     xp, lift = lifting(backend) if recorded else (backend.xp, _as_is)
-    masked, large = tape._masked, backend.array_class
+    masked, large, divided = tape._masked, backend.array_class, backend.divided_class
     wide = widening(backend, xp) if tape._special & NARROW else None
     # `wanted` alone needs no care: plans with fewer rules have generated passes, too.
     careful = recorded or masked or tape._sparse or wide is not None
@@ -292,7 +292,7 @@ def _walk_careful(
             if recorded:
                 plan = plan.recorded
             plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
-        elif type(g) is large and g.nbytes > REUSE_ABOVE:
+        elif (type(g) is large and g.nbytes > REUSE_ABOVE) or type(g) is divided:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:
             plan.backward(g, rec, grads, xp)

@@ -47,8 +47,10 @@ NO_SLOTS: Final[Slots] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
 
 
-def _number(convert: type[Number], array: Raw) -> Number:
+def _number(convert: type[Number], array: Raw, backend: Backend) -> Number:
     """Return the one value of an array as a Python number."""
+    if type(array) is backend.divided_class and array.shape == ():
+        array = backend.whole(array)
     try:
         return convert(array)
     except Exception as error:
@@ -239,7 +241,7 @@ class Tensor(Attached, metaclass=TensorType):
         array = self._array
         if type(array) not in _real_scalars:
             _check_real(self, int)
-        return _number(int, array)
+        return _number(int, array, self.backend)
 
     def __float__(self) -> float:
         if ACTIVE.get():
@@ -247,12 +249,12 @@ class Tensor(Attached, metaclass=TensorType):
         array = self._array
         if type(array) not in _real_scalars:
             _check_real(self, float)
-        return _number(float, array)
+        return _number(float, array, self.backend)
 
     def __complex__(self) -> complex:
         if ACTIVE.get():
             _report_leave_to_library(self, "complex()", sys._getframe(1))
-        return _number(complex, self._array)
+        return _number(complex, self._array, self.backend)
 
     def __index__(self) -> int:
         if ACTIVE.get():
