@@ -91,6 +91,7 @@ ON_JAX = [
     "packages/tape-nn/tests",
     "packages/tape-tf/tests/test_programs.py",
     "tests/test_one_program.py",
+    "tests/fuzz/test_divided.py",
     "tests/fuzz/test_xla.py",
     "tests/test_examples.py::test_one_program_for_one_device_and_for_several[jax]",
     *(

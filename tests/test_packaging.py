@@ -81,7 +81,9 @@ def test_the_session_with_pytorch_looks_where_tests_are_marked_for_it() -> None:
 
 def test_the_session_with_jax_draws_programs_of_xla_which_need_no_pytorch() -> None:
     session = (PACKAGES[0].parents[1] / "noxfile.py").read_text("utf-8")
-    assert '"tests/fuzz/test_xla.py"' in session.partition("ON_JAX = [")[2].partition("\n]")[0]
+    listed = session.partition("ON_JAX = [")[2].partition("\n]")[0]
+    assert '"tests/fuzz/test_xla.py"' in listed
+    assert '"tests/fuzz/test_divided.py"' in listed
     tests = Path(__file__).parent
     without = f"import sys; sys.modules['torch'] = None; sys.path[:0] = [{str(tests)!r}, {str(tests / 'fuzz')!r}]"
     draws = "from tape_fuzz.programs import programs; program, check = programs('xla').example(); print(check)"
