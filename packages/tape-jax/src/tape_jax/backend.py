@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 if TYPE_CHECKING:
     from tape_core import Tensor
+    from tape_core.backends import Rule
     from tape_core.meshes.draws import Making
 
 ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
@@ -231,6 +233,14 @@ class JaxBackend(Backend):
     def stopped(self, array: jax.Array) -> jax.Array:
         """Return an array through which no derivative of JAX goes."""
         return jax.lax.stop_gradient(array) if isinstance(array, jax.core.Tracer) else array
+
+    def ruled(self, inputs: Sequence[Any], outs: Sequence[Any], rule: Rule) -> Sequence[Any]:
+        """Return results as JAX is to differentiate them, where it traces what they are computed from."""
+        if not any([isinstance(array, jax.core.Tracer) for array in (*inputs, *outs)]):
+            return outs
+        from tape_jax.given_rules import ruled
+
+        return ruled(inputs, outs, rule)
 
     def is_as(self, array: jax.Array, copy: jax.Array) -> bool:
         """Return whether an array is an earlier one, or has its values."""

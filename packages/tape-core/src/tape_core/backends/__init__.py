@@ -23,6 +23,7 @@ from tape_core.backends.errors import (
     CompilerLoadError,
     CompilerNotFoundError,
 )
+from tape_core.backends.given_rules import Rule
 from tape_core.backends.hookspecs import BackendInfo, CompilerInfo, hookimpl
 from tape_core.backends.kernels import (
     COMPARISONS,
@@ -82,6 +83,7 @@ __all__ = [
     "Layout",
     "Padding",
     "RandomKernels",
+    "Rule",
     "Selection",
     "Windows",
     "backend_of_type",

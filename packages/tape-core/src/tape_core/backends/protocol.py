@@ -18,6 +18,7 @@ from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
+    from tape_core.backends.given_rules import Rule
     from tape_core.engine.layouts import Together
     from tape_core.engine.tensor import Tensor
     from tape_core.meshes.draws import Making
@@ -407,6 +408,19 @@ class Backend:
     def stopped(self, array: Raw) -> Raw:
         """Return an array as a constant to the library, where that may be differentiating, as JAX under `jax.grad`."""
         return array
+
+    def ruled(self, inputs: Sequence[Raw], outs: Sequence[Raw], rule: Rule) -> Sequence[Raw]:
+        """Return the results of a function whose derivative the user gives, by `custom_gradient` for instance.
+
+        A library that may be differentiating them itself, as JAX under `jax.grad`, overrides this: to it what is
+        returned is to depend on the inputs alone, by the rule. By default these are the results as they are.
+
+        Args:
+            inputs: the arguments that have derivatives.
+            outs: the results that have derivatives, which the library knows as computed from the inputs.
+            rule: its cotangents and tangents, as functions of raw arrays.
+        """
+        return outs
 
     def is_as(self, array: Raw, copy: Raw) -> bool:
         """Return True if an array still has the values of an earlier copy of it; NaN equals NaN."""

@@ -126,11 +126,14 @@ def raise_derivative(derivative: Tangent, x: Tensor, inner: Axes) -> Any:
 class FunctionCall:
     """The results of a call, and functions that map cotangents of them to those of the inputs, and tangents forward.
 
+    It is the `Rule` of a backend whose library differentiates, too.
+
     Attributes:
         inner: the hidden axes of the vmaps between this call and the function, outermost first.
+        is_own: whether a user gives the derivative, which may be another one than that of what is computed.
     """
 
-    __slots__ = ("backend", "inner", "name", "outs", "pull", "push")
+    __slots__ = ("backend", "inner", "is_own", "name", "outs", "pull", "push")
 
     def __init__(
         self,
@@ -140,8 +143,11 @@ class FunctionCall:
         push: Push | None,
         name: str,
         inner: Axes,
+        *,
+        is_own: bool,
     ) -> None:
         self.name = name
+        self.is_own = is_own
         self.outs = tuple([o._array for o in outs])
         self.backend = backend
         self.inner = inner
@@ -160,6 +166,20 @@ class FunctionCall:
             outs = [wrap(one, self.backend) for one in outs]
             found = self.pull([None if one is None else wrap(one, self.backend) for one in gs], watched, outs)
         return [dense(d)._array if w and d is not None else None for d, w in zip(found, watched, strict=True)]
+
+    @property
+    def pushes(self) -> bool:
+        """Whether the call has a function for tangents."""
+        return self.push is not None
+
+    def tangents(self, ts: Sequence[Raw], out: Raw) -> list[Raw]:
+        """Return the raw tangents of the results for those of the inputs."""
+        assert self.push is not None
+        with self.backend.outside_sweep(), derivative_below(self.inner):
+            outs = [wrap(one, self.backend) for one in _listed(out)]
+            found = self.push([wrap(t, self.backend) for t in ts], outs)
+        pairs = zip(found, outs, strict=True)
+        return [(ops.zeros_like(o) if t is None else lift(dense(t), self.backend))._array for t, o in pairs]
 
     def _of_slices(self, g: IndexedSlices, out: Raw, watched: list[bool]) -> list[Any]:
         """Return the same for the cotangent of a gather, which stays IndexedSlices if the function takes them."""
@@ -249,10 +269,10 @@ def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall
     inputs, values = [a.value for a in arrays], [o.value for o in call.outs]
     # Nothing differs by example, so below the vmap it is an ordinary call.
     if all([a.axis is None for a in (*arrays, *call.outs)]):
-        found = _recorded(inputs, values, *_outside(axis, call.pull, call.push), call.name, call.inner)
+        rules, inner = _outside(axis, call.pull, call.push), call.inner
     else:
-        forward = push if call.push else None
-        found = _recorded(inputs, values, pull, forward, call.name, (axis, *call.inner))
+        rules, inner = (pull, push if call.push else None), (axis, *call.inner)
+    found = _recorded(inputs, values, *rules, call.name, inner, is_own=call.is_own)
     results = tuple([BatchedArray(o, backend, out.axis) for o, out in zip(found, call.outs, strict=True)])
     return results if len(results) > 1 else results[0]
 
@@ -387,7 +407,7 @@ def _reopened(axis: Axis) -> Iterator[None]:
             axis.open = False
 
 
-def _values(arrays: Sequence[BatchedArray], /, *, call: FunctionCall) -> Any:
+def _values(arrays: Sequence[Raw], /, *, call: FunctionCall) -> Any:
     return call.outs if len(call.outs) > 1 else call.outs[0]
 
 
@@ -411,6 +431,8 @@ def record_as_one(
     pull: Pull,
     push: Push | None = None,
     name: str = "function_call",
+    *,
+    is_own: bool = False,
 ) -> list[Tensor]:
     """Return `outs` as new Tensors that depend on `inputs`, and on nothing else.
 
@@ -423,13 +445,15 @@ def record_as_one(
         push: maps tangents of `inputs`, None where there is none, and the results to tangents of those. Without it
             forward mode goes by the transpose of `pull`.
         name: what debugging tapes call it.
+        is_own: whether the derivative may be another one than that of what is computed: then a library that
+            differentiates, as JAX does, is told of it.
     """
     inputs, outs = list(map(move_to_level, inputs)), list(map(move_to_level, outs))
     level = max([t.backend.level for t in (*inputs, *outs)])
     # Vmaps that are open here, and of which no value has the axis: the functions may read examples nevertheless.
     for axis in reversed(OPEN_AXES.get()[level:]):
         pull, push = _outside(axis, pull, push)
-    return _recorded(inputs, outs, pull, push, name, ())
+    return _recorded(inputs, outs, pull, push, name, (), is_own=is_own)
 
 
 # Set from here, since `plan` stands below this module and must not import it.
@@ -437,11 +461,20 @@ plan.record_as_one = record_as_one
 
 
 def _recorded(
-    inputs: Sequence[Tensor], outs: Sequence[Tensor], pull: Pull, push: Push | None, name: str, inner: Axes
+    inputs: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    pull: Pull,
+    push: Push | None,
+    name: str,
+    inner: Axes,
+    *,
+    is_own: bool,
 ) -> list[Tensor]:
     """Record a call of Tensors that are on their levels, with all examples of the vmaps of these axes."""
     backend = max([t.backend for t in (*inputs, *outs)], key=lambda backend: backend.height)
     given = [lift(t, backend) for t in inputs]
-    call = FunctionCall([lift(o, backend) for o in outs], backend, pull, push, name, inner)
+    call = FunctionCall([lift(o, backend) for o in outs], backend, pull, push, name, inner, is_own=is_own)
+    if is_own and not backend.level:
+        call.outs = tuple(backend.library.ruled([t._array for t in given], call.outs, call))
     found = FUNCTION_CALL.function(given, call=call)
     return list(found) if isinstance(found, tuple | list) else [found]

@@ -103,7 +103,7 @@ class Results:
                         f"{name}: the result is on backend {out.backend.name!r}, the arguments on {like.name!r}; "
                         f"convert it with tape_core.asarray(..., backend={like.root.name!r})"
                     )
-            found = record_as_one(inputs, self.differentiable, pull, push, name)
+            found = record_as_one(inputs, self.differentiable, pull, push, name, is_own=True)
             for k, tensor in zip(self.flowing, found, strict=True):
                 leaves[k] = tensor
         return pytree.unflatten(self.structure, leaves)
