@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten
 
 from tape_torch.divided import is_watched, own_part
 from tape_torch.divided_parts import Key, add_layout, remember
-from tape_torch.divided_together import with_spec
+from tape_torch.divided_specs import with_spec
 
 _VALUES: Final = frozenset({bool, int, float, complex, str, type(None), torch.dtype, type(...)})
 _AS_THEY_ARE: Final = frozenset({torch.ops.aten.detach.default, torch.ops.aten.alias.default})

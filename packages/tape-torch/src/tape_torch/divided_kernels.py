@@ -40,7 +40,8 @@ from tape_torch.divided_classes import on_classes
 from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
-from tape_torch.divided_together import number_later, with_spec
+from tape_torch.divided_specs import with_spec
+from tape_torch.divided_together import number_later
 from tape_torch.divided_ways import WAYS
 from tape_torch.divided_weights import beside, forget
 from tape_torch.kernels import KERNELS
@@ -120,9 +121,10 @@ def guard(name: str, kernel: Any) -> Any:
 
     op = registry.get(name)
     elementwise = op is not None and op.elementwise
+    is_like = name in _LIKE
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        if name in _LIKE and args and type(args[0]) is DTensor:
+        if is_like and args and type(args[0]) is DTensor:
             args = (_unread(args[0]), *args[1:])
         found = on_known_parts(_key(elementwise, kernel, args, kwargs), kernel, args, kwargs)
         if found is not None:
@@ -195,6 +197,10 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     keeps_residuals, name = name.endswith("_with_residuals"), name.removesuffix("_with_residuals")
     if name == "laid_out_like" and type(args[0]) is type(args[1]) is DTensor:
         return kernel(*args)
+    if (prepared := _prepared(name, args)) is not args:
+        args = prepared
+        if (known := on_known_parts(_key(name != "matmul", kernel, args, kwargs), kernel, args, kwargs)) is not None:
+            return known[0] if known[1] else _finished(known[0])
     summed = name not in _LINEAR
     # What kernels and rules make is made of shapes and numbers: it is the same in each process.
     made_here = bool(_DISPATCHER._allow_implicit_replication)
@@ -226,11 +232,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return _by_examples(name, kernel, mesh, args, kwargs)
     op = registry.get(name)
     elementwise = op is not None and op.elementwise
-    if elementwise and len(arrays) > 1 and name in KERNELS:
-        args = beside(args)
-    if name == "matmul":
-        args = (args[0], beside_rows(*args))
-    key = _key(elementwise, kernel, args, kwargs)
+    key = _key(elementwise, kernel, args, kwargs)  # of sums that were taken meanwhile, say
     if (known := on_known_parts(key, kernel, args, kwargs)) is not None:
         return known[0] if known[1] else _finished(known[0])
     if not elementwise:
@@ -277,6 +279,17 @@ def _by_pytorch(
     if op is not None and op.elementwise:
         return on_parts(kernel, mesh, arrays, args, kwargs)
     return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
+
+
+def _prepared(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments among which each process has all of a weight of which it needs all; the given ones if it has."""
+    if len(args) != 2:
+        return args
+    if name == "matmul":
+        x2 = beside_rows(*args)
+        return args if x2 is args[1] else (args[0], x2)
+    op = registry.get(name)
+    return beside(args) if op is not None and op.elementwise and name in KERNELS else args
 
 
 def _why_whole(name: str, arrays: list[DTensor]) -> str | None:

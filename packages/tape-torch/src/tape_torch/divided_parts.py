@@ -11,6 +11,7 @@ Whether a call is a later one each process decides by itself: either way it send
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_map_only
 
 from tape_torch.divided import is_watched, own_part, part_of
-from tape_torch.divided_together import divided_as, with_spec
+from tape_torch.divided_specs import divided_as, with_spec
 
 Key = tuple[Any, ...]
 
@@ -129,6 +130,7 @@ def _lies_like(own: Any, of: Any) -> bool:
     return _as_in(of.placements, of.shape, own.shape) == list(own.placements)
 
 
+@lru_cache(maxsize=1024)
 def _is_plain(spec: Any) -> bool:
     """Return whether an array is divided by parts one after the other, first along the first axis of the mesh."""
     if any([type(p) not in (Shard, Replicate) for p in spec.placements]):

@@ -28,7 +28,7 @@ def multiplied(kernel: Callable[..., Any], x1: Any, x2: Any) -> Any:
 
 def beside_rows(x1: Any, x2: Any) -> Any:
     """Return a matrix such that each process has all of it that its rows of another array are multiplied by."""
-    if type(x1) is not DTensor or type(x2) is not DTensor or x1.ndim < 2 or x2.ndim != 2:
+    if type(x1) is not DTensor or type(x2) is not DTensor or x1.ndim < 2 or x2.ndim != 2 or not x1.numel():
         return x2
     places: list[Placement] = [
         Replicate() if type(p) is Shard and p.dim < x1.ndim - 1 and type(q) is Shard else q

@@ -48,7 +48,7 @@ from tape_torch.compiled import without_memory
 from tape_torch.divided import is_divided_kind, own_part
 from tape_torch.divided_kernels import on_parts_alike, same_everywhere
 from tape_torch.divided_schedule import Schedule
-from tape_torch.divided_together import with_spec
+from tape_torch.divided_specs import with_spec
 
 
 class DividedPrograms(Compiler):

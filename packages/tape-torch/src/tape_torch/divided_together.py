@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,23 +19,9 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from tape_torch.divided import added_up, is_watched, own_part, sent, sent_later, wait_for_dropped
+from tape_torch.divided_specs import divided_as, with_spec
 from tape_torch.divided_weights import forget_all
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
-
-
-def with_spec(part: torch.Tensor, spec: Any) -> Any:
-    """Return the DTensor of a part of this process."""
-    make: Any = DTensor.__new__  # `__init__` does nothing, and takes six times as long
-    return make(DTensor, part, spec, requires_grad=False)
-
-
-def divided_as(part: torch.Tensor, like: Any) -> Any:
-    """Return the DTensor of a part that lies in memory in order, divided as another one of its shape and dtype."""
-    spec = like._spec
-    stride = torch.empty(spec.shape, device="meta").stride()
-    if part.dtype is spec.tensor_meta.dtype and stride == spec.stride:
-        return with_spec(part, spec)
-    return DTensor.from_local(part, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=stride)
 
 
 def number_later(x: Any) -> Any:
@@ -173,15 +160,12 @@ class Together:
 
         What is taken depends on shapes and layouts alone, which are the same in all processes.
         """
-        if type(gradient) is not DTensor or type(like) is not DTensor or not gradient.is_floating_point():
+        if type(gradient) is not DTensor or type(like) is not DTensor:
             return False
-        nbytes = gradient.numel() * gradient.element_size()
-        if not 0 < nbytes < SUMMED_ALONE_BYTES or gradient.dtype is not like.dtype:
+        found = _way(gradient._spec, like._spec)
+        if found is None:
             return False
-        way = _way(gradient, like)
-        if way is None:
-            return False
-        axis, dim = way
+        axis, dim, nbytes = found
         kind = _Kind(gradient.device_mesh, axis, dim >= 0, gradient.dtype)
         bucket = self._open.get(kind)
         if bucket is None:
@@ -210,12 +194,21 @@ class Together:
         self._sent.append(bucket)
 
 
-def _way(x: Any, like: Any) -> tuple[int, int] | None:
+@lru_cache(maxsize=1024)
+def _way(x: Any, like: Any) -> tuple[int, int, int] | None:
     """Return along which axis of the mesh summands are added up, and along which of its own an array is scattered.
 
-    The latter is -1 if each process gets the sum. None where it takes more than one collective, or something else.
+    The latter is -1 if each process gets the sum. The third is the number of bytes. None where it takes more than one
+    collective, or something else.
+
+    Args:
+        x, like: PyTorch's descriptions of an array, and of one that it is to be laid out as.
     """
-    if x.shape != like.shape or x.device_mesh != like.device_mesh:
+    dtype, shape = x.tensor_meta.dtype, x.shape
+    nbytes = math.prod(shape) * dtype.itemsize
+    if not dtype.is_floating_point or dtype is not like.tensor_meta.dtype or not 0 < nbytes < SUMMED_ALONE_BYTES:
+        return None
+    if shape != like.shape or x.mesh != like.mesh:
         return None
     unlike = [k for k, (p, q) in enumerate(zip(x.placements, like.placements, strict=True)) if p != q]
     if len(unlike) != 1:
@@ -227,9 +220,9 @@ def _way(x: Any, like: Any) -> tuple[int, int] | None:
     if any([p.is_partial() for p in like.placements]):
         return None
     if type(after) is Replicate:
-        return axis, -1
-    if type(after) is not Shard or x.shape[after.dim] % x.device_mesh.size(axis):
+        return axis, -1, nbytes
+    if type(after) is not Shard or shape[after.dim] % x.mesh.size(axis):
         return None
     if any([not p.is_replicate() for k, p in enumerate(like.placements) if k != axis]):
         return None  # which of the two divides a part of the other
-    return axis, after.dim
+    return axis, after.dim, nbytes

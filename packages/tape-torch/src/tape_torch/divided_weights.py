@@ -9,8 +9,10 @@ What is gathered, and kept, depends on the program and on layouts alone, which a
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +20,7 @@ from tape_core import Variable
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from tape_torch.divided import own_part
+from tape_torch.divided_specs import whole_as
 from tape_torch.thresholds import GATHERED_KEPT_BYTES, GATHERED_TOGETHER_BYTES, SUMMED_ALONE_BYTES
 
 
@@ -109,13 +112,19 @@ def whole_of(x: Any) -> Any:
 
 def _divided_along(x: Any) -> int | None:
     """Return the axis of the mesh that alone divides a small array, into equal parts; None if it is another array."""
-    if type(x) is not DTensor or not 0 < x.numel() * x.element_size() < SUMMED_ALONE_BYTES:
+    return _axis_of(x._spec) if type(x) is DTensor else None
+
+
+@lru_cache(maxsize=1024)
+def _axis_of(spec: Any) -> int | None:
+    dtype, shape = spec.tensor_meta.dtype, spec.shape
+    if not dtype.is_floating_point or not 0 < math.prod(shape) * dtype.itemsize < SUMMED_ALONE_BYTES:
         return None
-    divided = [k for k, p in enumerate(x.placements) if type(p) is not Replicate]
-    if len(divided) != 1 or not x.is_floating_point():
+    divided = [k for k, p in enumerate(spec.placements) if type(p) is not Replicate]
+    if len(divided) != 1:
         return None
-    place = x.placements[divided[0]]
-    if type(place) is not Shard or x.shape[place.dim] % x.device_mesh.size(divided[0]):
+    place = spec.placements[divided[0]]
+    if type(place) is not Shard or shape[place.dim] % spec.mesh.size(divided[0]):
         return None
     return divided[0]
 
@@ -183,9 +192,7 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
         dim = x.placements[axis].dim
         pieces = columns.view(count, *part.shape)  # of each process
         whole = pieces.movedim(0, dim).reshape(x.shape).contiguous()
-        weights[part.data_ptr()] = _Kept(
-            part, part._version, DTensor.from_local(whole, mesh, [Replicate()] * mesh.ndim, run_check=False)
-        )
+        weights[part.data_ptr()] = _Kept(part, part._version, whole_as(whole, x))
     _kept[:] = [known for known in _kept if not known.keys() & weights.keys()]  # written into since
     _kept.append(weights)
     return weights
@@ -193,10 +200,12 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
 
 def beside(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of an elementwise op; what each row gets, such as a bias, is whole if it must be."""
-    largest = max([x for x in args if type(x) is DTensor], key=lambda x: x.ndim, default=None)
-    if largest is None or not _models:
+    arrays = [x for x in args if type(x) is DTensor]
+    if len(arrays) < 2 or not _models:
         return args
-    return tuple([_beside(x, largest) if type(x) is DTensor and x.ndim < largest.ndim else x for x in args])
+    largest = max(arrays, key=lambda x: x.ndim)
+    found = tuple([_beside(x, largest) if type(x) is DTensor and x.ndim < largest.ndim else x for x in args])
+    return args if all([x is y for x, y in zip(found, args, strict=True)]) else found
 
 
 def _beside(x: Any, largest: Any) -> Any:
