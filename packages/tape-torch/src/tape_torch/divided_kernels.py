@@ -121,9 +121,11 @@ def guard(name: str, kernel: Any) -> Any:
 
     op = registry.get(name)
     elementwise = op is not None and op.elementwise
-    is_like = name in _LIKE
+    is_like, is_layout = name in _LIKE, name == "laid_out_like"
 
     def called(*args: Any, **kwargs: Any) -> Any:
+        if is_layout and type(args[0]) is type(args[1]) is DTensor:
+            return kernel(*args)
         if is_like and args and type(args[0]) is DTensor:
             args = (_unread(args[0]), *args[1:])
         found = on_known_parts(_key(elementwise, kernel, args, kwargs), kernel, args, kwargs)
@@ -195,8 +197,6 @@ def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None
 
 def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
     keeps_residuals, name = name.endswith("_with_residuals"), name.removesuffix("_with_residuals")
-    if name == "laid_out_like" and type(args[0]) is type(args[1]) is DTensor:
-        return kernel(*args)
     if (prepared := _prepared(name, args)) is not args:
         args = prepared
         if (known := on_known_parts(_key(name != "matmul", kernel, args, kwargs), kernel, args, kwargs)) is not None:
@@ -484,6 +484,8 @@ def settled(array: Any, former: Any) -> Any:
     """
     if is_divided(former):
         forget(former)
+        if type(array) is DTensor and array._spec is former._spec:
+            return array
     else:
         return added_up(array) if is_divided(array) else array
     if not is_divided(array):

@@ -60,12 +60,16 @@ def parts_alike(arrays: list[Any]) -> tuple[list[torch.Tensor], Callable[[list[t
     None if they are not: an elementwise function is not one of their parts then.
     """
     first = arrays[0]
-    if type(first) is not DTensor or any([p.is_partial() for p in first.placements]):
+    if type(first) is not DTensor:
+        return None
+    spec = first._spec
+    if any([p.is_partial() for p in spec.placements]):
         return None
     for x in arrays[1:]:
-        if type(x) is not DTensor or x.shape != first.shape or x.placements != first.placements:
+        if type(x) is not DTensor:
             return None
-        if x.device_mesh != first.device_mesh:
+        own = x._spec
+        if own is not spec and (own.shape, own.placements, own.mesh) != (spec.shape, spec.placements, spec.mesh):
             return None
     parts = [own_part(x) for x in arrays]
 

@@ -140,3 +140,16 @@ for _ in range(TIMES):
     assert (whole * 2.0).array.dtype is torch.float32
     assert (whole > True).array.dtype is torch.bool
     np.testing.assert_array_equal(full(whole**2).numpy(), [1, 4, 9, 16])
+
+# A compiled function gives a divided Variable a plain value, which is traced.
+kept = distribute(tc.Variable(np.zeros(4)), ("data",), mesh=m)
+
+
+@tc.function
+def assigned(x):
+    kept.assign(x * 2.0)
+
+
+for k in range(TIMES):
+    assigned(tc.asarray(np.full(4, float(k))))
+    np.testing.assert_array_equal(full(kept).numpy(), np.full(4, 2.0 * k))
