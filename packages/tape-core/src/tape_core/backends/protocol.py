@@ -50,7 +50,7 @@ class Backend:
         rules: derivative rules by op name and input that replace the op's own on this backend.
         array_class: the class of arrays whose memory a backward pass may reuse, where `is_exclusive` allows; or None.
         divided_class: the class of arrays that are divided among processes, or None. Of these `scale` is asked for
-            derivatives of elementwise ops, whatever their size.
+            derivatives of elementwise ops, whatever their size, and `whole` for the value that `float` reads.
         narrow: dtypes that are stored only: the kernels of the backend compute with them in float32, and round. A
             backward pass calls rules with float32 in their place, and rounds each cotangent.
         guard: None, or `guard(name, kernel)`, which gives what is called in place of a kernel; see `guarded`.
