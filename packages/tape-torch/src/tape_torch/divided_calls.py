@@ -21,15 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from tape_torch.divided import is_watched, own_part
-from tape_torch.divided_parts import Key, add_layout, remember
+from tape_torch.divided_parts import Key, add_layout, remember, seen
 from tape_torch.divided_specs import with_spec
 
 _VALUES: Final = frozenset({bool, int, float, complex, str, type(None), torch.dtype, type(...)})
 _AS_THEY_ARE: Final = frozenset({torch.ops.aten.detach.default, torch.ops.aten.alias.default})
 _SEEN_MOST: Final = 4096
-
-_seen: dict[Key, bool] = {}
-"""The kinds of calls that there have been, and whether they were noted."""
 
 
 def key_with_values(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
@@ -65,14 +62,14 @@ def noted(
     key: Key | None, way: Callable[..., Any], kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call `way`, which computes with DTensors; in the second call of a kind, note whether the kernel does of parts."""
-    if key is None or _seen.get(key) or is_watched():
+    if key is None or seen.get(key) or is_watched():
         return way(*args, **kwargs)
-    if key not in _seen:
-        if len(_seen) >= _SEEN_MOST:
-            _seen.clear()
-        _seen[key] = False
+    if key not in seen:
+        if len(seen) >= _SEEN_MOST:
+            seen.clear()
+        seen[key] = False
         return way(*args, **kwargs)
-    _seen[key] = True
+    seen[key] = True
     args = tuple([with_spec(own_part(x), x._spec) if type(x) is DTensor else x for x in args])
     parts = [x._local_tensor if type(x) is DTensor else x for x in args]
     with _Calls(parts) as theirs:

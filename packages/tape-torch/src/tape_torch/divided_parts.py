@@ -28,7 +28,7 @@ Key = tuple[Any, ...]
 _NUMBERS: Final = frozenset({bool, int, float, complex})
 _NONE: Final[dict[str, Any]] = {}
 _KNOWN_MOST: Final = 4096
-"""Kinds of calls that are known: when there are more, all are forgotten."""
+"""Kinds of calls that are known: when there are more, as where numbers are others in each call, all are forgotten."""
 
 
 class _Known(NamedTuple):
@@ -47,6 +47,9 @@ class _Known(NamedTuple):
 
 
 _known: dict[Key, _Known] = {}
+
+seen: dict[Key, bool] = {}
+"""The kinds of calls of other ops that there have been, and whether they were noted; see `divided_calls`."""
 
 
 def key_of(kernel: Callable[..., Any], args: tuple[Any, ...]) -> Key | None:
@@ -116,6 +119,7 @@ def remember(key: Key, args: tuple[Any, ...], found: Any, holds: Callable[[], bo
         spec = own
     if len(_known) >= _KNOWN_MOST:
         _known.clear()
+        seen.clear()  # so that they are noted anew
     _known[key] = _Known(spec, part.shape, part.dtype, not any([p.is_partial() for p in spec.placements]))
 
 

@@ -9,7 +9,7 @@ import tape_core as tc
 import torch
 from tape_core.backends import backend_of_type
 from tape_core.support import wrap
-from tape_torch import divided_kernels
+from tape_torch import divided_kernels, divided_parts
 from tape_torch.distributed import distribute, full, mesh
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -153,3 +153,21 @@ def assigned(x):
 for k in range(TIMES):
     assigned(tc.asarray(np.full(4, float(k))))
     np.testing.assert_array_equal(full(kept).numpy(), np.full(4, 2.0 * k))
+
+# Of more kinds of calls than are known at a time, all are forgotten, and known again.
+divided_parts._KNOWN_MOST = 8
+for power in range(2 * TIMES):
+    assert full(tc.sum(tc.flip(x, axis=0) * 0.0 + power, axis=1)).tolist() == [4.0 * power] * 8
+    for axis in range(2):
+        full(tc.expand_dims(x, axis=axis))
+        full(tc.sum(x, axis=axis, keepdims=bool(power % 2)))
+for k in range(TIMES):
+    long_ways.clear()
+    _ = x @ w
+    assert k < 2 or not long_ways, long_ways
+
+# In PyTorch's mode for inference, and after it.
+with torch.inference_mode():
+    for _ in range(TIMES):
+        found = x @ w + bias
+np.testing.assert_array_equal(full(found).numpy(), full(x @ w + bias).numpy())
