@@ -35,6 +35,7 @@ from tape_core.staging import TracingError
 from tape_core.typing import Raw
 
 from tape_jax.tasks import JaxCall
+from tape_jax.xla import products
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.transfer import backend_dtype, jax_backend, jax_dtype
 
@@ -73,6 +74,7 @@ class Lowering:
         self.tokens: dict[int, Any] = {}  # by the id of a token, the state of the global generator that it keeps
         self.before: dict[int, list[Any]] = {}
         self.layouts: dict[int, NamedSharding] = {}  # of values that are divided among devices, where they are known
+        self._transposed: set[int] = set()  # values that a call has made by exchanging the last two axes
         self.xp = jax_backend().xp
 
     def run(self, instructions: Sequence[Instruction]) -> None:
@@ -113,10 +115,21 @@ class Lowering:
             kwargs = {
                 name: self.argument(arg) for name, arg in instruction.kwargs.items() if name not in ("device", "out")
             }
+            if instruction.name == "matmul":
+                self._lay_out(instruction.args[0], args)
             out = self.flow(fn, args) if kind is Flow else self.function(instruction)(*args, **kwargs)
             if instruction.name == LAYOUT:
                 out = self._laid_out(out, instruction.args[1])
         self._store(instruction.out, out)
+        if type(instruction.out) is int and products.is_transposition(instruction.name, out):
+            source = instruction.args[0]
+            if type(source) is Ref and source.id not in self.program.constants:  # those XLA transposes once
+                self._transposed.add(instruction.out)
+
+    def _lay_out(self, first: object, args: list[Any]) -> None:
+        """Have XLA transpose the first factor of a product before it multiplies, where that is faster."""
+        if type(first) is Ref and first.id in self._transposed:
+            args[0] = products.laid_out(*args[:2])
 
     def _without_constant_masks(self, instruction: Instruction) -> Sequence[Any]:
         """Return the arguments of a call, with the places of its true elements for a constant mask in a key."""
