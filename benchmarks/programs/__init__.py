@@ -28,7 +28,7 @@ import numpy as np
 
 NAMES = (
     "transformer", "neural_ode", "pinn", "maml", "bilevel", "vae", "gaussian_process", "kalman", "nbody", "swing_up",
-    "private_gradients", "gauss_newton", "minimal_surface", "embeddings",
+    "private_gradients", "gauss_newton", "minimal_surface", "embeddings", "small_mlp",
 )  # fmt: skip
 
 Data = dict[str, Any]
