@@ -24,6 +24,13 @@ LANDING_MAX_BYTES: Final = 1 << 16
 """Bytes: an array up to this size is copied to memory that XLA knows, in 0.2 to 1.1 µs. JAX takes 1.3 to 2 µs to
 make an array of its own of it, or 1.1 where its memory begins as XLA wants it."""
 
+LANDING_UNALIGNED_MAX_BYTES: Final = 1 << 20
+"""Bytes: an array up to this size whose memory does not begin as XLA wants it is copied to memory that XLA knows, too,
+in 3 µs for 128 KB and 24 for 1 MB. JAX has another thread copy it, and compute what waits for that: 14 and 35 µs."""
+
+LANDINGS_MAX_BYTES: Final = 1 << 22
+"""Bytes of memory that a function keeps for such arrays; any others JAX copies."""
+
 KEPT_MAX_BYTES: Final = 1 << 18
 """Bytes: values of Variables up to this size are known until the next call, even if they are replaced meanwhile."""
 

@@ -286,3 +286,49 @@ def test_results_are_arguments_of_jax_and_of_other_functions(backend: str) -> No
         assert y.numpy().tolist() == [6, 6, 6]
         assert y.device == tc.ones(1).device
         assert (y + tc.ones(3)).numpy().tolist() == [7, 7, 7]
+
+
+@pytest.mark.usefixtures("own_client")
+def test_larger_arrays_that_begin_anywhere_and_change_between_calls(backend: str) -> None:
+    def begun_at(offset: int, value: float) -> np.ndarray[Any, Any]:
+        memory = np.empty(8 * 20_000 + 128, np.uint8)
+        begin = -memory.ctypes.data % 64 + offset
+        array = memory[begin : begin + 8 * 20_000].view(np.float64).reshape(100, 200)
+        array[...] = value
+        return array
+
+    def given(array: np.ndarray[Any, Any]) -> Any:
+        if backend == "numpy":
+            return tc.asarray(array, copy=False)
+        import torch
+
+        return tc.asarray(torch.from_numpy(array), copy=False)
+
+    step = tc.function(lambda x: (tc.sum(x[0]), x[1] * 2.0), compile="xla")
+    one, other = begun_at(16, 1.0), begun_at(0, 2.0)
+    former: list[tuple[Any, float]] = []
+    for k in range(4):
+        for array in (one, other, one.reshape(200, 100).T, begun_at(8, 7.0)):
+            array += 1.0
+            total, doubled = step(given(array))
+            assert total.item() == array[0].sum()
+            former.append((doubled, 2.0 * array[1, 0]))
+        assert one[0, 0] == 2 * k + 3
+    for doubled, value in former:
+        assert (doubled.numpy() == value).all()
+
+
+def test_a_larger_array_that_begins_anywhere_is_copied_in_this_thread() -> None:
+    memory = np.ones(20_002)
+    array = memory[1:-1] if memory.ctypes.data % 64 == 0 else memory[:-2]
+    with tc.use_backend("numpy"):
+        step = tc.function(lambda x: x * 2.0, compile="xla")
+        x = tc.asarray(array, copy=False)
+        for _ in range(3):
+            step(x)
+        known = step._compiled.all[0].run.segment._on_host
+        if known._device is None:
+            pytest.skip("this JAX has no client of its own for the host")
+        (place,) = known._landed([array])
+        assert isinstance(place, jax.Array)
+        assert place.unsafe_buffer_pointer() % 64 == 0

@@ -9,6 +9,7 @@ What a call would do again and again is done once:
 - Small ones are given, and returned, in one array (`packs.py`).
 - A small array of the user's is copied to memory that XLA has been told of before, its landing place, which takes a
   third of the time in which JAX makes an array of it. Nothing is taken to be as it was in the last call.
+- So is a larger one that JAX would have to copy, which it does in another thread, for which this one would wait.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ import numpy as np
 from tape_core.typing import Raw
 
 from tape_jax.conversion import aligned_memory
-from tape_jax.thresholds import KEPT_MAX_BYTES, LANDING_MAX_BYTES
+from tape_jax.thresholds import (
+    ALIGNMENT,
+    KEPT_MAX_BYTES,
+    LANDING_MAX_BYTES,
+    LANDING_UNALIGNED_MAX_BYTES,
+    LANDINGS_MAX_BYTES,
+)
 from tape_jax.xla.packs import Misfit, packs
 from tape_jax.xla.transfer import into, is_swapped, jax_dtype, nbytes, out_of, owner
 
@@ -78,7 +85,12 @@ class OnHost:
         self._one_by_one = jax.jit(function)  # for arguments that fit no pack
         code = self._packed if self._packs else function
         self.jitted = jax.jit(code) if device is None else jax.jit(code, in_shardings=self._sharding)
-        self._places = [self._landing(spec) for spec in ins]
+        self._places = [self._landing(spec) if _nbytes(spec) <= LANDING_MAX_BYTES else None for spec in ins]
+        sizes = {i: _nbytes(spec) for i, spec in enumerate(ins) if spec.dtype is not None and device is not None}
+        # Larger arguments, which have landing places only for arrays that JAX would have to copy.
+        self._large = {i: ins[i] for i, n in sizes.items() if LANDING_MAX_BYTES < n <= LANDING_UNALIGNED_MAX_BYTES}
+        self._large_places: dict[int, Any] = {}
+        self._room = LANDINGS_MAX_BYTES
         self._kept = [
             (o, i, hasattr(ins[i].kind, "data_ptr"))
             for o, i in kept
@@ -165,11 +177,22 @@ class OnHost:
                     continue
             if convert is not None:
                 value = convert(value)
+            if i in self._large and (value.ctypes.data % ALIGNMENT or not value.flags.c_contiguous):
+                place = self._place_of_large(i)
             if place is not None and value.shape == place[0].shape and value.dtype is place[0].dtype:
                 place[0][...] = value
                 value = place[1]
             arrays.append(value)
         return arrays
+
+    def _place_of_large(self, i: int) -> Any:
+        """Return the landing place of a larger argument; None where it has none."""
+        if i not in self._large_places:
+            self._large_places[i] = None  # one of the first call, such as the first value of a Variable, may be alone
+        elif self._large_places[i] is None and (size := _nbytes(self._large[i])) <= self._room:
+            self._room -= size
+            self._large_places[i] = self._landing(self._large[i])
+        return self._large_places[i]
 
     def _returned(self, found: Sequence[Any], ends: Sequence[Any]) -> Found:
         made: list[Any] = [None] * len(self._out_of)
@@ -185,7 +208,7 @@ class OnHost:
 
     def _landing(self, spec: Spec) -> Any:
         """Return memory for an argument and the array of JAX whose memory it is; None where there is none."""
-        if self._device is None or spec.dtype is None or _nbytes(spec) > LANDING_MAX_BYTES:
+        if self._device is None or spec.dtype is None:
             return None
         memory = aligned_memory(spec.shape, np.dtype(jax_dtype(spec.kind, spec.dtype)))
         memory[...] = 0
