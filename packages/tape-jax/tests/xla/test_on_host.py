@@ -332,3 +332,23 @@ def test_a_larger_array_that_begins_anywhere_is_copied_in_this_thread() -> None:
         (place,) = known._landed([array])
         assert isinstance(place, jax.Array)
         assert place.unsafe_buffer_pointer() % 64 == 0
+
+
+def test_numbers_that_change_beside_larger_arrays(backend: str) -> None:
+    import tape_nn as nn
+
+    rng = np.random.default_rng(0)
+    x = tc.asarray(rng.standard_normal((16, 1024)))
+    weights = [tc.Variable(np.zeros((1024, 4))) for _ in range(2)]
+    optimizers = [nn.Adam(0.1) for _ in weights]
+
+    def step(w: tc.Variable, optimizer: Any) -> Any:
+        with tc.GradientTape() as tape:
+            loss = tc.mean((x @ w - 1.0) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+        return loss
+
+    by_xla = tc.function(lambda: step(weights[0], optimizers[0]), compile="xla")
+    for _ in range(4):
+        assert by_xla().item() == pytest.approx(step(weights[1], optimizers[1]).item())
+    np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), rtol=1e-6)

@@ -85,8 +85,9 @@ class OnHost:
         self._one_by_one = jax.jit(function)  # for arguments that fit no pack
         code = self._packed if self._packs else function
         self.jitted = jax.jit(code) if device is None else jax.jit(code, in_shardings=self._sharding)
-        self._places = [self._landing(spec) if _nbytes(spec) <= LANDING_MAX_BYTES else None for spec in ins]
-        sizes = {i: _nbytes(spec) for i, spec in enumerate(ins) if spec.dtype is not None and device is not None}
+        sizes = {i: _nbytes(spec) for i, spec in enumerate(ins) if spec.dtype is not None}
+        self._places = [self._landing(spec) if sizes.get(i, LANDING_MAX_BYTES + 1) <= LANDING_MAX_BYTES else None
+                        for i, spec in enumerate(ins)]  # fmt: skip
         # Larger arguments, which have landing places only for arrays that JAX would have to copy.
         self._large = {i: ins[i] for i, n in sizes.items() if LANDING_MAX_BYTES < n <= LANDING_UNALIGNED_MAX_BYTES}
         self._large_places: dict[int, Any] = {}
@@ -208,7 +209,7 @@ class OnHost:
 
     def _landing(self, spec: Spec) -> Any:
         """Return memory for an argument and the array of JAX whose memory it is; None where there is none."""
-        if self._device is None or spec.dtype is None:
+        if self._device is None:
             return None
         memory = aligned_memory(spec.shape, np.dtype(jax_dtype(spec.kind, spec.dtype)))
         memory[...] = 0
