@@ -137,3 +137,26 @@ def test_each_index_of_short_and_long_arrays_is_compared_with_the_bounds(n: int)
         indices[-1] = wrong
         with pytest.raises(IndexError, match="out of bounds for axis 0 of length 4"):
             tc.take(x, tc.asarray(indices, backend="jax"), axis=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "key"),
+    [
+        ((6, 5), (slice(None), slice(None, None, 2))),
+        ((6, 5), (slice(None, None, -1),)),
+        ((6, 5), (1, slice(4, None, -2))),
+        ((6, 5), (..., slice(1, 4, 3))),
+        ((6, 5), (slice(None, None, 2), None, -1)),
+        ((7,), (slice(5, 1, 2),)),
+        ((0, 3), (slice(None, None, 2),)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+def test_the_gradient_of_slices_with_a_step_is_numpys_assignment_to_zeros(shape, key, dtype):
+    expected = np.zeros(shape, dtype)
+    values = np.arange(1, expected[key].size + 1).astype(dtype).reshape(expected[key].shape)
+    expected[key] = values
+    found = indexing.scatter(jnp.asarray(values), key, shape)
+    assert found.dtype == dtype
+    assert np.array_equal(found, expected)

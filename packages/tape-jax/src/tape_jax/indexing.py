@@ -210,13 +210,24 @@ def _scattered(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     return jnp.zeros(shape, values.dtype).at[key].add(values)
 
 
+def _padded(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
+    whole = jax.ShapeDtypeStruct(shape, values.dtype)  # type: ignore[no-untyped-call]
+    return jax.linear_transpose(lambda x: x[key], whole)(values)[0]
+
+
+_jitted_padded = Jitted(_padded)
+
+
 def scatter(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
     if _may_repeat(key):
         return _scattered(values, _without_masks(key), tuple(shape))
-    if isinstance(values, jax.core.Tracer) and _is_static(key) and jnp.issubdtype(values.dtype, jnp.inexact):
-        # The transpose of reading is a padding, which XLA fuses; an update would be of an array of zeros in memory.
-        whole = jax.ShapeDtypeStruct(tuple(shape), values.dtype)  # type: ignore[no-untyped-call]
-        return jax.linear_transpose(lambda x: x[key], whole)(values)[0]
+    if _is_static(key) and jnp.issubdtype(values.dtype, jnp.inexact):
+        # The transpose of reading is a padding, which XLA fuses; an update would be of an array of zeros in memory, and
+        # with a step that takes four times as long. Without one, no program is compiled anew for another window.
+        if isinstance(values, jax.core.Tracer):
+            return _padded(values, key, tuple(shape))
+        if any([type(part) is slice and part.step not in (None, 1) for part in _parts(key)]):
+            return _jitted_padded(values, key, tuple(shape))
     return put(jnp.zeros(shape, values.dtype), key, values)
 
 
