@@ -486,3 +486,16 @@ def test_a_label_is_a_class_where_there_are_more_classes_than_its_dtype_counts()
     gradient = tc.function(lambda z: tc.grad(lambda z: tc.sum(tc.cross_entropy(z, labels)))(z), compile="xla")
     assert np.all(np.isfinite(gradient(logits).numpy()))
     assert np.isfinite(tc.function(tc.cross_entropy, compile="xla")(logits, labels).numpy()).all()
+
+
+def test_an_argument_among_the_results_is_that_argument():
+    @tc.function(compile="xla")
+    def f(x, y, z):
+        return z, x + y, y
+
+    x, y, z = (tc.asarray([float(k), 2.0 * k]) for k in (1, 2, 3))
+    for _ in range(2):  # the first call checks the shapes of results, the second is the compiled code alone
+        given, added, also_given = f(x, y, z)
+        assert given.numpy().tolist() == [3.0, 6.0]
+        assert added.numpy().tolist() == [3.0, 6.0]
+        assert also_given.numpy().tolist() == [2.0, 4.0]

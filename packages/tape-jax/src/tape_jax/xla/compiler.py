@@ -134,7 +134,7 @@ class _Alone:
         arrays.clear()
         plain = self._plain  # what JAX has made, where nothing else is left to do
         if plain is not None:
-            kept: Sequence[Raw] = given
+            kept = [given[at] for at in self._kept]
             found = plain([], self.segment.large, *given)[0]
         else:
             known = given if self._host is None else given + self._host([given[at] for at in self._host_places])
