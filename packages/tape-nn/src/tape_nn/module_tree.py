@@ -28,7 +28,7 @@ Places: TypeAlias = dict[Place, object]
 
 _SKIPPED = frozenset({LEAVES, "_compiled_methods"})  # attributes that copies do not take over
 _ATOMS = frozenset(
-    {Tensor, Variable, type(None), bool, int, float, complex, str, bytes, FunctionType, BuiltinFunctionType}
+    {Tensor, Variable, tc.DType, type(None), bool, int, float, complex, str, bytes, FunctionType, BuiltinFunctionType}
 )
 """Classes in whose instances there are no Modules: most attributes are of these."""
 
@@ -130,7 +130,10 @@ def holds_leaves(module: Module) -> bool:
     # The list grows while it is gone through.
     for node in nodes:
         parts: Any = node
-        if hasattr(type(node), "__tape_node__"):
+        kind = type(node)
+        if kind is list or kind is tuple:  # which need no question to their class, and most are
+            pass
+        elif hasattr(kind, "__tape_node__"):
             attributes = vars(node)
             if LEAVES in attributes:
                 return True

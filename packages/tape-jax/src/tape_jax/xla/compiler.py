@@ -8,6 +8,7 @@ host does, such as counting an optimizer's steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Ref, Run, Source
@@ -116,12 +117,14 @@ class _Alone:
         self._taken = [known.index(k) for k in taken]
         self._kept = [known.index(k) for k in kept]
         self._is_whole = program.outputs == outputs
-        self._outputs: list[Callable[[Sequence[Raw], Sequence[Raw]], Raw]] = [
-            _Output(outputs.index(k)) if k in outputs
-            else _Kept(kept.index(k)) if k in kept
-            else _Constant(constants[k])
-            for k in program.outputs
-        ]  # fmt: skip
+        # The outputs in one list: what was given, what XLA makes, and constants. They are picked from it by one call of
+        # C, since a program that trains may have hundreds.
+        named = [k for k in dict.fromkeys(program.outputs) if k not in {*kept, *outputs}]
+        self._constants = [constants[k] for k in named]
+        place_of = {k: at for at, k in enumerate([*kept, *outputs, *named])}
+        places = [place_of[k] for k in program.outputs]
+        self._pick: Callable[[Sequence[Raw]], Any] | None = itemgetter(*places) if len(places) > 1 else None
+        self._only = places[0] if len(places) == 1 else None
         self._plain = self.segment.plain if self._host is None else None
         arrays = {k for k in inputs if program.specs[k].dtype is not None}
         used = {*program.outputs, *[k for i in level.on_host for k in i.inputs]}
@@ -152,7 +155,10 @@ class _Alone:
     def _all(self, kept: Sequence[Raw], found: Sequence[Raw]) -> tuple[Any, ...]:
         if self._is_whole:
             return tuple(found)
-        return tuple([output(kept, found) for output in self._outputs])
+        values = (*kept, *found, *self._constants)
+        if self._pick is not None:
+            return self._pick(values)  # type: ignore[no-any-return]
+        return () if self._only is None else (values[self._only],)
 
     def finished(self, arrays: list[Any]) -> tuple[Any, ...] | None:
         """Return the outputs of a call that something has ended, if XLA had made them; `arrays` is the list it got."""
@@ -164,24 +170,6 @@ class _Alone:
 
 class _Begun(list[Any]):
     """The outputs of a call that XLA does not make, before what XLA makes."""
-
-
-class _Output(int):
-    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
-        return found[self]
-
-
-class _Kept(int):
-    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
-        return kept[self]
-
-
-class _Constant:
-    def __init__(self, value: Raw) -> None:
-        self.value = value
-
-    def __call__(self, kept: Sequence[Raw], found: Sequence[Raw]) -> Any:
-        return self.value
 
 
 class _Mixed:

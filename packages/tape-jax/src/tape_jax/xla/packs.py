@@ -8,7 +8,7 @@ histories, are in none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,9 @@ class Pack:
         self._shapes = [tuple(spec.shape) for spec in specs]
         ends = [0, *accumulate(map(math.prod, self._shapes))]
         self.size = ends[-1]
-        self._rows = list(zip([slice(*pair) for pair in pairwise(ends)], self._shapes, strict=True))
+        self._slices = [slice(*pair) for pair in pairwise(ends)]
+        # A slice is one-dimensional as it is: only the others need another shape.
+        self._reshaped = [(at, shape) for at, shape in enumerate(self._shapes) if len(shape) != 1]
         self._into = into
         self._out_of = out_of
         self._tensor: Any = specs[0].kind if hasattr(specs[0].kind, "data_ptr") else None
@@ -69,11 +71,14 @@ class Pack:
             memory[...] = 0
             array = jax.device_put(memory, device)
             if array.unsafe_buffer_pointer() == memory.ctypes.data:
-                self._landing = list(self.parts(memory)), array
+                self._landing = self.parts(memory), array
 
-    def parts(self, whole: Any) -> Iterator[Any]:
+    def parts(self, whole: Any) -> list[Any]:
         """Return the arrays that are in one."""
-        return (whole[where].reshape(shape) for where, shape in self._rows)
+        found = list(map(whole.__getitem__, self._slices))
+        for at, shape in self._reshaped:
+            found[at] = found[at].reshape(shape)
+        return found
 
     def whole(self, found: Sequence[Any]) -> Any:
         """Return one array of all results; for XLA's code."""
@@ -97,7 +102,7 @@ class Pack:
             slots, array = self._landing
         else:
             array = np.empty(self.size, self.dtype)
-            slots = list(self.parts(array))
+            slots = self.parts(array)
         if self._into is not None:
             values = list(map(self._into, values))
         for value, slot in zip(values, slots, strict=True):
@@ -108,7 +113,7 @@ class Pack:
 
     def returned(self, array: Any, made: list[Any]) -> None:
         """Put the values in an array that XLA has returned into the list of a call's results."""
-        values = list(self.parts(np.asarray(array)))
+        values = self.parts(np.asarray(array))
         if self._out_of is not None:
             values = list(map(self._out_of, values))
         for k, value in zip(self.results, values, strict=True):
