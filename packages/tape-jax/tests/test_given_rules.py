@@ -55,6 +55,28 @@ def recursive(x):
     return tc.exp(x), lambda g: 2 * g * recursive(x)
 
 
+@tc.custom_jvp
+def product(x, y):
+    return x * y
+
+
+@product.defjvp
+def _(primals, tangents):
+    (x, y), (s, t) = primals, tangents
+    return product(x, y), 2 * s * y + 3 * x * t
+
+
+@tc.custom_jvp
+def both(x):
+    return x * x, tc.exp(x)
+
+
+@both.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return both(x), (5 * x * t, 7 * t)
+
+
 FUNCTIONS = pytest.mark.parametrize("f", [tripled, exponential], ids=lambda f: f.__name__)
 
 
@@ -328,3 +350,25 @@ def test_collectives_in_a_rule():
     slopes = jax.grad(lambda a: tc.sum(tripled(tc.asarray(a))).array)
     shards = jax.shard_map(slopes, mesh=mesh, in_specs=rows, out_specs=rows)
     assert_allclose(shards(X), slopes(X), rtol=1e-12)
+
+
+def test_tangents_of_several_inputs_become_their_cotangents():
+    def f(x, y):
+        return tc.sum(product(x, y)).array
+
+    x, y = jnp.asarray([2.0, 3.0]), jnp.asarray([5.0, 7.0])
+    for gradient in (jax.grad(f, (0, 1)), jax.jit(jax.grad(f, (0, 1))), jax.vmap(jax.grad(f, (0, 1)))):
+        of_x, of_y = gradient(x, y)
+        assert_allclose(of_x, 2 * y)
+        assert_allclose(of_y, 3 * x)
+    assert_allclose(jax.grad(lambda x: f(x, y))(x), 2 * y)
+    of_both, _ = jax.hessian(f, (0, 1))(x, y)
+    assert_allclose(of_both[1], 2 * np.eye(2))
+
+
+def test_tangents_of_several_results_become_one_cotangent():
+    x = jnp.asarray(2.0)
+    square, exponential = jax.jacrev(lambda x: tuple([y.array for y in both(x)]))(x)
+    assert_allclose([square, exponential], [10.0, 7.0])
+    assert_allclose(jax.grad(lambda x: both(x)[1].array)(x), 7.0)
+    assert_allclose(jax.grad(lambda x: both(x)[0].array + both(x)[1].array)(x), 17.0)

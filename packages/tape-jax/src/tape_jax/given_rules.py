@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -71,7 +72,7 @@ def _traced(inputs: Arrays, outs: Arrays, rule: Rule) -> tuple[_Directions, list
     n, m = len(inputs), len(outs)
     if rule.pushes:
         traced = jax.make_jaxpr(lambda outs, ts: _like(rule.tangents(ts, tuple(outs)), outs))(list(outs), list(inputs))
-        flows = (True,) * m
+        flows = (True,) * n
     else:
         gives: list[bool] = []
 
@@ -82,9 +83,7 @@ def _traced(inputs: Arrays, outs: Arrays, rule: Rule) -> tuple[_Directions, list
 
         traced = jax.make_jaxpr(cotangents)(list(outs), list(outs))
         flows = tuple(gives)
-    jaxpr = traced.jaxpr
-
-    known = len(traced.consts)
+    jaxpr, known = traced.jaxpr, len(traced.consts)
 
     def run(*values: Any) -> list[Any]:
         closed = jax.extend.core.ClosedJaxpr(jaxpr, values[:known])
@@ -114,11 +113,11 @@ def _as_said(error: Exception, rule: Rule) -> Exception:
 _NEEDS_VALUES = (
     *NEEDS_VALUES,
     jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
 )
 
 
+@dataclass(frozen=True, eq=False)  # JAX compares parameters of primitives, and each call has its own
 class _Directions:
     """Both directions of a rule, as functions of residuals, inputs, results, and tangents or cotangents.
 
@@ -130,22 +129,12 @@ class _Directions:
         pushes: whether `run` maps tangents; else it maps cotangents.
     """
 
-    def __init__(
-        self,
-        run: Callable[..., list[Any]],
-        n: int,
-        m: int,
-        flows: Sequence[bool] = (),
-        effects: Any = frozenset(),
-        *,
-        pushes: bool = True,
-    ) -> None:
-        self.run = run
-        self.n = n
-        self.m = m
-        self.flows = flows
-        self.effects = effects
-        self.pushes = pushes
+    run: Callable[..., list[Any]]
+    n: int
+    m: int
+    flows: Sequence[bool] = ()
+    effects: Any = frozenset()
+    pushes: bool = True
 
     def split(self, values: Arrays) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """Return the residuals, the inputs, the results and the tangents among the arguments of the primitive."""
@@ -173,7 +162,7 @@ class _Directions:
         """Return the same for all examples of a vmap, which are along these dimensions of the residuals."""
         axes = (*dims, *[0] * self.m, *[0] * (self.n if self.pushes else self.m))
         run = jax.vmap(self.run, axes, axis_size=axis.size, axis_name=axis.name, spmd_axis_name=axis.spmd_name)
-        return _Directions(run, self.n, self.m, self.flows, self.effects, pushes=self.pushes)
+        return replace(self, run=run)
 
 
 def _parts(values: Arrays, n: int) -> tuple[list[Any], list[Any]]:
