@@ -119,8 +119,7 @@ def guard(name: str, kernel: Any) -> Any:
     if not callable(kernel) or isinstance(kernel, type) or name.startswith("distributed_"):
         return kernel
 
-    op = registry.get(name)
-    elementwise = op is not None and op.elementwise
+    elementwise = _is_elementwise(name)
     is_like, is_layout = name in _LIKE, name == "laid_out_like"
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -128,10 +127,9 @@ def guard(name: str, kernel: Any) -> Any:
             return kernel(*args)
         if is_like and args and type(args[0]) is DTensor:
             args = (_unread(args[0]), *args[1:])
-        found = on_known_parts(_key(elementwise, kernel, args, kwargs), kernel, args, kwargs)
+        found = _known(_key(elementwise, kernel, args, kwargs), kernel, args, kwargs)
         if found is not None:
-            array, is_whole = found
-            return array if is_whole else _finished(array)
+            return found
         mesh = _mesh_of(args, kwargs)
         if mesh is None:
             return kernel(*args, **kwargs)
@@ -156,6 +154,21 @@ def _key(elementwise: bool, kernel: Callable[..., Any], args: tuple[Any, ...], k
     if not elementwise:
         return key_with_values(kernel, args, kwargs)
     return None if kwargs else key_of(kernel, args)
+
+
+def _known(key: Any, kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the result of a call of a kind that is known, of which what must be is added up; None for other calls."""
+    found = on_known_parts(key, kernel, args, kwargs)
+    if found is None:
+        return None
+    array, is_whole = found
+    return array if is_whole else _finished(array)
+
+
+def _is_elementwise(name: str) -> bool:
+    """Return whether a kernel is that of an elementwise op."""
+    op = registry.get(name)
+    return op is not None and op.elementwise
 
 
 def _finished(found: Any) -> Any:
@@ -199,8 +212,9 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     keeps_residuals, name = name.endswith("_with_residuals"), name.removesuffix("_with_residuals")
     if (prepared := _prepared(name, args)) is not args:
         args = prepared
-        if (known := on_known_parts(_key(name != "matmul", kernel, args, kwargs), kernel, args, kwargs)) is not None:
-            return known[0] if known[1] else _finished(known[0])
+        key = _key(_is_elementwise(name), kernel, args, kwargs)
+        if (known := _known(key, kernel, args, kwargs)) is not None:
+            return known
     summed = name not in _LINEAR
     # What kernels and rules make is made of shapes and numbers: it is the same in each process.
     made_here = bool(_DISPATCHER._allow_implicit_replication)
@@ -230,11 +244,10 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, why)
     if name in _BY_EXAMPLE:
         return _by_examples(name, kernel, mesh, args, kwargs)
-    op = registry.get(name)
-    elementwise = op is not None and op.elementwise
+    elementwise = _is_elementwise(name)
     key = _key(elementwise, kernel, args, kwargs)  # of sums that were taken meanwhile, say
-    if (known := on_known_parts(key, kernel, args, kwargs)) is not None:
-        return known[0] if known[1] else _finished(known[0])
+    if (known := _known(key, kernel, args, kwargs)) is not None:
+        return known
     if not elementwise:
         return _by_pytorch(name, kernel, mesh, arrays, args, kwargs, key)
     if name in KERNELS:
@@ -275,8 +288,7 @@ def _by_pytorch(
         if reason is None:
             raise
         cause = reason
-    op = registry.get(name)
-    if op is not None and op.elementwise:
+    if _is_elementwise(name):
         return on_parts(kernel, mesh, arrays, args, kwargs)
     return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
 
@@ -288,8 +300,7 @@ def _prepared(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if name == "matmul":
         x2 = beside_rows(*args)
         return args if x2 is args[1] else (args[0], x2)
-    op = registry.get(name)
-    return beside(args) if op is not None and op.elementwise and name in KERNELS else args
+    return beside(args) if name in KERNELS and _is_elementwise(name) else args
 
 
 def _why_whole(name: str, arrays: list[DTensor]) -> str | None:
