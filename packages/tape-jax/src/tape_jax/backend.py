@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,10 @@ class JaxBackend(Backend):
         There the functions of JAX are traced also for arrays that have values.
         """
         return not isinstance(array, jax.core.Tracer) and not is_tracing()
+
+    def branch(self, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+        """Return `first()` where a condition holds, else `second()`, of which XLA computes one."""
+        return jax.lax.cond(condition, first, second)
 
     @staticmethod
     def halves(array: object) -> bool:

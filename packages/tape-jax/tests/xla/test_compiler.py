@@ -383,6 +383,31 @@ def test_rules_that_have_a_shorter_way_for_some_values_take_the_general_one():
     compare(f, tc.eye(3) * 2 + tc.ones((3, 3)), tc.ones((3, 2)), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_way_for_zeros_in_the_gradient_of_a_cumulative_product_is_computed_only_where_there_are_some(zero):
+    import jax
+
+    def f(x):
+        return tc.grad(lambda x: tc.sum(tc.cumulative_prod(x, axis=1) ** 2))(x)
+
+    x = np.linspace(0.5, 1.5, 12).reshape(2, 6)
+    x[1, 2] = 0 if zero else x[1, 2]
+    compare(f, tc.asarray(x))
+    with tc.use_backend("jax"):
+        tables = jax.make_jaxpr(lambda x: f(tc.asarray(x)).array)(x)
+    shapes = [v.aval.shape for eqn in tables.jaxpr.eqns for v in eqn.outvars]
+    assert (2, 6, 6) in _shapes_inside(tables.jaxpr)
+    assert (2, 6, 6) not in shapes
+
+
+def _shapes_inside(jaxpr):
+    found = [v.aval.shape for eqn in jaxpr.eqns for v in eqn.outvars]
+    for eqn in jaxpr.eqns:
+        for branch in eqn.params.get("branches", ()):
+            found += _shapes_inside(branch.jaxpr)
+    return found
+
+
 def test_convolution_and_pooling():
     def f(x, w):
         with tc.GradientTape() as tape:

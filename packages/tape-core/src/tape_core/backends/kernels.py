@@ -50,7 +50,7 @@ SIGNS = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_
 
 
 _OWN = frozenset(
-    {"_backend", "raw_device", "put", "is_known", "extremes", "halves"}
+    {"_backend", "raw_device", "put", "is_known", "extremes", "halves", "branch"}
 )  # attributes that are not resolved by name
 
 
@@ -67,6 +67,7 @@ class Kernels:
         self.is_known = backend.is_known
         self.extremes = backend.extremes
         self.halves = backend.halves
+        self.branch = backend.branch
 
     # Python calls this for attributes that are not there: a name that was resolved once is an ordinary attribute.
     def __getattr__(self, name: str) -> Any:

@@ -451,6 +451,18 @@ class Backend:
         """
         return True
 
+    def branch(self, condition: Raw, first: Callable[[], Raw], second: Callable[[], Raw]) -> Raw:
+        """Return `first()` where a condition holds, else `second()`, when its value cannot be read; see `is_known`.
+
+        By default both are computed, and one of them is taken. A library with a branch of its own, as JAX has
+        `jax.lax.cond`, overrides this.
+
+        Args:
+            condition: an array of one truth value.
+            first, second: functions that return arrays of the same shape and dtype.
+        """
+        return self.xp.where(condition, first(), second())
+
     @staticmethod
     def halves(array: Raw) -> bool:
         """Return whether rules divide large matrices in halves, which saves work, and makes more calls; by default so.

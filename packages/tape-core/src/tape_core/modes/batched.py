@@ -270,7 +270,7 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
     """Return `first()` if a condition holds, inside vmap for all examples, else `second()`.
 
     For Tensors in a compiled function both are computed, and each run takes one of them: the one, with the same bits,
-    that it takes where nothing is compiled.
+    that it takes where nothing is compiled. For raw arrays that a library traces, its backend decides.
     """
     tensor = condition
     lifts: list[Any] = []
@@ -282,6 +282,8 @@ def one_of(xp: Namespace, condition: Array, first: Callable[[], Any], second: Ca
         return first() if bool(tensor) else second()
     if not _is_unknown(array):
         return first() if bool(tensor) else second()
+    if not isinstance(condition, Tensor) and not lifts:
+        return xp.branch(tensor, first, second)  # of a library that traces: inside `jax.jit`
     if isinstance(condition, Tensor) or not lifts:
         return xp.where(tensor, first(), second())
     return xp.where(lifts[0].shared(lift(tensor, lifts[0].base)), first(), second())
