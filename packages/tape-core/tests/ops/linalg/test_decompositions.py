@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 from typing import Any
 
@@ -66,6 +67,40 @@ def test_rectangular_matrices(seed: int, m: int, n: int, dtype: str) -> None:
         for keepdims in (False, True):
             found = tc.linalg.matrix_norm(tc.asarray(x), ord=order, keepdims=keepdims)  # type: ignore[arg-type]
             agrees(found, np.linalg.matrix_norm(x, ord=order, keepdims=keepdims))
+
+
+@pytest.mark.parametrize(("name", "full"), [("eigvalsh", "eigh"), ("eigvals", "eig"), ("svdvals", "svd")])
+def test_a_gradient_of_values_factorizes_once(name: str, full: str) -> None:
+    x = matrix(3, 4, 4, dtype="float64")
+    x = x + x.T
+    called: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_globals["__name__"].startswith("numpy.linalg"):
+            called.append(frame.f_code.co_name)
+
+    def f(t: Any) -> Any:
+        return tc.sum(tc.abs(getattr(tc.linalg, name)(t)) ** 3)
+
+    gradient = tc.grad(f)
+    gradient(tc.asarray(x))
+    sys.setprofile(note)
+    try:
+        found = gradient(tc.asarray(x))
+        f(tc.asarray(x))
+    finally:
+        sys.setprofile(None)
+    # The vectors are found with the values where a tape records, and never elsewhere.
+    assert [c for c in called if c in {"eigvalsh", "eigh", "eigvals", "eig", "svdvals", "svd"}][:2] == [full, name]
+    assert called.count(full) == 1 + (name == "svdvals")  # which NumPy computes by its svd
+    w, v = np.linalg.eigh(x)
+    np.testing.assert_allclose(found, v * (3 * w * np.abs(w)) @ v.T, rtol=1e-10, atol=1e-12)
+    # A sweep that is recorded goes without what the kernel left.
+    direction = tc.asarray(matrix(4, 4, 4, dtype="float64"))
+    direction = direction + direction.T
+    second = tc.jvp(gradient, (tc.asarray(x),), (direction,))[1]
+    beside = [gradient(tc.asarray(x) + h * direction).numpy() for h in (1e-5, -1e-5)]
+    np.testing.assert_allclose(second, (beside[0] - beside[1]) / 2e-5, rtol=1e-5, atol=1e-5)
 
 
 def test_equal_eigenvalues_have_a_derivative_and_their_eigenvectors_have_none() -> None:

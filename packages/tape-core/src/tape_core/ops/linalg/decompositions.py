@@ -20,7 +20,7 @@ from tape_core.ops.creation import eye
 from tape_core.ops.elementwise import conj as conjugate
 from tape_core.ops.linalg.norms_and_inverses import adjoint, on_diagonal, square_samples
 from tape_core.ops.linalg.products import conj
-from tape_core.typing import Array, ArrayLike, Cotangent, Namespace
+from tape_core.typing import Array, ArrayLike, Cotangent, Namespace, Residuals
 
 # Vectors of equal eigenvalues, and phases of complex ones, are arbitrary. A function of them has a derivative only if
 # it does not depend on the choice: the cotangent then has no component along a change of phase. A component of up to
@@ -185,9 +185,19 @@ def _eigvalsh_samples(draw: Draw) -> Iterator[Sample]:
             yield Sample(*sample.args).along(_hermitian)
 
 
+def _eigvalsh_vjp(xp: Namespace, g: Cotangent, x: Array, residuals: Residuals) -> Cotangent:
+    return _eigh_vjp(xp, (g, None), (None, *residuals) if residuals else xp.eigh(x))
+
+
+def _eigvalsh_with_residuals(xp: Namespace, x: Array) -> tuple[Array, Residuals]:
+    values, vectors = xp.eigh(x)
+    return values, (vectors,)
+
+
 @refuses("x")
 @op(
-    x=vjp(lambda xp, g, x: _eigh_vjp(xp, (g, None), xp.eigh(x))),
+    x=vjp(_eigvalsh_vjp),
+    residual_kernel=_eigvalsh_with_residuals,
     extension="linalg",
     samples=_eigvalsh_samples,
     batch=batching.stacks(2),
@@ -239,9 +249,19 @@ def eig(x: ArrayLike, /) -> EigResult:
     """
 
 
+def _eigvals_vjp(xp: Namespace, g: Cotangent, x: Array, residuals: Residuals) -> Cotangent:
+    return _eig_vjp(xp, (g, None), (None, *residuals) if residuals else xp.eig(x))
+
+
+def _eigvals_with_residuals(xp: Namespace, x: Array) -> tuple[Array, Residuals]:
+    values, vectors = xp.eig(x)
+    return values, (vectors,)
+
+
 @refuses("x")
 @op(
-    x=vjp(lambda xp, g, x: _eig_vjp(xp, (g, None), xp.eig(x))),
+    x=vjp(_eigvals_vjp),
+    residual_kernel=_eigvals_with_residuals,
     extension="linalg",
     samples=square_samples(),
     batch=batching.stacks(2),
@@ -378,9 +398,22 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """
 
 
+def _svdvals_vjp(xp: Namespace, g: Cotangent, x: Array, residuals: Residuals) -> Cotangent:
+    if residuals:
+        u, vh = residuals
+        return _svd_vjp(xp, (None, g, None), x, (u, None, vh), False)
+    return _svd_vjp(xp, (None, g, None), x, xp.svd(x, full_matrices=False), False)
+
+
+def _svdvals_with_residuals(xp: Namespace, x: Array) -> tuple[Array, Residuals]:
+    u, s, vh = xp.svd(x, full_matrices=False)
+    return s, (u, vh)
+
+
 @refuses("x")
 @op(
-    x=vjp(lambda xp, g, x: _svd_vjp(xp, (None, g, None), x, xp.svd(x, full_matrices=False), False)),
+    x=vjp(_svdvals_vjp),
+    residual_kernel=_svdvals_with_residuals,
     extension="linalg",
     samples=square_samples(rectangular=True),
     batch=batching.stacks(2),
