@@ -630,3 +630,100 @@ def test_a_compiled_call_follows_what_has_become_of_its_module() -> None:
     assert close(values(model, X), model(X))
     del model.inner  # type: ignore[attr-defined]
     assert close(values(model, X), model(X))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        self.layers = [nn.Dense(3), nn.Dense(3)]
+        self.more = {"first": nn.Dense(3), "rest": [{"dense": nn.Dense(3)}]}
+
+    def __call__(self, x: Any) -> Any:
+        for layer in (*self.layers, self.more["first"], self.more["rest"][0]["dense"]):  # type: ignore[index]
+            x = layer(x)  # type: ignore[operator]
+        return x + 1.0 if self.training else x
+
+
+def doubled(module: Any) -> Any:
+    return tc.tree_map(lambda w: w * 2.0, module)
+
+
+class Holder(nn.Module):
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __call__(self, x: Any) -> Any:
+        return self.held(x)
+
+
+CHANGES: dict[str, Any] = {
+    "a value": lambda m: m.layers[0].kernel.assign(m.layers[0].kernel * 3.0),
+    "a value in a dict": lambda m: m.more["rest"][0]["dense"].bias.assign([1.0, 2.0, 3.0]),
+    "the mode": lambda m: m.eval(),
+    "a Variable is frozen": lambda m: setattr(m.layers[1].kernel, "trainable", False),
+    "a copy in a list": lambda m: m.layers.__setitem__(0, doubled(m.layers[0])),
+    "a copy in a dict": lambda m: m.more.__setitem__("first", doubled(m.more["first"])),
+    "a copy in a dict in a list": lambda m: m.more["rest"].__setitem__(0, {"dense": doubled(m.layers[0])}),
+    "a part of a copy": lambda m: m.layers.append(doubled(Holder(m.layers[0])).held),
+    "a copy of a copy": lambda m: m.layers.append(copy.deepcopy(doubled(m.layers[0]))),
+    "a part of a copy of a copy": lambda m: m.layers.append(copy.deepcopy(doubled(Holder(m.layers[0]))).held),
+    "a copy from a pickle": lambda m: m.layers.append(pickle.loads(pickle.dumps(doubled(m.layers[0])))),
+    "a shallow copy of a copy": lambda m: m.layers.append(copy.copy(doubled(m.layers[0]))),
+    "a Module of a copy": lambda m: setattr(m, "layers", [Holder(doubled(m.layers[0]))]),
+}
+
+
+@pytest.mark.parametrize("given", ["the Module", "a list", "a keyword"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_compiled_call_sees_what_has_become_of_the_parts_of_its_module(change: str, given: str) -> None:
+    model = Scaled()
+    model(X)
+    compiled = tc.function(
+        {
+            "the Module": lambda model, x: model(x),
+            "a list": lambda several, x: several[0](x),
+            "a keyword": lambda x, *, model: model(x),
+        }[given],
+        retrace="allow",
+    )
+
+    def call() -> Any:
+        if given == "a keyword":
+            return compiled(X, model=model)
+        return compiled(model if given == "the Module" else [model], X)
+
+    for _ in range(2):
+        assert close(call(), model(X))
+    CHANGES[change](model)
+    gc.collect()  # nothing else is known of a copy whose parts alone are left
+    for _ in range(2):
+        assert close(call(), model(X))
+    if "copy" in change:  # its leaves are arguments, whose values are read in each call
+        parts: list[Any] = [part for _, part in model.named_modules()]
+        copied = next(part for part in parts if type(getattr(part, "kernel", None)) is tc.Tensor)
+        copied.kernel = copied.kernel * 3.0
+        assert close(call(), model(X))
+
+
+def test_no_module_is_gone_through_where_there_are_no_copies() -> None:
+    class Watched(list[Any]):
+        looked = 0
+
+        def __iter__(self) -> Any:
+            Watched.looked += 1
+            return super().__iter__()
+
+    model = Scaled()
+    model.layers = Watched(model.layers)
+    model(X)
+    compiled = tc.function(lambda model, x: x * 2.0)
+    compiled(model, X)
+    gc.collect()
+    Watched.looked = 0
+    compiled(model, X)
+    assert Watched.looked == 0
+    copied = doubled(model.layers[0])
+    compiled(model, X)
+    assert Watched.looked == 1
+    del copied
+    compiled(model, X)
+    assert Watched.looked == 1

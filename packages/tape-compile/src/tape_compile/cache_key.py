@@ -55,8 +55,7 @@ class Signature:
         self.leaves: list[Any]
         self.structure: Any
         orders: Sequence[Any] = ()
-        nodes = {kind for kind in {*map(type, args)} if not _is_leaf(kind)}
-        if not kwargs and (not nodes or all([pytree.is_whole(arg) for arg in args if type(arg) in nodes])):
+        if not kwargs and all([type(arg) is Tensor or _is_leaf(arg) for arg in args]):
             self.leaves, self.structure = list(args), tuple
         else:
             self.leaves, self.structure, orders = pytree.flatten_call(args, kwargs)
@@ -139,8 +138,11 @@ class Signature:
         return path[path.index("]") + 1 :] if with_kwargs else path
 
 
-def _is_leaf(kind: type) -> bool:
-    return kind is Tensor or kind is Variable or kind in _NO_ARRAYS or backend_of_type(kind) is not None
+def _is_leaf(value: Any) -> bool:
+    kind = type(value)
+    if kind is Variable or kind in _NO_ARRAYS or backend_of_type(kind) is not None:
+        return True
+    return pytree.is_whole(value)
 
 
 def arguments_of(

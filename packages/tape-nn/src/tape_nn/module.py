@@ -16,7 +16,7 @@ from tape_core.typing import ArrayLike
 from tape_nn.functional import using
 from tape_nn.generators import named_generators, state_tensor, states_in
 from tape_nn.hints import hint_at_names, present
-from tape_nn.module_tree import Places, flatten_module, holds_leaves, leaves_in, named_state
+from tape_nn.module_tree import Place, flatten_module, holds_leaves, leaves_in, named_state
 from tape_nn.recipes import LEAVES
 
 if TYPE_CHECKING:
@@ -391,7 +391,7 @@ def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]
 
 
 def _walk_copy(
-    value: object, path: str, seen: set[int], place: tuple[object, ...], places: Places
+    value: object, path: str, seen: set[int], place: Place, places: Mapping[Place, object]
 ) -> Iterator[tuple[str, Any]]:
     """Do the same for what is at a place of a functional copy; `places` has its leaves."""
     if (token := places.get(place)) is not None:

@@ -7,9 +7,10 @@ hold Tensors that are no parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import tape_core as tc
 from tape_core import Tensor, Variable
@@ -18,13 +19,12 @@ from tape_core.support import pytree
 from tape_nn.recipes import LEAVES, ROOT, Constant, Leaf, Recipe
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from tape_nn.module import Module
 
 Place: TypeAlias = tuple[object, ...]
 """The keys that lead from a Module to a value, through lists, tuples and dicts but through no other Module."""
-
-Places: TypeAlias = dict[Place, object]
-"""Each place of a leaf, with a token that tied places, which had one Variable, have in common."""
 
 _SKIPPED = frozenset({LEAVES, "_compiled_methods"})  # attributes that copies do not take over
 _ATOMS = frozenset(
@@ -33,6 +33,25 @@ _ATOMS = frozenset(
 """Classes in whose instances there are no Modules: most attributes are of these."""
 
 _CONTAINERS = (list, tuple, dict)
+
+
+_noted: WeakValueDictionary[int, Places] = WeakValueDictionary()
+"""By id the places in all functional copies that exist."""
+
+
+class Places(dict[Place, object]):
+    """Each place of a leaf, with a token that tied places, which had one Variable, have in common.
+
+    A functional copy, and each Module in one, has its own, also one that was copied or unpickled. While none exists no
+    Module is a functional copy, nor holds one, so that a compiled call need not look through its Modules.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __new__(cls, *_: object) -> Self:
+        made = super().__new__(cls)
+        _noted[id(made)] = made
+        return made
 
 
 class RootPlaces(Places):
@@ -49,7 +68,7 @@ class RootPlaces(Places):
         self.nodes: dict[int, Any] = {}
 
     def __reduce__(self) -> Any:
-        return dict, (dict(self),)
+        return Places, (dict(self),)
 
 
 class _Shared(NamedTuple):
@@ -125,6 +144,8 @@ def taken_apart(module: Module) -> tuple[list[Any], Skeleton] | None:
 
 def holds_leaves(module: Module) -> bool:
     """Return whether a Module, or one in it, is a functional copy."""
+    if not _noted:
+        return False
     nodes: list[Any] = [module]
     seen = {id(module)}
     # The list grows while it is gone through.
@@ -164,9 +185,9 @@ def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
     return flattening.leaves, Skeleton(root, flattening.names, flattening.tokens)
 
 
-def leaves_in(module: Module) -> Places:
+def leaves_in(module: Module) -> Mapping[Place, object]:
     """Return the places of the leaves in the attributes of a functional copy; of any other Module there are none."""
-    found: Places = vars(module).get(LEAVES, {})
+    found: Mapping[Place, object] = vars(module).get(LEAVES, {})
     return found
 
 
@@ -317,7 +338,7 @@ class _Build:
             made = kind._make(values) if hasattr(kind, "_make") else kind(values)
             self._made[node.number] = made
             return made
-        return self._module(node, {})
+        return self._module(node, Places())
 
 
 def _items_of(value: Any) -> Any:
