@@ -71,7 +71,8 @@ def test_a_file_of_another_program_changes_nothing(tmp_path: Path) -> None:
         ((model, optimizer), {}, r"generators in rng named \[''\], this program those named \[\]"),
         ((model, {"a": optimizer}), {"rng": rng}, "has optimizers named"),
         ((plain, optimizer), {"rng": rng}, "has generators of the model named"),
-        ((model, nn.SGD(0.1, momentum=0.9)), {"rng": rng}, "does not fit: load_state_dict"),
+        ((model, nn.SGD(0.1, momentum=0.9)), {"rng": rng}, "is of Adam, and this program has SGD"),
+        ((model, nn.LossScaler(optimizer)), {"rng": rng}, "does not fit: load_state_dict"),
     ):
         before = {name: value.tolist() for name, value in model.state_dict().items()}, tc.random.get_state()
         with pytest.raises(ValueError, match=text):
@@ -84,6 +85,34 @@ def test_a_file_of_another_program_changes_nothing(tmp_path: Path) -> None:
         nn.load_run(tmp_path / "none", model)
     with pytest.raises(TypeError, match="is of type 'object'"):
         nn.save_run(tmp_path / "other", model, extra={"a": object()})
+
+
+def test_the_state_of_another_kind_of_optimizer_is_taken_only_when_asked_for(tmp_path: Path) -> None:
+    # Adam keeps what AdamW keeps, under the same names: nothing but the class tells that the program is another one.
+    model, adam, rng = make()
+    train(model, adam, rng, 2)
+    path = tmp_path / "run.safetensors"
+    nn.save_run(path, model, adam, rng=rng)
+    again, _, other_rng = make(50)
+    adamw = nn.AdamW(0.01, weight_decay=0.0)
+    before = again.state_dict()["layers.0.kernel"].tolist()
+    with pytest.raises(ValueError, match="the optimizer is of Adam, and this program has AdamW.*other_optimizer=True"):
+        nn.load_run(path, again, adamw, rng=other_rng)
+    assert again.state_dict()["layers.0.kernel"].tolist() == before
+    nn.load_run(path, again, adamw, rng=other_rng, other_optimizer=True)
+    found = train(again, adamw, other_rng, 2)
+    nn.load_run(path, model, adam, rng=rng)
+    assert found == train(model, adam, rng, 2)
+    # What is around an optimizer is another matter: with no gradients that wait, accumulation may begin at any time.
+    accumulating = nn.GradientAccumulation(nn.Adam(0.01), steps=2)
+    nn.load_run(path, again, accumulating, rng=other_rng)
+    with pytest.raises(ValueError, match="optimizer 'b' is of Adam, and this program has Nadam"):
+        nn.save_run(path, model, {"a": nn.SGD(0.1), "b": adam})
+        nn.load_run(path, model, {"a": nn.SGD(0.1), "b": nn.Nadam()})
+    # With slots of other names there is nothing to take.
+    nn.save_run(path, model, adam)
+    with pytest.raises(ValueError, match="does not fit: load_state_dict"):
+        nn.load_run(path, model, nn.Adagrad(0.1), other_optimizer=True)
 
 
 # -- the states of layers' generators in state_dict

@@ -92,18 +92,27 @@ def save_run(
         "extra": extra,
     }
     tensors: dict[str, tc.Tensor] = {}
-    text = json.dumps({"version": FORMAT_VERSION, "state": pack(state, "", tensors)})
+    classes = {name: _class_of(each) for name, each in _by_name(optimizer).items()}
+    text = json.dumps({"version": FORMAT_VERSION, "state": pack(state, "", tensors), "optimizer_classes": classes})
     return write_state(path, tensors, {_METADATA_KEY: text}, keeper, step, keep, asynchronous)
 
 
 def load_run(
-    path: Path, model: Module, optimizer: Optimizers = None, *, rng: Generators = None, parallel: object = None
+    path: Path,
+    model: Module,
+    optimizer: Optimizers = None,
+    *,
+    rng: Generators = None,
+    parallel: object = None,
+    other_optimizer: bool = False,
 ) -> LoadedRun:
     """Bring a training loop to the state in a file that :func:`save_run` wrote; return its step number and `extra`.
 
     Args:
         model, optimizer, rng: of the same structure, and with the same names, as when the file was written.
         parallel: as for `save_run`. The number of processes and the layout may be others than when it was written.
+        other_optimizer: whether an optimizer may go on from the state of one of another class, that of an Adam from an
+            AdamW's say. Its own settings count, and the state must have what it keeps.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -119,6 +128,7 @@ def load_run(
     try:
         found = json.loads(metadata[_METADATA_KEY])
         version, state = found["version"], unpack(found["state"], tensors)
+        classes = dict(found.get("optimizer_classes", {}))  # files of earlier versions have none
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"load_run: {name!r} is damaged: {type(error).__name__}: {error}") from error
     if version != FORMAT_VERSION:
@@ -133,6 +143,13 @@ def load_run(
             raise ValueError(
                 f"load_run: {name!r} has {what} named {sorted(saved)}, this program those named {sorted(given)}; the "
                 "empty name is that of a single one, or of the global generator"
+            )
+    for key, each in optimizers.items():
+        if not other_optimizer and classes.get(key, _class_of(each)) != _class_of(each):
+            which = f"optimizer {key!r}" if key else "the optimizer"
+            raise ValueError(
+                f"load_run: {name!r} does not fit: {which} is of {classes[key]}, and this program has "
+                f"{_class_of(each)}. To go on with that all the same, pass other_optimizer=True"
             )
     before = (
         model.state_dict(),
@@ -163,6 +180,13 @@ def _restore(
     set_random_states(model, random)
     for name, generator in generators.items():
         generator.set_state(own[name])
+
+
+def _class_of(optimizer: Any) -> str:
+    """Return the class of an optimizer: of one in a LossScaler or a GradientAccumulation, which keep their own state."""
+    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+        optimizer = inner
+    return type(optimizer).__name__
 
 
 def _by_name(thing: Any) -> dict[str, Any]:
