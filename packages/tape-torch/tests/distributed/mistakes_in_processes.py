@@ -153,6 +153,35 @@ class Stop(nn.Callback):
 
 with differing("'stopped' is True on process 1 and False on process 0"):
     fit(epochs=3, callbacks=[Stop()])
+
+
+class StopWithin(nn.Callback):
+    def __init__(self, hook):
+        setattr(self, hook, lambda run: run.stop() if rank == 1 else None)
+
+
+# Between two batches, too: the others would wait for it in the next step.
+for hook, where in (
+    ("on_batch_end", "batch 1 of epoch 1"),
+    ("on_batch_begin", "batch 1 of epoch 1"),
+    ("on_epoch_begin", "batch 1 of epoch 1"),
+    ("on_train_begin", "before the first epoch"),
+):
+    with pytest.raises(
+        ValueError, match=rf"fit, {where}: [\s\S]*'stopped' is True on process 1 and False on process 0"
+    ):
+        # The other process need not have the callback at all.
+        fit(epochs=3, callbacks=[StopWithin(hook)] if rank == 1 else [])
+
+
+def stopping(run, batch):
+    if rank == 1 and run.step == 1:
+        run.stop()
+    return nn.fitting.run.train_step(run, batch)
+
+
+with pytest.raises(ValueError, match=r"fit, batch 2 of epoch 1: [\s\S]*'stopped' is True on process 1"):
+    fit(epochs=3, train_step=stopping)
 with pytest.raises(TypeError, match=r"loss: number must return a Tensor.*returned 1.0"):
 
     def number(y, predictions):

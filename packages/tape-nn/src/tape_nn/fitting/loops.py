@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 import tape_core as tc
 from tape_core.random import global_rng
@@ -14,6 +14,7 @@ from tape_core.support import Task, contextmanager, integer, progress_of, pytree
 from tape_nn.averaging import ExponentialMovingAverage
 from tape_nn.checkpoints import Path
 from tape_nn.fitting import run as steps
+from tape_nn.fitting.callbacks import EarlyStopping, LearningRate, SaveBest
 from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import LOGGER, Progress
 from tape_nn.fitting.resuming import RunFile, describe
@@ -195,8 +196,11 @@ def fit(
             run.call("on_train_begin")
             if file is not None:
                 file.write(run)
+        within = parallel is not None and _stops_within_epochs(run, train_step, parallel)
+        if within:
+            run.compare_stops("before the first epoch")
         while run.epoch < run.epochs and not run.stopped:
-            for _ in _steps(run, source, step, class_weight):
+            for _ in _steps(run, source, step, class_weight, within):
                 # Between two steps, where the state is whole: within a step, weights and metrics are of different
                 # batches.
                 if file is not None and checkpoint_every and run.step % checkpoint_every == 0:
@@ -209,9 +213,7 @@ def fit(
                         found = _evaluate(judge, held_out, run.epoch, judge_step, task)
                     run.logs.update({f"val_{name}": value for name, value in found.items()})
                 run.call("on_epoch_end")
-            if parallel is not None:
-                cure = "Callbacks must stop a run on all processes or on none"
-                parallel.compare({"stopped": str(run.stopped)}, f"fit, epoch {run.epoch + 1}", "decisions", cure)
+            run.compare_stops(f"epoch {run.epoch + 1}")
             run.history.append(run.logs)
             # Now the state is that of the next epoch's beginning, from which a checkpoint continues.
             run.epoch += 1
@@ -336,7 +338,23 @@ def _evaluate(run: Run, source: Source, epoch: int, step: Step, task: Task) -> d
     return run.logs
 
 
-def _steps(run: Run, source: Source, step: Step, class_weight: Mapping[int, float] | None) -> Iterator[None]:
+_QUIET: Final = {Progress, ExponentialMovingAverage, EarlyStopping, LearningRate, SaveBest}
+"""The classes of callbacks that stop no run before the end of an epoch."""
+
+
+def _stops_within_epochs(run: Run, train_step: Step | None, parallel: Strategy) -> bool:
+    """Return whether what a user has written could stop the run between steps, on any process."""
+    own = train_step is not None or not {type(each) for each in run.callbacks} <= _QUIET
+    try:
+        parallel.compare({"own": str(own)}, "fit", "callbacks")
+    except ValueError:  # one process may have callbacks that others have not
+        return True
+    return own
+
+
+def _steps(
+    run: Run, source: Source, step: Step, class_weight: Mapping[int, float] | None, stops_within: bool
+) -> Iterator[None]:
     """Take the steps that the epoch has left; yield after each one, unless a callback has stopped the run."""
     for batch in _batches(run, source):
         run.call("on_batch_begin")
@@ -348,6 +366,8 @@ def _steps(run: Run, source: Source, step: Step, class_weight: Mapping[int, floa
         if run.batch == run.length:
             run.flush()  # before the callbacks, which look at the weights of this step
         run.call("on_batch_end")
+        if stops_within:
+            run.compare_stops(f"batch {run.batch} of epoch {run.epoch + 1}")
         if run.stopped:
             run.flush_at_end()
             return

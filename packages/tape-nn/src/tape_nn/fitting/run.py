@@ -155,6 +155,16 @@ class Run:
         """End the run after this epoch; if called from a batch, without the rest of the epoch."""
         self.stopped = True
 
+    def compare_stops(self, where: str) -> None:
+        """Check that the run was stopped on all processes or on none: else they would wait for each other.
+
+        Raises:
+            ValueError: one has stopped it, and another has not.
+        """
+        if self.parallel is not None:
+            cure = "Callbacks and steps must stop a run on all processes or on none"
+            self.parallel.compare({"stopped": str(self.stopped)}, f"fit, {where}", "decisions", cure)
+
     def accumulate(self, steps: int) -> None:
         """Have the optimizers update the weights once for so many batches."""
         reduction: Any = "sum" if getattr(self.loss, "reduction", None) == "sum" else "mean"
