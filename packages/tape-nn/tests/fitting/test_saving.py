@@ -96,7 +96,7 @@ def test_the_state_of_another_kind_of_optimizer_is_taken_only_when_asked_for(tmp
     again, _, other_rng = make(50)
     adamw = nn.AdamW(0.01, weight_decay=0.0)
     before = again.state_dict()["layers.0.kernel"].tolist()
-    with pytest.raises(ValueError, match="the optimizer is of Adam, and this program has AdamW.*other_optimizer=True"):
+    with pytest.raises(ValueError, match=r"is of Adam, and this program has AdamW.*other_optimizer=True"):
         nn.load_run(path, again, adamw, rng=other_rng)
     assert again.state_dict()["layers.0.kernel"].tolist() == before
     nn.load_run(path, again, adamw, rng=other_rng, other_optimizer=True)

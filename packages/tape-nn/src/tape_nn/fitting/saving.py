@@ -183,7 +183,7 @@ def _restore(
 
 
 def _class_of(optimizer: Any) -> str:
-    """Return the class of an optimizer: of one in a LossScaler or a GradientAccumulation, which keep their own state."""
+    """Return the class of an optimizer: of one in a LossScaler or the like, which keeps a state of its own."""
     while (inner := getattr(optimizer, "optimizer", None)) is not None:
         optimizer = inner
     return type(optimizer).__name__
