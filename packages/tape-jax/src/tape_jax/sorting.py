@@ -34,22 +34,47 @@ def _top_k(x: jax.Array, k: int, axis: int, largest: bool) -> Any:
 
 
 @partial(jax.jit, static_argnames=("axis", "descending", "stable"))
-def _sort_with_residuals(x: Array, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort_with_residuals(x: jax.Array, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     # XLA sorts the places along with the elements, in less than twice the time; a sort of its own for each takes twice.
-    order = jnp.argsort(x, axis=axis, descending=descending, stable=stable)
-    return jnp.take_along_axis(x, order, axis=axis), (order,)
+    axis %= x.ndim
+    order: Any = _places(x, axis)
+    if descending and stable:  # the sort is turned around, and so is the order of equal elements
+        x, order = jax.lax.rev(x, (axis,)), jax.lax.rev(order, (axis,))
+    values, order = jax.lax.sort((x, order), dimension=axis, is_stable=stable, num_keys=1)
+    if descending:
+        values, order = jax.lax.rev(values, (axis,)), jax.lax.rev(order, (axis,))
+    return values, (order.astype(jnp.int64),)
+
+
+def _places(x: jax.Array, axis: int, dtype: Any = None) -> jax.Array:
+    """Return the place of each element along an axis, laid out as the elements are."""
+    iota: Any = jax.lax.broadcasted_iota
+    if dtype is None:
+        dtype = np.int32 if x.shape[axis] <= np.iinfo(np.int32).max else np.int64
+    found: jax.Array = iota(dtype, x.shape, axis, out_sharding=jax.typeof(x).sharding)
+    return found
 
 
 @partial(jax.jit, static_argnames="axis")
-def _unsorted(g: Cotangent, order: Array, axis: int) -> Array:
-    return jnp.put_along_axis(jnp.zeros_like(g), order, g, axis=axis, inplace=False)
+def unsorted(g: jax.Array, order: jax.Array, *, axis: int = -1) -> Any:
+    """Return an array whose elements at the places in `order` along an axis are those of `g`: of each place one."""
+    axis %= g.ndim
+    # Of unsigned integers JAX knows that none counts from the end.
+    key = [order.astype(np.uint64) if k == axis else _places(g, k, np.uint64) for k in range(g.ndim)]
+    return jnp.zeros_like(g).at[tuple(key)].set(g, mode="promise_in_bounds", unique_indices=True)
+
+
+@partial(jax.jit, static_argnames="axis")
+def inverse(order: jax.Array, *, axis: int = -1) -> Any:
+    """Return the inverse of permutations along an axis."""
+    return unsorted(_places(order, axis % order.ndim, order.dtype), order, axis=axis)
 
 
 def _sort_rule(
     xp: Namespace, g: Cotangent, x: Array, residuals: Residuals, axis: int, descending: bool, stable: bool
 ) -> Any:
     order = residuals[0] if residuals else xp.argsort(x, axis=axis, descending=descending, stable=stable)
-    return _unsorted(g, order, axis)
+    return unsorted(g, order, axis=axis)
 
 
 RULES: dict[str, dict[str, Any]] = {"sort": {"x": fused(_sort_rule)}}
@@ -65,4 +90,4 @@ def sorting_kernels(jitted: Callable[[str], Callable[..., Any]]) -> dict[str, Ca
             return jitted("top_k")(x, k, axis=axis, largest=largest)
         return _top_k(x, check_top_k(x, k, axis, False), axis, largest)
 
-    return {"sort_with_residuals": _sort_with_residuals, "top_k": top_k}
+    return {"sort_with_residuals": sort_with_residuals, "top_k": top_k}

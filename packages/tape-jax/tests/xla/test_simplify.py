@@ -119,3 +119,37 @@ def test_nan_of_a_masked_derivative_is_found_as_it_is_eagerly() -> None:
             found = tc.function(derivative, compile="xla")
             found(v)
             np.testing.assert_allclose(found(v).numpy(), derivative(v).numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"axis": 0}, {"descending": True}, {"stable": False}], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4), (2, 0)], ids=str)
+def test_a_sort_and_its_gradient_sort_once(options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    x = RNG.permutation(np.arange(12.0)[: np.prod(shape)]).reshape(shape)
+    w = tc.asarray(np.arange(float(x.size)).reshape(shape))
+    f = tc.value_and_grad(lambda x: tc.sum(tc.sort(x, **options) * w))
+    names = left(f, tc.asarray(x))
+    assert names.count("sort_with_residuals") == 1
+    assert {"sort", "argsort", "take_along_axis"}.isdisjoint(names)
+
+
+def test_equal_elements_and_nan_are_sorted_as_without_the_order() -> None:
+    x = np.asarray([2.0, np.nan, 2.0, -0.0, np.inf, 0.0, -np.inf])
+    assert left(lambda x: (tc.sort(x), tc.argsort(x)), tc.asarray(x)) == ["sort_with_residuals"]
+    x = tc.asarray(x[:-2])  # NumPy, which has no descending order, turns that of 0.0 and -0.0 around
+    assert left(lambda x: (tc.sort(x, descending=True), tc.argsort(x, descending=True)), x) == ["sort_with_residuals"]
+
+
+def test_ranks_are_found_by_one_sort() -> None:
+    x = tc.asarray(RNG.standard_normal((4, 6)))
+    assert left(lambda x: tc.argsort(tc.argsort(x, axis=0), axis=0), x) == ["argsort", "inverse_permutation"]
+    assert left(lambda x: tc.argsort(tc.argsort(x, axis=0), axis=1), x) == ["argsort", "argsort"]
+    assert left(lambda x: tc.argsort(tc.argsort(x), descending=True), x) == ["argsort", "argsort"]
+
+
+def test_elements_that_are_taken_by_ranks_of_another_axis_are_taken() -> None:
+    x = tc.asarray(RNG.standard_normal((4, 4)))
+
+    def f(x: tc.Tensor) -> tc.Tensor:
+        return tc.take_along_axis(x, tc.argsort(tc.argsort(x, axis=0), axis=0), axis=1)
+
+    assert left(f, x) == ["argsort", "inverse_permutation", "take_along_axis"]

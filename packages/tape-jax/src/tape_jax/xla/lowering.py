@@ -34,6 +34,7 @@ from tape_core.backends import DEFAULT_KERNELS, Kernels
 from tape_core.staging import TracingError
 from tape_core.typing import Raw
 
+from tape_jax import sorting
 from tape_jax.tasks import JaxCall
 from tape_jax.xla import products
 from tape_jax.xla.draws import drawn
@@ -48,6 +49,9 @@ LAYOUT = "laid_out_like"
 """The op that lays a value out as another one: gradients as their sources."""
 GLOBAL = 0
 """The key in `Lowering.states` of the global generator; any other generator is its own key."""
+
+INVERSE, UNSORTED = "inverse_permutation", "unsorted"
+"""Calls that only simplified programs have: the inverse of an order, and elements put back where it took them from."""
 
 _KEYS = {"getitem": 1, "scatter": 1, **dict.fromkeys((
     "setitem", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply"), 2)}  # fmt: skip
@@ -290,8 +294,8 @@ def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
         if DEFAULT_KERNELS.get(name) is fn.func and not name.endswith("_with_residuals"):
             return getattr(xp, name)  # type: ignore[no-any-return]
         return partial(fn.func, xp, *fn.args[1:], **fn.keywords)
-    if name in _REDUCTIONS:
-        return _REDUCTIONS[name]
+    if name in _OWN:
+        return _OWN[name]
     try:
         found = getattr(xp, name)
     except AttributeError:
@@ -318,5 +322,10 @@ def _all(x: Raw, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     return jnp.sum((x == 0).astype(jnp.float32), axis=axis, keepdims=keepdims) == 0
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {"any": _any, "all": _all}
-"""Reductions in other words than those of the JAX backend: as fast to run, and faster to compile."""
+_OWN: dict[str, Callable[..., Any]] = {
+    "any": _any,
+    "all": _all,
+    INVERSE: sorting.inverse,
+    UNSORTED: sorting.unsorted,
+}
+"""Functions that no backend has, or that XLA is given in other words: as fast to run, and faster to compile."""
