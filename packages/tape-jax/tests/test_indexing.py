@@ -160,3 +160,18 @@ def test_the_gradient_of_slices_with_a_step_is_numpys_assignment_to_zeros(shape,
     found = indexing.scatter(jnp.asarray(values), key, shape)
     assert found.dtype == dtype
     assert np.array_equal(found, expected)
+
+
+def test_ids_of_segments_are_looked_at_except_inside_a_function_of_jax() -> None:
+    def sums(x: jax.Array, ids: jax.Array) -> jax.Array:
+        return tc.segment_sum(tc.asarray(x), tc.asarray(ids), 3).array
+
+    with tc.use_backend("jax"):
+        x, ids = jnp.arange(6.0), jnp.asarray([0, 1, 1, 2, 5, 0])
+        assert jax.jit(sums)(x, ids).tolist() == [5.0, 3.0, 3.0]  # what is out of range is dropped
+        with pytest.raises(ValueError, match=r"segment_sum: segment_ids must be in \[0, 3\), got 0 to 5"):
+            sums(x, ids)
+        compiled = tc.function(lambda x, ids: tc.segment_sum(x, ids, 3), compile="xla")
+        assert compiled(tc.asarray(x), tc.asarray(ids) % 3).tolist() == [5.0, 3.0, 7.0]
+        with pytest.raises(ValueError, match=r"segment_sum: segment_ids must be in \[0, 3\), got 0 to 5"):
+            compiled(tc.asarray(x), tc.asarray(ids))

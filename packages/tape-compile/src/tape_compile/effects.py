@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tape_core import IndexedSlices, Tensor, Variable, random
@@ -11,6 +12,7 @@ from tape_core.staging import TracedValue, value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
 from tape_core.typing import Raw
 
+from tape_compile.program import literal_key
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.traced_backend import tracing_backend
 
@@ -296,7 +298,20 @@ class OpaqueCall:
                 self(*given)
             return ()
 
+        if getattr(self.function, "only_raises", False):
+            run.check = self._key()  # type: ignore[attr-defined]
         trace.emit(self.__name__, run, arrays, backend)
+
+    def _key(self) -> Hashable:
+        """Return a key for all of the call but the values of its arrays; None where something has no hash."""
+        arrays = {k for k, _ in self.tensors}
+        others = [literal_key(leaf) for k, leaf in enumerate(self.leaves) if k not in arrays]
+        key: Hashable = self.function, self.structure, tuple(arrays), tuple(others)
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
 
     def run_and_record(self, trace: Effects) -> Any:
         """Run the call now, and add an instruction for it."""
@@ -335,7 +350,10 @@ class OpaqueCall:
         args, kwargs = pytree.unflatten(self.structure, leaves)
         arrays.reverse()
         # The new values are those of the whole run, which may still fail: it commits them at its end.
-        with held_for_a_while(self.variables, arrays, [{} for _ in self.variables]):
+        held = (
+            held_for_a_while(self.variables, arrays, [{} for _ in self.variables]) if self.variables else nullcontext()
+        )
+        with held:
             arrays.clear()
             result = self.function(*args, **kwargs)
             found, structure = pytree.flatten_whole(result)

@@ -327,8 +327,10 @@ def host_callback(function: Call) -> Call:
 def value_check(function: Call) -> Call:
     """Make a function that only raises, for some values of its positional arguments, a check of compiled programs.
 
-    It is a :func:`host_callback`. Inside vmap it is given the values of all examples, with their axis in front.
+    It is a :func:`host_callback`. Inside vmap it is given the values of all examples, with their axis in front. A
+    compiled function makes the first of several calls with the same arguments alone.
     """
+    function.only_raises = True  # type: ignore[attr-defined]
     run = host_callback(function)
 
     @wraps(function)

@@ -11,13 +11,14 @@ from tape_compile.program import Instruction, Program, literal_key
 # Kernels that were lowered share calls that they did not share as wholes.
 @pass_(stage="exact", after=["lower_kernels"])
 def cse(program: Program) -> Program:
-    """Let a call that is equal to an earlier one have the earlier one's results."""
+    """Let a call that is equal to an earlier one have the earlier one's results, and drop checks that were made."""
     replaced: dict[int, int] = {}
     refers_to_none = replaced.keys().isdisjoint
     # The full key of a call is dear, so it is made only for calls of one function on the same values, of which there is
     # nearly always a single one: by function and inputs that call, and None where there are several.
     single: dict[Hashable, Instruction | None] = {}
     first: dict[Hashable, Instruction] = {}
+    checked: set[Hashable] = set()
     kept = []
     for instruction in program.instructions:
         if replaced and not refers_to_none(instruction.inputs):
@@ -36,6 +37,12 @@ def cse(program: Program) -> Program:
                 if known is not instruction:
                     replaced.update(zip(instruction.outputs, known.outputs, strict=True))
                     continue
+        elif (check := getattr(instruction.fn, "check", None)) is not None:
+            # It has raised, if it does, where it stood first.
+            known_check = check, *instruction.inputs, *map(literal_key, instruction.args)
+            if known_check in checked:
+                continue
+            checked.add(known_check)
         kept.append(instruction)
     return program.replace(kept, [replaced.get(k, k) for k in program.outputs])
 

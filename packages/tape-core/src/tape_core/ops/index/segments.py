@@ -67,7 +67,15 @@ def _count_segments(name: str, ids: Tensor) -> int:
 
 @value_check
 def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
-    low, high = (int(smallest(ids)), int(largest(ids))) if ids.size else (0, -1)
+    backend, array = ids.backend, ids._array
+    if not ids.size:
+        low, high = 0, -1
+    elif not backend.is_known(array):  # inside `jax.jit`, as for other indices
+        return
+    elif "indices" in backend.library.checks:
+        low, high = int(smallest(ids)), int(largest(ids))
+    else:
+        low, high = backend.extremes(array)
     if low < 0 or high >= num_segments:
         raise ValueError(f"{name}: segment_ids must be in [0, {num_segments}), got {low} to {high}")
 
