@@ -125,6 +125,25 @@ def test_a_tensor_has_no_memory_of_others() -> None:
             assert v.array.untyped_storage().nbytes() == v.array.nbytes
 
 
+def test_who_keeps_a_former_value_of_a_small_variable_keeps_little() -> None:
+    variables = [tc.Variable(tc.ones(n, backend="numpy")) for n in (8, 4096, 8192) for _ in range(4)]
+
+    def step(x: Any) -> Any:
+        for v in variables:
+            v.assign(v * x)
+        return x
+
+    compiled = tc.function(step, compile="xla")
+    for k in range(3):
+        compiled(tc.asarray(2.0, backend="numpy"))
+        kept: Any = variables[0].array
+        while isinstance(kept, np.ndarray) and kept.base is not None:
+            kept = kept.base
+        assert memoryview(kept).nbytes <= 1 << 14
+        for v in variables:
+            np.testing.assert_array_equal(v.numpy(), np.full(v.shape, 2.0 ** (k + 1), np.float32))
+
+
 @pytest.mark.usefixtures("own_client")
 def test_threads_that_train_the_same_variables(backend: str) -> None:
     variables = [tc.Variable(tc.full((n + 2,), 1.0)) for n in range(4)]

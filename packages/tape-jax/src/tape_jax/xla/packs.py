@@ -1,8 +1,8 @@
-"""Small values of Variables in one array: each array that goes into XLA's code and comes out of it costs 1 to 2 µs.
+"""Values of Variables in one array: each array that goes into XLA's code and comes out of it costs 1 to 2 µs.
 
-A program that trains has many: each parameter, and what an optimizer keeps of it. Those of a pack share memory. So a
-pack is small: whoever keeps the former value of one keeps all of it. Single numbers, which are what is kept in
-histories, are in none.
+A program that trains has many: each parameter, and what an optimizer keeps of it. Those of a pack share memory, and
+whoever keeps the former value of one keeps all of it. So a pack is not large, small arrays have smaller ones of their
+own, and single numbers, which are what is kept in histories, are in none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import numpy as np
 from tape_core.typing import Raw
 
 from tape_jax.conversion import NATIVE, aligned_memory
-from tape_jax.thresholds import PACK_MAX_BYTES, PACK_MIN_ARRAYS, PACKED_MAX_BYTES
+from tape_jax.thresholds import (
+    PACK_MAX_BYTES,
+    PACK_MIN_ARRAYS,
+    PACK_OF_SMALL_MAX_BYTES,
+    PACKED_MAX_BYTES,
+    PACKED_SMALL_MAX_BYTES,
+)
 from tape_jax.xla.transfer import is_swapped, jax_dtype, nbytes
 
 if TYPE_CHECKING:
@@ -151,9 +157,10 @@ def packs(
             spec.kind, tuple(spec.shape), spec.dtype
         ):  # fmt: skip
             continue
-        what = spec.kind, spec.dtype
         size = nbytes(spec)
-        if what not in groups or sizes[what] + size > PACK_MAX_BYTES:
+        is_small = size <= PACKED_SMALL_MAX_BYTES
+        what = spec.kind, spec.dtype, is_small
+        if what not in groups or sizes[what] + size > (PACK_OF_SMALL_MAX_BYTES if is_small else PACK_MAX_BYTES):
             groups.setdefault(what, []).append([])
             sizes[what] = 0
         groups[what][-1].append((o, i))
