@@ -32,8 +32,9 @@ def on_backend(backend: str, make: Callable[[], Step]) -> Step:
         step = make()
 
     def taken() -> list[Any]:
-        with tc.use_backend(backend):
-            found = step()
+        if tc.get_backend().name != backend:  # once in each turn: programs select their backend once
+            tc.set_backend(backend)
+        found = step()
         if backend == "jax":  # JAX returns before its arrays are computed
             import jax
 

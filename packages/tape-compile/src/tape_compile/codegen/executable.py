@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, cast
 from weakref import proxy, ref
 
@@ -258,7 +258,7 @@ class Compiled:
         """Return whether guards hold, and Variables are trainable as they were."""
         watched, expected = self.trainable
         # By functions of C: there may be hundreds of Variables, and this is done in each call.
-        if not all(map(is_, map(_is_trainable, watched), expected)):
+        if list(map(_is_trainable, watched)) != expected:
             return False
         return not self.guards or all(get() == value for get, value in self.guards)
 
@@ -336,9 +336,8 @@ class Compiled:
             objects[0]._raw = found[at]
             objects[0]._raw_slots = slots
             return
-        before = list(
-            map(getattr, objects, names)
-        )  # the end of an old value may run others' code, which waits until all are assigned
+        # The end of an old value may run others' code, which waits until all are assigned. That of slots runs none.
+        before = list(map(getattr, objects[: len(self.assigned)], names))
         values = [*found[at:], *[{} for _ in range(self.new_leaves)]]
         if changed:
             objects = [*objects, *changed, *changed]
