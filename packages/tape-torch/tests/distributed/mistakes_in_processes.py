@@ -12,8 +12,10 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 from tape_torch.distributed import (
+    Mesh,
     all_gather,
     all_reduce,
+    average_gradients,
     broadcast,
     create,
     distribute,
@@ -25,6 +27,7 @@ from tape_torch.distributed import (
     save,
     storage,
 )
+from torch.distributed.device_mesh import DeviceMesh
 
 tc.set_backend("torch:cpu")
 folder = sys.argv[1]
@@ -36,6 +39,11 @@ for device, told in (("gpu", "none of PyTorch's"), ("cpu:0", "name the kind, 'cp
         mesh(device=device)
 with pytest.raises(ValueError, match="timeout must be more than 0"):
     mesh(device="cpu", timeout=-1.0)
+# Before they have met, each would save over what the other has saved, and watch nobody.
+for act in (lambda: save(f"{folder}/unmet", {"w": tc.ones(2)}), lambda: failures.watched(timeout=9.0).__enter__()):
+    with pytest.raises(RuntimeError, match=r"one of 2 processes, which have not met yet: call \S*mesh\(axes\) before"):
+        act()
+assert not os.path.exists(f"{folder}/unmet")
 m = mesh({"data": -1}, device="cpu", timeout=40.0)
 rank = m.rank
 # The limit is that of the groups of all axes.
@@ -44,6 +52,18 @@ for axis in (None, "one", "two"):
     assert failures.waits_of(grid.group(axis)) == timedelta(seconds=40), axis
 with pytest.raises(ValueError, match=r"no axis 'dta'; its axes are 'data'; did you mean 'data'\?"):
     distribute(tc.ones((2,)), ("dta",), mesh=m)
+
+# What is no mesh, and a mesh that only some processes are in: `prepare` and the like wait for all of them.
+for act in (
+    lambda: all_reduce(tc.ones(2), None),
+    lambda: broadcast(tc.ones(2), nn.parallel.Replicated(m)),
+    lambda: average_gradients([tc.ones(2)], m.device_mesh),
+):
+    with pytest.raises(TypeError, match=r"(all_reduce|broadcast|average_gradients): mesh must be a Mesh of tape_torch"):
+        act()
+with pytest.raises(ValueError, match="the DeviceMesh has 1 of 2 processes"):
+    Mesh(DeviceMesh("cpu", [0], mesh_dim_names=("data",)))
+assert Mesh(grid.device_mesh["one"]).axes == {"one": 1}
 
 # -- checkpoints
 

@@ -21,6 +21,19 @@ def test_mistakes_of_two_processes_are_errors_on_both(tmp_path: Path) -> None:
     assert run_processes(PROGRAM.read_text(encoding="utf-8"), 2, str(tmp_path), may_fail=[1])[0] == "done\n"
 
 
+def test_a_collective_after_the_end_of_the_group_says_so() -> None:
+    program = """
+import pytest, tape_core as tc, torch.distributed as dist
+from tape_torch.distributed import all_reduce, mesh
+m = mesh({"data": -1}, device="cpu")
+dist.destroy_process_group()
+with pytest.raises(RuntimeError, match="the process group of this mesh is no more: torch.distributed.destroy_process"):
+    all_reduce(tc.ones(2, backend="torch:cpu"), m)
+print("done")
+"""
+    assert run_processes(program, 1)[0] == "done\n"
+
+
 # -- checkpoints that are not what they should be, in one process
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,19 @@ LISTED: Final = 8  # differences
 def has_processes() -> bool:
     """Return whether there is a process group."""
     return dist.is_available() and dist.is_initialized()
+
+
+def check_met(caller: str) -> None:
+    """Refuse to act alone in one of several processes that have not met: each would take itself for the only one.
+
+    Raises:
+        RuntimeError: `torchrun` has started several, and there is no process group yet.
+    """
+    if not has_processes() and "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RuntimeError(
+            f"{caller}: this is one of {os.environ['WORLD_SIZE']} processes, which have not met yet: call "
+            f"tape_torch.distributed.mesh(axes) before"
+        )
 
 
 def gathered(group: Any, value: object) -> list[Any]:

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tape_core import GradientTape, IndexedSlices, Tensor, reshape
+from tape_core.meshes import check_mesh
 from tape_core.staging import current
 from tape_core.support import ACTIVE, READY, dense, pytree, setting, wrap
 from tape_core.typing import PyTree
+from torch.distributed.device_mesh import DeviceMesh
 
 from tape_torch.distributed.collectives import means_in_group
 from tape_torch.distributed.meshes import Mesh
@@ -41,6 +43,7 @@ def average_gradients(
     Raises:
         ValueError: the mesh has no such axis, or a gradient is None.
     """
+    check_mesh(mesh, Mesh, DeviceMesh, "average_gradients")
     leaves, structure = pytree.flatten(gradients)
     if current() is not None or ACTIVE.get():
         return pytree.unflatten(structure, _by_ops(leaves, mesh, axis, bucket_bytes))
@@ -82,6 +85,7 @@ def averaged_gradient(
     Raises:
         ValueError: the mesh has no such axis, and whatever `tape.gradient` raises.
     """
+    check_mesh(mesh, Mesh, DeviceMesh, "averaged_gradient")
     leaves, structure = pytree.flatten(sources)
     if current() is not None or ACTIVE.get():
         return average_gradients(tape.gradient(target, sources), mesh, axis, bucket_bytes=bucket_bytes)

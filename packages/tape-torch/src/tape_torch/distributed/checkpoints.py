@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_parts
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from tape_torch.distributed import storage
-from tape_torch.distributed.agreement import agree_on, has_processes, of_process, on_all, on_first
+from tape_torch.distributed.agreement import agree_on, check_met, has_processes, of_process, on_all, on_first
 from tape_torch.distributed.failures import time_limit, waits_of
 from tape_torch.divided import part_of
 
@@ -119,9 +119,11 @@ def save(
             where each should have the same; or the folder is itself a checkpoint.
         TypeError: a name is no string, or the format lacks a dtype (complex128).
         OSError: a process cannot write.
-        RuntimeError: another program is saving into this folder, or a process has died.
+        RuntimeError: another program is saving into this folder, or a process has died; or it is called in one of
+            several processes before there is a mesh.
     """
     where = os.path.realpath(folder)
+    check_met("save")
     _wait_for_others()
     group = _group()
     arrays: dict[str, torch.Tensor] = {}

@@ -19,8 +19,10 @@ import torch
 from tape_core import Tensor, Variable, asarray, concat, reshape
 from tape_core.backends import backend_of_type
 from tape_core.extend import batching, linear, op, transpose, vjp
+from tape_core.meshes import check_mesh
 from tape_core.typing import ArrayLike
 from torch.distributed import _functional_collectives as functional
+from torch.distributed.device_mesh import DeviceMesh
 
 from tape_torch.distributed.meshes import Mesh
 
@@ -191,9 +193,9 @@ def all_reduce(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, reduction: 
 
     Raises:
         ValueError: the mesh has no such axis, or there is no such reduction.
-        TypeError: `x` is divided among processes already, or the mean of integers is asked for.
+        TypeError: `x` is divided among processes already, the mean of integers is asked for, or `mesh` is none.
     """
-    tensor = _plain(x, "all_reduce")
+    tensor = _plain(x, "all_reduce", mesh)
     group = mesh.group(axis).group_name
     if reduction == "mean" and not tensor.dtype.inexact:
         raise TypeError(f"all_reduce: reduction='mean' is for floating-point arrays; this one is {tensor.dtype}")
@@ -220,7 +222,7 @@ def all_gather(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, along: int 
         ValueError: the mesh has no such axis, or the array has none.
         TypeError: `x` is divided among processes already.
     """
-    tensor = _plain(x, "all_gather")
+    tensor = _plain(x, "all_gather", mesh)
     _check_parts(tensor, along, 1, "all_gather")
     group = mesh.group(axis)
     return all_gather_in_group(tensor, group.group_name, group.size(), axis=along)
@@ -242,7 +244,7 @@ def reduce_scatter(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, along: 
         ValueError: the mesh has no such axis, or the processes do not divide the array's.
         TypeError: `x` is divided among processes already.
     """
-    tensor = _plain(x, "reduce_scatter")
+    tensor = _plain(x, "reduce_scatter", mesh)
     group = mesh.group(axis)
     _check_parts(tensor, along, group.size(), "reduce_scatter")
     return reduce_scatter_in_group(tensor, group.group_name, group.size(), axis=along)
@@ -265,7 +267,7 @@ def all_to_all(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, split: int 
         ValueError: the mesh has no such axis, or the processes do not divide the array's.
         TypeError: `x` is divided among processes already.
     """
-    tensor = _plain(x, "all_to_all")
+    tensor = _plain(x, "all_to_all", mesh)
     group = mesh.group(axis)
     _check_parts(tensor, split, group.size(), "all_to_all")
     _check_parts(tensor, concat, 1, "all_to_all")
@@ -289,7 +291,7 @@ def broadcast(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, source: int 
         ValueError: the mesh has no such axis, or there is no such process.
         TypeError: `x` is divided among processes already.
     """
-    tensor = _plain(x, "broadcast")
+    tensor = _plain(x, "broadcast", mesh)
     group = mesh.group(axis)
     if not 0 <= source < group.size():
         where = "" if axis is None else f" along axis {axis!r}"
@@ -298,7 +300,8 @@ def broadcast(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, source: int 
     return broadcast_in_group(tensor, group.group_name, rank, rank == mesh.rank)
 
 
-def _plain(x: ArrayLike, name: str) -> Tensor:
+def _plain(x: ArrayLike, name: str, mesh: Mesh) -> Tensor:
+    check_mesh(mesh, Mesh, DeviceMesh, name)
     backend = backend_of_type(torch.Tensor)
     assert backend is not None  # this package provides it
     tensor = asarray(x) if isinstance(x, Tensor | Variable) else asarray(x, backend=backend)

@@ -22,6 +22,7 @@ from tape_core.support import contextmanager, real
 from torch.distributed import distributed_c10d
 
 from tape_torch import mismatches
+from tape_torch.distributed.agreement import check_met
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
@@ -62,10 +63,12 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
 
     Raises:
         PeerError: another process has died, failed or hangs.
+        RuntimeError: it is entered in one of several processes before there is a mesh.
     """
     seconds = None if timeout is None else real("watched", "timeout", timeout)
     if seconds is not None and seconds <= 0:
         raise ValueError(f"watched: timeout must be more than 0; got {timeout}")
+    check_met("watched")
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1 or _watches:
         yield
         return

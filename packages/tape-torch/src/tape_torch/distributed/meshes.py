@@ -58,6 +58,12 @@ class Mesh(NamedMesh[DeviceMesh]):
                 "Mesh: the axes of the DeviceMesh have no names, by which layouts name them; "
                 "give init_device_mesh(..., mesh_dim_names=)"
             )
+        root = device_mesh._get_root_mesh()  # a mesh that was cut from one along an axis has part of its processes
+        if root.size() != dist.get_world_size():
+            raise ValueError(
+                f"Mesh: the DeviceMesh has {root.size()} of {dist.get_world_size()} processes, and all take part in "
+                f"what is done with a mesh: make one of all, of which an axis may be used alone"
+            )
         super().__init__(device_mesh, dict(zip(names, device_mesh.shape, strict=True)), device_mesh.device_type)
 
     @property
@@ -77,10 +83,15 @@ class Mesh(NamedMesh[DeviceMesh]):
 
         Raises:
             ValueError: the mesh has no such axis.
+            RuntimeError: the process group was destroyed.
         """
         if axis is None:
             group = dist.group.WORLD
-            assert group is not None
+            if group is None:
+                raise RuntimeError(
+                    "the process group of this mesh is no more: torch.distributed.destroy_process_group has ended it. "
+                    "Call that when nothing is left to compute"
+                )
             return group
         return self.device_mesh.get_group(self.check_axis(axis))
 
