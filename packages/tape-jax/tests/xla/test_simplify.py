@@ -153,3 +153,32 @@ def test_elements_that_are_taken_by_ranks_of_another_axis_are_taken() -> None:
         return tc.take_along_axis(x, tc.argsort(tc.argsort(x, axis=0), axis=0), axis=1)
 
     assert left(f, x) == ["argsort", "inverse_permutation", "take_along_axis"]
+
+
+def test_the_tangent_of_a_difference_is_a_difference() -> None:
+    x = tc.asarray([1.0, -0.0, 0.0, -2.5])
+    names = left(lambda x, v: tc.jvp(lambda x: x[:, None] - x, (x,), (v,)), x, tc.asarray([0.0, -0.0, 2.0, 1.0]))
+    assert names.count("subtract") == 2
+    assert {"multiply", "negative", "add"}.isdisjoint(names)
+
+
+def test_products_with_minus_one_that_are_no_negatives_stay() -> None:
+    y = tc.asarray([True, False])
+    assert left(lambda y: y * -1, y) == ["multiply"]
+    z = tc.asarray([2 + 1j, -1j])
+    assert left(lambda z: tc.imag(z * -1), z) == ["multiply", "imag"]
+    x = tc.asarray(np.asarray([1, -128, 0], "int8"))
+    assert left(lambda x: x * -1, x) == ["negative"]
+    assert left(lambda x, y: x + y * -1.0, tc.asarray([2.0, 0.0]), tc.asarray(np.asarray([0.5, 0.0], "float32"))) == [
+        "subtract"
+    ]
+
+
+def test_constants_of_some_size_are_part_of_the_code() -> None:
+    k = np.arange(1.0, 2050.0)  # XLA multiplies by the reciprocals of what it knows
+    f = tc.function(lambda x: tc.fft.irfft(tc.fft.rfft(x) / tc.asarray(k)), compile="xla")
+    x = tc.asarray(RNG.standard_normal(4096))
+    expected = f.python(x).numpy()
+    for _ in range(2):
+        np.testing.assert_allclose(f(x).numpy(), expected, rtol=1e-12, atol=1e-12)
+    assert f._compiled.all[0].run.segment.large == ()

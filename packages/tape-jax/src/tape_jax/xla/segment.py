@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _NOWHERE: Mapping[int, NamedSharding] = MappingProxyType({})
 
-_INLINE_MAX_ELEMENTS = 64
+_INLINE_MAX_ELEMENTS = 4096
 """Constants up to this size are part of the code; of larger ones XLA would take long to fold what they lead to."""
 
 

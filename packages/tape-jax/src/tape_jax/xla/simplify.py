@@ -7,6 +7,7 @@ nobody uses go as well: inside XLA's code no values are checked, so that they do
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable
 from hashlib import blake2b
 from typing import Any
@@ -203,3 +204,34 @@ def taken_by_inverse(r: _Simplifier, x: Argument, indices: Argument, *, axis: in
     if r.spec(x).shape != shape or axis % len(shape) != made.kwargs["axis"]:
         return False
     return r.become(UNSORTED, unsorted, x, made.args[0], axis=made.kwargs["axis"])
+
+
+# Tangents of differences are sums with a product by -1, of which XLA would not see that they are the same differences.
+@RULES.rewrite("multiply", of_constant=True)
+def times_minus_one(r: _Simplifier, x: Argument, y: Argument) -> bool:
+    if type(x) is not Ref:
+        x, y = y, x
+    return _is_minus_one(y) and _is_number_like(r, x) and r.become("negative", operator.neg, x)
+
+
+@RULES.rewrite("add")
+def plus_negative(r: _Simplifier, x: Argument, y: Argument) -> bool:
+    for one, other in ((x, y), (y, x)):
+        made = r.maker(other, "negative")
+        if made is not None and _is_alike_dtype(r, one):
+            return r.become("subtract", operator.sub, one, made.args[0])
+    return False
+
+
+def _is_minus_one(x: Argument) -> bool:
+    return type(x) in (int, float) and x == -1
+
+
+def _is_number_like(r: _Simplifier, x: Argument) -> bool:
+    """Return whether a value is real, of the dtype and shape of the result: a product by -1 is then its negative."""
+    return type(x) is Ref and r.spec(x).dtype_name.startswith(("float", "int")) and _is_alike(r.spec(x), r.out)
+
+
+def _is_alike_dtype(r: _Simplifier, x: Argument) -> bool:
+    """Return whether a value is real and of the dtype of the result."""
+    return type(x) is Ref and r.spec(x).dtype == r.out.dtype and r.out.dtype_name.startswith(("float", "int"))
