@@ -17,6 +17,11 @@ def test_values_and_derivatives(checked: str) -> None:
     run_processes(PROGRAM.read_text(encoding="utf-8"), 2, environment={"TAPE_CHECK_RANKS": checked})
 
 
+def test_collectives_along_an_axis_are_among_its_processes() -> None:
+    # PyTorch counts the source of a broadcast within the group: with its rank among all, another process's array came.
+    run_processes(PROGRAM.with_name("collectives_along_axes.py").read_text(encoding="utf-8"), 4)
+
+
 def test_a_gather_of_parts_has_a_short_name() -> None:
     """Gloo writes names of more than 15 characters without a lock, which ends processes: see `tape_torch.gloo`."""
     code = (

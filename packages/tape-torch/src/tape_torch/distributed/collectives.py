@@ -296,8 +296,8 @@ def broadcast(x: ArrayLike, mesh: Mesh, axis: str | None = None, *, source: int 
     if not 0 <= source < group.size():
         where = "" if axis is None else f" along axis {axis!r}"
         raise ValueError(f"broadcast: source={source}, and there are {group.size()} processes{where}, counted from 0")
-    rank = torch.distributed.get_global_rank(group, source)
-    return broadcast_in_group(tensor, group.group_name, rank, rank == mesh.rank)
+    # The op takes the place of the source within the group, where `torch.distributed.broadcast` takes its rank.
+    return broadcast_in_group(tensor, group.group_name, source, source == group.rank())
 
 
 def _plain(x: ArrayLike, name: str, mesh: Mesh) -> Tensor:
