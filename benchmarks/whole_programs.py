@@ -66,7 +66,11 @@ def steps_of(name: str, style: str, small: bool) -> dict[str, Callable[[], Step]
         ways: list[tuple[str, Any]] = [(backend, lambda f: f), (f"{backend}, compiled", tc.function)]
         if backend == "jax":  # its kernels one by one are measured elsewhere, and take minutes here
             ways = []
-        for label, wrap in [*ways, *[(f"{backend}, xla", xla)] * has_jax]:
+        if has_jax:
+            ways.append((f"{backend}, xla", xla))
+        if backend == "jax":  # as `jax.jit` is told in the programs that train
+            ways.append(("jax, xla, Variables donated", functools.partial(xla, donate_variables=True)))
+        for label, wrap in ways:
             style_of = module.STYLES[style]
             makers[label] = functools.partial(on_backend, backend, functools.partial(style_of, data, wrap))
     return makers

@@ -34,9 +34,6 @@ LANDINGS_MAX_BYTES: Final = 1 << 22
 KEPT_MAX_BYTES: Final = 1 << 18
 """Bytes: values of Variables up to this size are known until the next call, even if they are replaced meanwhile."""
 
-DONATED_MIN_BYTES: Final = 1 << 14
-"""Bytes: for a smaller value of a Variable, new memory costs less than to find out whether anybody else has the old."""
-
 PACKED_SMALL_MAX_BYTES: Final = 1 << 12
 """Bytes of a small array, which is packed with small ones alone: their former values are what people keep."""
 

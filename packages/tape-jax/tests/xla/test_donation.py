@@ -129,6 +129,30 @@ def test_new_values_of_variables_have_the_memory_of_the_old(on_jax: None) -> Non
     assert len(set(found[0])) == 6
 
 
+@pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
+def test_values_of_any_size_are_given_away_but_single_numbers(on_jax: None) -> None:
+    count = tc.Variable(0.0)
+    variables = [tc.Variable(tc.ones(shape, dtype=dtype)) for shape in ((2,), (0, 2), (3, 4)) for dtype in
+                 ("float32", "int32", "complex64")]  # fmt: skip
+
+    @tc.function(compile="xla", donate_variables=True)
+    def step(x: Any) -> None:
+        for v in (count, *variables):
+            v.assign(v + tc.astype(x, v.dtype))
+
+    x = tc.asarray(1.0)
+    counts: list[Any] = []
+    for k in range(4):
+        places = {memory(v) for v in variables if v.size}
+        counts.append(count.value)
+        step(x)
+        if k:  # results of the first run are checked, and might be refused
+            assert {memory(v) for v in variables if v.size} == places
+        for v in variables:
+            np.testing.assert_array_equal(v.numpy(), np.full(v.shape, k + 2))
+    assert [number.item() for number in counts] == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_old_values_that_somebody_has_stay_as_they_are(on_jax: None) -> None:
     trained = Trained(donate_variables=True)
     kernel = trained.model.layers[0].kernel

@@ -22,13 +22,12 @@ from tape_core.typing import Raw
 
 from tape_jax import devices
 from tape_jax.tasks import JaxCall
-from tape_jax.thresholds import DONATED_MIN_BYTES
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
 from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
-from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, nbytes, out_of
+from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, out_of
 
 if TYPE_CHECKING:
     from tape_core.random import Generator
@@ -94,8 +93,8 @@ def _donated(
     found = []
     for at, k in enumerate(inputs):
         spec = specs[k]
-        is_large = -1 not in spec.shape and is_of_jax(spec) and nbytes(spec) >= DONATED_MIN_BYTES
-        is_given = program.owned.get(k, 0) > 0 or (k in replaced and is_large)  # 0: of a Variable
+        # Of `owned`, 0 says that it is a Variable's. Single numbers are what histories keep, which are copied then.
+        is_given = program.owned.get(k, 0) > 0 or (k in replaced and -1 not in spec.shape and spec.size > 1)
         if is_given and k not in program.outputs and is_of_jax(spec) and results[spec.shape, spec.dtype]:
             results[spec.shape, spec.dtype] -= 1
             found.append(at)
@@ -302,7 +301,7 @@ class Segment:
             )
         try:
             # In C alone: no signal handler comes between what XLA does with Variables' memory and the list.
-            made.extend(map(function, [states], [self.large], *[[value] for value in given]))
+            made.extend(map(function, [states], [self.large], *zip(given, strict=True)))
         except BaseException as error:
             self._tell_lost([given[at] for at in taken], error)
             raise
