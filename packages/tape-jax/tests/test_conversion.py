@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import array
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_jax import conversion
 
 
 def _aligned(n: int) -> np.ndarray:
@@ -113,3 +115,35 @@ def test_what_is_known_inside_jit_stays_known() -> None:
         return tc.asarray(x)[rows].array
 
     assert jax.jit(f)(jnp.arange(3.0)).tolist() == [2.0, 0.0]
+
+
+def test_an_array_of_a_new_shape_compiles_no_program() -> None:
+    compiled: list[str] = []
+
+    def listen(name: str, *_: Any, **__: Any) -> None:
+        if "backend_compile" in name:
+            compiled.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for shape in ((7, 13, 1), (7, 13, 2), ()):
+            for dtype in (np.float32, np.int16, np.bool_):
+                array = np.ones(shape, dtype)
+                assert tc.asarray(array, backend="jax").tolist() == array.tolist()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert compiled == []
+
+
+def test_arrays_of_a_shape_that_comes_often_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "STAGED_FROM", 2)
+    monkeypatch.setattr(conversion, "STAGED_MAX_KINDS", 2)
+    monkeypatch.setattr(conversion, "_TIMES", {})
+    for _ in range(4):
+        for n in (3, 4, 5):
+            made = conversion.as_jax_array(np.arange(n, dtype=np.int16), None, None)
+            assert made.tolist() == list(range(n))
+            assert (made.dtype, made.weak_type, made.committed) == (np.int16, False, False)
+    for _ in range(4):
+        assert conversion.as_jax_array(np.arange(3), None, None).tolist() == [0, 1, 2]
+    assert len(conversion._TIMES) <= 2

@@ -69,8 +69,8 @@ BY_FACE = {
 """How ops are called that have another name than their own, or none."""
 
 INTERNAL = {
-    "add_rows", "arange_beside", "cofactors", "conv_weight_vjp", "cross_entropy_vjp", "csr_transposed_matmul", "curvature_of_det",
-    "drop", "expm_derivative", "linear_recurrence", "lu_solve", "max_pool_jvp", "max_pool_vjp", "normalize", "places", "scatter",
+    "add_rows", "arange_beside", "band", "cofactors", "conv_weight_vjp", "cross_entropy_vjp", "csr_transposed_matmul",
+    "curvature_of_det", "drop", "expm_derivative", "linear_recurrence", "lu_solve", "max_pool_jvp", "max_pool_vjp", "normalize", "places", "scatter",
     "search_in_order", "to_device", "zeros_beside",
 }  # fmt: skip
 """Ops that users do not call: what they are part of is among `MORE`."""

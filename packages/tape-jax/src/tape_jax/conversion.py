@@ -12,7 +12,7 @@ from jax._src.core import trace_state_clean
 from tape_core.staging import current
 
 from tape_jax import devices
-from tape_jax.thresholds import ALIGNED_MIN_BYTES, ALIGNMENT
+from tape_jax.thresholds import ALIGNED_MIN_BYTES, ALIGNMENT, STAGED_FROM, STAGED_MAX_KINDS
 
 
 def is_tracing() -> bool:
@@ -85,14 +85,30 @@ def _from_numpy(array: Any, dtype: Any) -> Any:
         raise TypeError(f"JAX has no dtype {array.dtype}")
     wanted = array.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
     with jax.ensure_compile_time_eval():  # inside `jax.jit`, too, an array of known values stays one
-        # In half the time of `jax.device_put`, which compiles nothing for a new shape: in a trace that is what counts.
-        made = (jnp.asarray if current() is None else jax.device_put)(_aligned_copy(array, wanted))
+        made = (jnp.asarray if _has_program(array.shape, wanted) else jax.device_put)(_aligned_copy(array, wanted))
     if made.dtype != wanted:
         raise TypeError(
             f"JAX makes {made.dtype} of {wanted}, since jax_enable_x64 was switched off after Tape had switched it on; "
             f"Tape's arrays need it: jax.config.update('jax_enable_x64', True)"
         )
     return made
+
+
+_TIMES: dict[tuple[tuple[int, ...], Any], int] = {}
+"""How often arrays of a shape and dtype were made from NumPy's."""
+
+
+def _has_program(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Return whether it pays to have XLA compile the program by which `jnp.asarray` makes arrays of a kind faster."""
+    kind = (shape, dtype)
+    times = _TIMES.get(kind, 0)
+    if times < STAGED_FROM:
+        if len(_TIMES) >= STAGED_MAX_KINDS:
+            _TIMES.clear()
+        _TIMES[kind] = times + 1
+    elif current() is None:  # in a trace nothing more is compiled
+        return True
+    return False
 
 
 NATIVE = frozenset([np.dtype(char) for char in "?bBhHiIlLqQefdFD"])

@@ -387,6 +387,21 @@ def _eigvals(x: Raw) -> Raw:
     return w.astype(np.result_type(w.dtype, np.complex64), copy=False)
 
 
+def _band(x: Raw, *, first: int | None = None, last: int | None = None) -> Raw:
+    if x.ndim < 2:
+        raise ValueError(f"band: x must have at least 2 dimensions, got shape {x.shape}")
+    if first is None or first != last:
+        x = x if last is None else np.tril(x, last)
+        return x if first is None else np.triu(x, first)
+    # To write one diagonal into zeros takes a quarter of the time of a mask.
+    *stack, rows, columns = x.shape
+    found: Raw = np.zeros(x.shape, x.dtype)
+    diagonal = np.diagonal(x, first, -2, -1)
+    begin = first if first >= 0 else -first * columns
+    found.reshape(*stack, rows * columns)[..., begin :: columns + 1][..., : diagonal.shape[-1]] = diagonal
+    return found
+
+
 # Operators in place of ufuncs: on NumPy scalars, which Tensors of shape () hold, `x + y` takes a ninth of the time of
 # np.add(x, y); on arrays both take as long.
 KERNELS: dict[str, Kernel] = {
@@ -404,6 +419,7 @@ KERNELS: dict[str, Kernel] = {
     "greater": operator.gt,
     "greater_equal": operator.ge,
     "arange_beside": lambda x, n: np.arange(n),
+    "band": _band,
     "zeros_beside": lambda x, shape, dtype: np.zeros(shape, dtype=dtype),
     "broadcast_to": _broadcast_to,
     "reshape": lambda x, shape, *, copy=None: x.reshape(shape) if copy is None else np.reshape(x, shape, copy=copy),

@@ -380,6 +380,10 @@ def table(call: Any) -> dict[str, dict[str, Any]]:
         "tile": {"tile": tiled, "repeat": tiled},
         "repeat": {"repeat_interleave": repeat_interleave},
         "meshgrid": {"meshgrid/variadic_tensors": meshgrid, "meshgrid/list_of_tensors": meshgrid},
+        "band": {
+            "tril": lambda x, k=0: registry["band"].function(x, last=k),
+            "triu": lambda x, k=0: registry["band"].function(x, first=k),
+        },
         "tril": {"tril": call(tc.tril, "x k")},
         "triu": {"triu": call(tc.triu, "x k")},
         "sum": {"sum": call(tc.sum, "x axis keepdims")},

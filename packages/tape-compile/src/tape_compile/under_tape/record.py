@@ -57,8 +57,8 @@ def recorded_call(joint: Joint, tape: GradientTape, leaves: list[Any]) -> Any:
     except Exception as error:  # noqa: BLE001 - it is raised again
         fail(error)
     call.residuals = found[joint.size :]
-    if joint.masked:
-        tape._masked = True
+    if joint.masked > tape._masked:
+        tape._masked = joint.masked
     tape._special |= joint.special
     if joint.sparse and any([records[i] is not None for i in at]):
         tape._sparse = (
@@ -115,13 +115,13 @@ class Call:
         """The name for debugging tapes."""
         return self.joint.name
 
-    def vjp(self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool) -> list[Any]:
+    def vjp(self, gs: list[Any], hs: list[Any], masked: int, recorded: bool) -> list[Any]:
         """Return the cotangent of each input, or None, after the derivative of this call has been added.
 
         Args:
             gs: the cotangents of the results, or None.
             hs: the cotangents that the inputs have so far, or None.
-            masked: whether cotangents of zero mask.
+            masked: how far masks reach, as a tape says it.
             recorded: whether the sweep is itself recorded; then cotangents are Tensors, else raw arrays.
         """
         joint = self.joint
@@ -157,7 +157,7 @@ class Call:
         ]
 
     def rerun(
-        self, gs: list[Any], hs: list[Any], masked: bool, recorded: bool, results: Sequence[int] | None = None
+        self, gs: list[Any], hs: list[Any], masked: int, recorded: bool, results: Sequence[int] | None = None
     ) -> list[Any]:
         """Compute the same as :meth:`vjp` by running the function again, under a tape.
 
@@ -233,24 +233,24 @@ class _CallPlan:
         joint: Joint = kwargs(rec)["call"].joint
         return joint.leading
 
-    def within(self, g: Cotangent, rec: Record, results: list[int], masked: bool, recorded: bool) -> list[Any]:
+    def within(self, g: Cotangent, rec: Record, results: list[int], masked: int, recorded: bool) -> list[Any]:
         """Return the cotangents of some results, including those from other results that depend on them."""
         call: Call = kwargs(rec)["call"]
         return call.rerun(g.cotangents, [None] * len(slot(rec, 0)), masked, recorded, results)
 
     def backward(self, g: Cotangent, rec: Record, grads: list[Any], *_: Any) -> None:
         """Add the derivative of this call to the cotangents of its inputs."""
-        self._pull(g, rec, grads, masked=False, recorded=False)
+        self._pull(g, rec, grads, masked=0, recorded=False)
 
     backward_reusing = backward
 
     def backward_careful(
-        self, g: Cotangent, rec: Record, grads: list[Any], xp: Any, lift: Any, masked: bool, *_: Any
+        self, g: Cotangent, rec: Record, grads: list[Any], xp: Any, lift: Any, masked: int, *_: Any
     ) -> None:
         """Do the same for cotangents that may be Tensors, or may mask."""
         self._pull(g, rec, grads, masked, recorded=xp is not self.backend.xp)
 
-    def _pull(self, g: Cotangent, rec: Record, grads: list[Any], masked: bool, recorded: bool) -> None:
+    def _pull(self, g: Cotangent, rec: Record, grads: list[Any], masked: int, recorded: bool) -> None:
         at = slot(rec, 0)
         call: Call = kwargs(rec)["call"]
         gs = g.cotangents if type(g) is Parts else [dense(g)]

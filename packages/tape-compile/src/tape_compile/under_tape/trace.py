@@ -36,12 +36,12 @@ class Pattern(NamedTuple):
     """The pattern of cotangents that a derivative is compiled for.
 
     Attributes:
-        masked: whether cotangents of zero mask.
+        masked: how far masks reach, as a tape says it.
         results: for each result with a derivative, whether it has a cotangent.
         inputs: for each input, whether it has a cotangent already, to which the derivative is added.
     """
 
-    masked: bool
+    masked: int
     results: tuple[bool, ...]
     inputs: tuple[bool, ...]
 
@@ -357,7 +357,7 @@ class Joint:
         n, m, sizes = len(arrays), len(self.specs), []
         # The first guess: each result gets a cotangent, and no input has one before. Any other pattern is compiled
         # after a sweep has met it (`on_missing_derivative`).
-        first = Pattern(self.masked or tape._masked, (True,) * m, (False,) * len(inputs))
+        first = Pattern(max(self.masked, tape._masked), (True,) * m, (False,) * len(inputs))
         fitting = [p for p in patterns if (len(p.results), len(p.inputs)) == (m, len(inputs))]
         for pattern in sorted(fitting) or [first]:
             cotangents, found = self._trace_sweep(trace, own, inputs, pattern)

@@ -44,9 +44,18 @@ def _curvature_of_det(x: Array, direction: Array) -> Any:
     return out
 
 
+def _band(x: Array, *, first: int | None = None, last: int | None = None) -> Any:
+    out = np.zeros_like(x)
+    for i, j in np.ndindex(*x.shape[-2:]):
+        if (first is None or j - i >= first) and (last is None or j - i <= last):
+            out[..., i, j] = x[..., i, j]
+    return out
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "arange_beside": lambda x, n: np.arange(n),
     "argsort": _argsort,
+    "band": _band,
     "cofactors": _cofactors,
     "curvature_of_det": _curvature_of_det,
     "expand_dims": lambda x, axis=0: np.expand_dims(x, axis),

@@ -37,6 +37,10 @@ def accumulate_each(
             grads[i] = d if h is None else h + d
 
 
+ELEMENTS, ALL = 1, 2
+"""How far a mask of a tape reaches: a cotangent of 0 stays 0 through elementwise ops alone, or through all ops."""
+
+
 def mask_nans(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
     """Return `d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, update_wrapper
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from tape_core.backends.axes import AxesOf, AxisParameter
 from tape_core.backends.errors import BackendMismatchError
@@ -39,6 +39,7 @@ from tape_core.base.mistakes import meant
 from tape_core.base.user_code import warn_user
 from tape_core.engine.call_errors import call_error, fail
 from tape_core.engine.call_paths import binary_call, constant_call, general_call, single_call, unary_call
+from tape_core.engine.cotangents import ALL, ELEMENTS
 from tape_core.engine.facts import FACTS
 from tape_core.engine.levels import BatchedArray, height, is_on_level, lift, move_to_level
 from tape_core.engine.plan import Plan
@@ -109,6 +110,9 @@ def _rebind_all() -> None:
 DEFAULT_IS_SET.append(_rebind_all)  # which dtype is usual depends on it
 
 
+Masks: TypeAlias = Literal[False, True, "elements"]
+"""Whether an op leaves inputs out, see `elementwise`."""
+
 SparsityRule = Callable[..., Any]
 """Returns which elements of an op's result depend on which elements of its inputs, see `op`."""
 
@@ -122,7 +126,7 @@ class Options:
     samples: Samples | None = None
     kernel: Kernel | None = None
     sequence: bool = False
-    masks: bool = False
+    masks: Masks = False
     sparse: bool = False
     reason: str | None = None
     extension: str | None = None
@@ -159,6 +163,7 @@ class Op(Options):
         self.form = form
         self.elementwise = form == "elementwise"
         self.rules = dict(rules)
+        self.reach_of_mask = {False: 0, "elements": ELEMENTS, True: ALL}[self.masks]
         self.parameters = Parameters(
             name, self.signature, list(rules), self.sequence, self.common, self.residual_kernel is not None
         )
@@ -605,7 +610,7 @@ def elementwise(
     *,
     samples: Samples | None = None,
     kernel: Callable[..., Any] | None = None,
-    masks: bool = False,
+    masks: Masks = False,
     reason: str | None = None,
     batch: BatchRule | None = None,
     complex_kernel: Callable[..., Any] | None = None,
@@ -618,7 +623,8 @@ def elementwise(
     Args:
         samples: a generator function of :class:`~tape_core.engine.samples.Sample`.
         kernel: for an op outside the standard, `kernel(xp, ...)` on raw arrays with the standard's functions.
-        masks: the op leaves inputs out (`where`): a zero cotangent then stays zero, whatever the derivative.
+        masks: the op leaves inputs out (`where`): a zero cotangent then stays zero, whatever the derivative. With
+            `"elements"` that holds as far as elementwise ops lead, which costs less.
         reason: for an op through which nothing flows, why.
         complex_kernel: `kernel(xp, ...)` for calls with a complex argument, if it is another one; `REFUSED` for a
             function of real numbers alone. By default the kernel takes complex numbers, too.
@@ -634,7 +640,7 @@ def linear(
     samples: Samples | None = None,
     kernel: Callable[..., Any] | None = None,
     sequence: bool = False,
-    masks: bool = False,
+    masks: Masks = False,
     sparse: bool = False,
     extension: str | None = None,
     batch: BatchRule | None = None,

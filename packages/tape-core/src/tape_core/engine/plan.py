@@ -13,7 +13,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
-from tape_core.engine.cotangents import accumulate_each, cast, checked, has_no_nan, mask_nans, project
+from tape_core.engine.cotangents import ALL, accumulate_each, cast, checked, has_no_nan, mask_nans, project
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
@@ -161,12 +161,13 @@ class Plan:
         grads: list[Cotangent],
         xp: Namespace,
         lift: Lift,
-        masked: bool,
+        masked: int,
         wide: Callable[[Any], Any] | None = None,
     ) -> None:
         """Run backward with more care: for masked and sparse cotangents, and on Tensors, so that it is recorded.
 
-        With `wide` rules compute with the arrays that it returns, and cotangents come back in the dtypes of inputs.
+        `masked` says how far the masks of the tape reach. With `wide` rules compute with the arrays that it returns,
+        and cotangents come back in the dtypes of inputs.
         """
         if isinstance(g, IndexedSlices) and self.op.elementwise and self.n == 1 and self.rules[0].kind == ONE:
             i = record.slot(rec, 0)  # the same value: slices stay slices
@@ -222,7 +223,7 @@ class Plan:
                 d = checked(xp, d, specs[rule.k], rule)
                 # The elements of d are not those of g, so a NaN in d is surely one of 0 times infinity only where all
                 # of g is 0. A rule without arrays moves and adds up elements of g: it makes no NaN of zeros.
-                if masked and rule.names_arrays and type(g) is not tuple and not has_no_nan(d):
+                if masked == ALL and rule.names_arrays and type(g) is not tuple and not has_no_nan(d):
                     d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
             h = grads[i]
             # Slices know how to be added to an array, not every library's array to slices.

@@ -41,8 +41,6 @@ def promoted_inputs(op: Op) -> tuple[int, ...]:
         return ()
     if op.sequence:
         return EACH
-    if op.masks:
-        return tuple(range(1, len(op.inputs)))
     differentiable = tuple([k for k, name in enumerate(op.inputs) if op.rules.get(name) is not NONDIFF])
     return tuple(range(len(op.inputs))) if op.elementwise and not differentiable else differentiable
 

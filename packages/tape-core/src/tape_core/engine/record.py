@@ -199,6 +199,6 @@ class PlanLike(Protocol):
         """`(g, rec, grads, xp, backend)`: the same for large arrays; it overwrites memory that nobody else holds."""
 
     def backward_careful(
-        self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace, lift: Lift, masked: bool, wide: Any, /
+        self, g: Cotangent, rec: Record, grads: list[Cotangent], xp: Namespace, lift: Lift, masked: int, wide: Any, /
     ) -> None:
         """Run backward in all other sweeps, such as those on Tensors."""

@@ -141,8 +141,8 @@ class GradientTape(recording.InBlock):
         self._on_op = self._records.append
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
-        self._masked = self._sparse = False
-        self._special = 0
+        self._sparse = False
+        self._masked = self._special = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
@@ -289,8 +289,8 @@ class GradientTape(recording.InBlock):
         return slot
 
     def _before_op(self, op: Op, backend: Backend, out: Raw, at: Sequence[Slot] = ()) -> None:
-        if op.masks:
-            self._masked = True
+        if op.reach_of_mask > self._masked:
+            self._masked = op.reach_of_mask
         if op.sparse and any([i is not None and self._records[i] is not None for i in at]):
             self._sparse = True  # a sparse cotangent ends at a leaf, or else it must be made dense on its way
         dtype = backend.dtype(out.dtype)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tape_core.backends.errors import AxisError
 from tape_core.base.mistakes import explaining
-from tape_core.engine.op import NONDIFF, REFUSED, op
+from tape_core.engine.op import NONDIFF, REFUSED, linear, op, transpose
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import Tensor, read_array
 from tape_core.modes import batching
@@ -170,6 +170,44 @@ def _zeros_samples(draw: Draw) -> Iterator[Sample]:
 )
 def zeros_beside(x: ArrayLike, /, shape: tuple[int, ...], *, dtype: DTypeLike) -> Tensor:
     """Zeros on the backend and device of `x`; rules make zeros with it."""
+
+
+def _band_samples(draw: Draw) -> Iterator[Sample]:
+    for first, last in ((None, 0), (None, -1), (1, None), (0, 0), (-1, 1), (None, None), (2, 0)):
+        yield Sample(draw(3, 4), first=first, last=last)
+    yield Sample(draw(2, 3, 2), first=-1, last=-1)
+    yield Sample(draw(0, 2), last=0)
+    yield Refused(ValueError, "2 dimensions", draw(3), last=0)
+
+
+def _band_kernel(xp: Namespace, x: Array, *, first: int | None = None, last: int | None = None) -> Array:
+    if len(x.shape) < 2:
+        raise ValueError(f"band: x must have at least 2 dimensions, got shape {tuple(x.shape)}")
+    if first is not None and first == last:
+        rows, columns = xp.arange_beside(x, x.shape[-2])[:, None], xp.arange_beside(x, x.shape[-1])
+        return xp.where(columns - rows == first, x, 0)
+    x = x if last is None else xp.tril(x, k=last)
+    return x if first is None else xp.triu(x, k=first)
+
+
+# To users, `tril` is a `where`: it hides values, and their derivatives, whatever these are. So a tape that has recorded
+# one looks for NaN behind every rule, which takes XLA longer to compile than the rules. The triangles that rules take
+# hide nothing but what elementwise functions have made of zeros, such as `sqrt` above the diagonal of a factor.
+
+
+@linear(
+    x=transpose(lambda xp, g, first, last: xp.band(g, first=first, last=last)),
+    samples=with_complex(_band_samples),
+    kernel=_band_kernel,
+    masks="elements",
+    batch=batching.stacks(2),
+    keeps_integers=True,
+)
+def band(x: ArrayLike, /, *, first: int | None = None, last: int | None = None) -> Tensor:
+    """The diagonals `first` to `last` of each matrix, zeros elsewhere; rules take triangles and diagonals with it.
+
+    Diagonal k has the elements whose column is their row plus k. None stands for as many as there are.
+    """
 
 
 def device_of(x: Raw) -> RawDevice:

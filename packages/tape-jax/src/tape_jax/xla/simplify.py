@@ -1,7 +1,7 @@
 """Simplifications of a program for XLA, to which each call is code to compile, and arrays have no memory layout.
 
-The derivatives of decompositions keep triangles of triangles, by masks that each made for itself, and sweeps look for
-NaN where a mask may have hidden it. So equal constants become one, masks that hide nothing go, and calls whose results
+Functions keep triangles of triangles, by masks that each made for itself, and sweeps look for NaN where a mask may have
+hidden it. So equal constants become one, masks that hide nothing go, and calls whose results
 nobody uses go as well: inside XLA's code no values are checked, so that they do nothing.
 """
 

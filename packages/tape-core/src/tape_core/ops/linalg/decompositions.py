@@ -124,7 +124,7 @@ def _solve_half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
 
 def _half_phi(xp: Namespace, upper: Array, g: Cotangent) -> Array:
     product = xp.matmul(upper, g)
-    return (xp.tril(product) + xp.tril(product, k=-1)) * 0.25
+    return (xp.band(product, last=0) + xp.band(product, last=-1)) * 0.25
 
 
 @refuses("x")
@@ -300,7 +300,7 @@ def _qr_vjp(xp: Namespace, g: Sequence[Cotangent], x: Array, out: Sequence[Array
 
 def _qr_vjp_tall(xp: Namespace, q: Array, r: Array, gq: Cotangent, gr: Cotangent) -> Cotangent:
     product = xp.matmul(r, adjoint(xp, gr)) - xp.matmul(adjoint(xp, gq), q)
-    strict = xp.tril(product, k=-1)
+    strict = xp.band(product, last=-1)
     symmetric = strict + adjoint(xp, strict) + on_diagonal(xp, xp.real(product), product.shape)
     left = gq + xp.matmul(q, symmetric)
     return adjoint(xp, xp.solve_triangular(r, adjoint(xp, left)))

@@ -58,7 +58,7 @@ def _triangular_samples(draw: Draw) -> Iterator[Sample]:
 def _triangle(xp: Namespace, a: Array, lower: bool, unit_diagonal: bool) -> Array:
     """The triangle of each matrix that counts, and zeros elsewhere."""
     k = 1 if unit_diagonal else 0
-    a = xp.tril(a, k=-k) if lower else xp.triu(a, k=k)
+    a = xp.band(a, last=-k) if lower else xp.band(a, first=k)
     return a + on_diagonal(xp, xp.ones_like(a), tuple(a.shape)) if unit_diagonal else a
 
 
@@ -103,7 +103,7 @@ def _solve_triangular_a(
     out = out[..., None] if len(b_spec.shape) == 1 else out
     d = sum_to(xp, -xp.matmul(common, out.mT), a_spec.shape)
     k = 1 if unit_diagonal else 0
-    return xp.tril(d, k=-k) if lower else xp.triu(d, k=k)
+    return xp.band(d, last=-k) if lower else xp.band(d, first=k)
 
 
 def _solve_b(xp: Namespace, common: Array, b_spec: Spec) -> Array:
@@ -267,18 +267,18 @@ def _lu_vjp(xp: Namespace, g: Sequence[Cotangent], out: Sequence[Array]) -> Cota
     options: Any = {"lower": False}, {"lower": True, "unit_diagonal": True}
     across = square.mT
     # The triangle of each factor that is not stored is constant: zeros, and ones on the diagonal of L.
-    g_lower, g_upper = xp.tril(g_lu[..., :k, :k], k=-1), xp.triu(g_lu[..., :k, :k])
+    g_lower, g_upper = xp.band(g_lu[..., :k, :k], last=-1), xp.band(g_lu[..., :k, :k], first=0)
     beside = None
     if m > k:
         l2 = lu[..., k:, :]
         beside = xp.solve_triangular(square, g_lu[..., k:, :].mT, **options[0]).mT
-        g_upper = g_upper - xp.triu(xp.matmul(l2.mT, beside))
+        g_upper = g_upper - xp.band(xp.matmul(l2.mT, beside), first=0)
     if n > k:
         beside = xp.solve_triangular(across, g_lu[..., k:], lower=False, unit_diagonal=True)
-        g_lower = g_lower - xp.tril(xp.matmul(beside, lu[..., k:].mT), k=-1)
+        g_lower = g_lower - xp.band(xp.matmul(beside, lu[..., k:].mT), last=-1)
     unit = _triangle(xp, square, True, True)
-    upper = xp.triu(square)
-    inner = xp.tril(xp.matmul(unit.mT, g_lower), k=-1) + xp.triu(xp.matmul(g_upper, upper.mT))
+    upper = xp.band(square, first=0)
+    inner = xp.band(xp.matmul(unit.mT, g_lower), last=-1) + xp.band(xp.matmul(g_upper, upper.mT), first=0)
     d = xp.solve_triangular(across, inner, lower=False, unit_diagonal=True)
     d = xp.solve_triangular(square, d.mT).mT
     if beside is not None:
@@ -345,18 +345,20 @@ def _lu_solve_lu(
     transposed: bool,
 ) -> Cotangent:
     x = out[..., None] if len(b_spec.shape) == 1 else out
-    upper, unit = xp.triu(lu), _triangle(xp, lu, True, True)
+    upper, unit = xp.band(lu, first=0), _triangle(xp, lu, True, True)
     g = g[..., None] if len(b_spec.shape) == 1 else g
     # The cotangent of the matrix of a system M x = y is -d_y x^T, with d_y the cotangent of y. Apply it to L and to U.
     if transposed:  # U^T y = b, L^T z = y, x[permutation] = z
         z = permute_rows(xp, x, permutation)
         y = xp.matmul(unit.mT, z)
         d_y = xp.solve_triangular(lu, permute_rows(xp, g, permutation), lower=True, unit_diagonal=True)
-        d = xp.tril(xp.matmul(z, d_y.mT), k=-1) + xp.triu(xp.matmul(y, common.mT))
+        d = xp.band(xp.matmul(z, d_y.mT), last=-1) + xp.band(xp.matmul(y, common.mT), first=0)
     else:  # L y = b[permutation], U x = y
         y = xp.matmul(upper, x)
         d_y = xp.solve_triangular(lu.mT, g, lower=True)
-        d = xp.triu(xp.matmul(d_y, x.mT)) + xp.tril(xp.matmul(permute_rows(xp, common, permutation), y.mT), k=-1)
+        d = xp.band(xp.matmul(d_y, x.mT), first=0) + xp.band(
+            xp.matmul(permute_rows(xp, common, permutation), y.mT), last=-1
+        )
     return sum_to(xp, -d, tuple(lu.shape))
 
 

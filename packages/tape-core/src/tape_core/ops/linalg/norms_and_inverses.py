@@ -40,9 +40,10 @@ def adjoint(xp: Namespace, x: Array) -> Array:
 
 
 def on_diagonal(xp: Namespace, values: Array, shape: tuple[int, ...], offset: int = 0) -> Array:
-    """Matrices of `shape` with zeros except on a diagonal, where they have `values` broadcast to `shape`."""
-    rows, columns = xp.arange_beside(values, shape[-2]), xp.arange_beside(values, shape[-1])
-    return xp.where(columns[None, :] - rows[:, None] == offset, values, 0)
+    """Matrices of `shape`, in a stack as `values` are, with zeros except on a diagonal, where they have `values`."""
+    whole = (*values.shape[:-2], *shape[-2:])
+    values = values if tuple(values.shape) == whole else xp.broadcast_to(values, whole)
+    return xp.band(values, first=offset, last=offset)
 
 
 def square_samples(*, rectangular: bool = False) -> Samples:
