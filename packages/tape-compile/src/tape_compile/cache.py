@@ -79,11 +79,13 @@ def remember(known: dict[K, V], key: K, value: V, most: int = MAX_FALLBACKS) -> 
 
 def compares_by_identity(value: object) -> bool:
     """Return whether a static argument is equal to nothing but itself: then a weak reference to it does in a key."""
-    kind = type(value)
+    return isinstance(value, Variable) or identity_compares(type(value))
+
+
+def identity_compares(kind: Any) -> bool:
+    """Return whether instances of a class are equal to nothing but themselves, and can have weak references."""
     # A `__weakrefoffset__` of 0 means that instances cannot have weak references, as with `__slots__`.
-    return isinstance(value, Variable) or bool(
-        kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and kind.__weakrefoffset__ != 0
-    )
+    return bool(kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__ and kind.__weakrefoffset__ != 0)
 
 
 def notify_on_end(values: Iterable[object], forget: Callable[[], object]) -> list[ref[object]]:

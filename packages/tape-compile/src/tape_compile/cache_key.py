@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from numbers import Number
 from typing import Any, TypeAlias
 from weakref import ref
@@ -18,7 +19,7 @@ from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import backend_of_type, selection
 from tape_core.support import SCALARS, binding, dtypes, is_number, layouts, placement, pytree, read, wrap
 
-from tape_compile.cache import compares_by_identity
+from tape_compile.cache import compares_by_identity, identity_compares
 from tape_compile.methods import Bound, unbound
 
 Args: TypeAlias = tuple[Any, ...]
@@ -187,9 +188,11 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
     Raises:
         TypeError: it is not hashable.
     """
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _EXACT:
         return kind, value
+    if _is_identity_all(kind):
+        return kind, ref(value)
     if isinstance(value, Bound):
         value = unbound(value)
     if isinstance(value, Variable):
@@ -217,6 +220,14 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
     # do.
     known = ref(value) if compares_by_identity(value) else value
     return (kind, known, *[_part_key(part, where) for part in parts]) if parts else (kind, known)
+
+
+@lru_cache(maxsize=256)
+def _is_identity_all(kind: type) -> bool:
+    """Return whether nothing but which one it is tells an instance of a class from others, as with Modules."""
+    if issubclass(kind, Variable | Bound | Number | frozenset | tuple) or hasattr(kind, "__attrs_attrs__"):
+        return False
+    return not is_dataclass(kind) and identity_compares(kind)
 
 
 def _part_key(part: object, where: Callable[[], str]) -> object:
