@@ -246,6 +246,20 @@ class JaxBackend(Backend):
 
         return ruled(inputs, outs, rule)
 
+    def differentiates(self, array: Any) -> bool:
+        """Return whether the transformation of JAX that is innermost here differentiates what comes from an array."""
+        return isinstance(array, jax.core.Tracer) and type(jax.lax.stop_gradient(array)) is not type(array)
+
+    def flows(self, array: Any) -> Any:
+        """Return the loops and linear systems of `jax.lax` for an array whose value JAX traces, else None."""
+        if not isinstance(array, jax.core.Tracer):
+            return None
+        if array.to_concrete_value() is not None:  # type: ignore[no-untyped-call]  # under `jax.grad` alone
+            return None
+        from tape_jax import flows
+
+        return flows
+
     def is_as(self, array: jax.Array, copy: jax.Array) -> bool:
         """Return whether an array is an earlier one, or has its values."""
         return array is copy or super().is_as(array, copy)

@@ -99,7 +99,7 @@ def _like(derivatives: Arrays, values: Arrays) -> list[Any]:
 
 def _as_said(error: Exception, rule: Rule) -> Exception:
     """Return what a user is told who lets JAX differentiate a function whose rule cannot be traced."""
-    if not isinstance(error, _NEEDS_VALUES):
+    if not isinstance(error, UNREAD):
         return error
     said = TypeError(
         f"{rule.name}: JAX differentiates it, and cannot trace the rule, which needs the values of arrays: compute "
@@ -110,11 +110,12 @@ def _as_said(error: Exception, rule: Rule) -> Exception:
     return said
 
 
-_NEEDS_VALUES = (
+UNREAD = (
     *NEEDS_VALUES,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+"""What JAX raises where Python or NumPy asks for the value of an array that it traces."""
 
 
 @dataclass(frozen=True, eq=False)  # JAX compares parameters of primitives, and each call has its own

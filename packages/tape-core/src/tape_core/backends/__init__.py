@@ -23,6 +23,7 @@ from tape_core.backends.errors import (
     CompilerLoadError,
     CompilerNotFoundError,
 )
+from tape_core.backends.flows import Flows
 from tape_core.backends.given_rules import Rule
 from tape_core.backends.hookspecs import BackendInfo, CompilerInfo, hookimpl
 from tape_core.backends.kernels import (
@@ -78,6 +79,7 @@ __all__ = [
     "CompilerInfo",
     "CompilerLoadError",
     "CompilerNotFoundError",
+    "Flows",
     "Ints",
     "Kernels",
     "Layout",

@@ -18,6 +18,7 @@ from tape_core.base.user_code import warn_user
 from tape_core.typing import Raw
 
 if TYPE_CHECKING:
+    from tape_core.backends.flows import Flows
     from tape_core.backends.given_rules import Rule
     from tape_core.engine.layouts import Together
     from tape_core.engine.tensor import Tensor
@@ -421,6 +422,17 @@ class Backend:
             rule: its cotangents and tangents, as functions of raw arrays.
         """
         return outs
+
+    def differentiates(self, array: Raw) -> bool:
+        """Return whether the library is known to differentiate what is computed from an array, here and now."""
+        return False
+
+    def flows(self, array: Raw) -> Flows | None:
+        """Return the library's own loops and linear systems, where it traces this array and cannot read its value.
+
+        None, the default, where the value can be read: then Python decides.
+        """
+        return None
 
     def is_as(self, array: Raw, copy: Raw) -> bool:
         """Return True if an array still has the values of an earlier copy of it; NaN equals NaN."""

@@ -8,21 +8,24 @@ again defined by an equation, so derivatives of any order follow from the same f
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import Any
 
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
-from tape_core.ops.data_types import off_tapes
-from tape_core.transforms import solvers
+from tape_core.ops.data_types import off_tapes, stop_gradient
+from tape_core.transforms import solvers, unread
 from tape_core.transforms.calls import Arguments, forbid_captures, name_of, reading, substitute, unrecorded
 from tape_core.transforms.custom import linear_transpose
 from tape_core.transforms.derivatives import jvp
-from tape_core.transforms.solvers import Accuracy, ConvergenceError, LinearSolver, Vector
+from tape_core.transforms.solvers import Accuracy, ConvergenceError, LinearSolver
+from tape_core.transforms.vectors import Vector, norm, worst
 from tape_core.typing import ArrayLike, PyTree, Scalar
 
 Function = Callable[..., Any]
@@ -88,7 +91,7 @@ def fixed_point(
 
     # One call on trial: it checks the result, and finds the Variables, which become inputs too.
     with reading(alone=True) as readers:
-        called(start, [off_tapes(t) for t in arguments.differentiable])
+        _check_captures(name, f, called(start, list(map(stop_gradient, arguments.differentiable))))
     variables = [v for v in readers.found if v.dtype.inexact]
     inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
@@ -108,7 +111,7 @@ def fixed_point(
     if solver not in ways:
         raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
     # The search leaves no record, and what it captures would lose its derivative: hence `forbid_captures`.
-    bare = [off_tapes(t) for t in inputs]
+    bare = list(map(stop_gradient, inputs))
     try:
         with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
             zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
@@ -173,8 +176,11 @@ def custom_root(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         arguments = Arguments([asarray(a) if type(a) in (float, complex) else a for a in args])
         n = len(arguments.places)
-        bare = [off_tapes(t) for t in arguments.differentiable]
-        with unrecorded():
+        # JAX differentiates from outside: where that is stopped, `jax.grad` leaves values, which Python can read.
+        bare = list(map(stop_gradient, arguments.differentiable))
+        flows = unread.flows_of(bare)
+        explained = nullcontext() if flows is None else flows.explained(_TRACED_SOLVER.format(name_of(solver)))
+        with unrecorded(), explained:
             found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
         # Python numbers from the solver take the dtype and the device of an argument.
         beside = next(iter(bare), None)
@@ -189,9 +195,14 @@ def custom_root(
 
         # This call checks the solution, and finds the Variables, which become inputs.
         with reading(alone=True) as readers:
-            size = solvers.worst(solvers.norm(called(zs, bare)))
-        # Spelled with `not <=`, which a NaN does not pass.
-        if not size <= (float("inf") if tol is None else tol) or size == float("inf"):
+            left = called(zs, bare)
+            _check_captures(name, residual, left)
+            # A norm that is not finite leaves NaN, which no comparison passes.
+            excess = norm(left) - (float("inf") if tol is None else tol)
+        if unread.flows_of([excess]) is not None:
+            zs = unread.where_solved(zs, excess)
+        elif not worst(excess) <= 0:
+            size = worst(norm(left))
             raise ConvergenceError(
                 f"custom_root: at what {name_of(solver)} gave the residual has norm {size:.3g}"
                 + ("" if tol is None else f", above tol={tol:.3g}")
@@ -218,8 +229,12 @@ def custom_root(
 # -- the implicit function theorem
 
 
-def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector, linear: LinearSolver) -> Vector:
+def _record_implicit(
+    name: str, equations: Equations, zs: Vector, inputs: Vector, linear: LinearSolver, *, is_own: bool = True
+) -> Vector:
     """Record `zs`, a solution of equations(zs, inputs) = 0, as one op of `inputs`.
+
+    `is_own` says that a library which differentiates, as JAX does, is told of this derivative.
 
     The VJP solves the adjoint system F_z^T w = -g and returns F_a^T w; the JVP solves F_z u = -F_a t.
     """
@@ -258,18 +273,52 @@ def _record_implicit(name: str, equations: Equations, zs: Vector, inputs: Vector
 
         return _solve_linear(tangent, [*outs, *inputs, *[ts[k] for k in moving]], outs, linear)
 
-    return record_as_one(inputs, zs, pull, push, name)
+    return record_as_one(inputs, zs, pull, push, name, is_own=is_own)
 
 
 def _solve_linear(affine: Equations, known: Vector, like: Vector, linear: LinearSolver) -> Vector:
     """Solve the linear system affine(x, known) = 0; x is recorded as a function of `known`, by the same theorem."""
     bare = [off_tapes(t) for t in known]
+    zeros = [zeros_like(off_tapes(t)) for t in like]
+
+    def system(xs: Vector) -> Vector:
+        return affine(xs, bare)
+
     with unrecorded(), like[0].backend.quiet():
-        xs = linear(lambda xs: affine(xs, bare), [zeros_like(off_tapes(t)) for t in like])
-    return _record_implicit("linear solve", affine, xs, known, linear)
+        if (flows := unread.flows_of([*bare, *zeros])) is None:
+            xs = linear(system, zeros)
+        else:
+            inside_vmap = any([t.backend.level for t in (*bare, *zeros)])
+            xs = unread.solve_linear(flows, system, zeros, linear, inside_vmap=inside_vmap)
+    return _record_implicit("linear solve", affine, xs, known, linear, is_own=False)
 
 
 # -- arguments
+
+
+_TRACED_SOLVER = (
+    "custom_root: {} asks for the value of an array that JAX traces, which has none: write its loop with "
+    "tape_core.while_loop, which JAX traces, or call a function of NumPy by jax.pure_callback, in tape_jax.call; under "
+    "jax.grad alone, without jax.jit, jax.vmap or jax.lax.scan around it, there are values"
+)
+
+
+def _check_captures(name: str, f: Function, outs: Vector) -> None:
+    """Raise where the result for constants is differentiated by the library: then the function has captured a value.
+
+    Raises:
+        TypeError: it has.
+    """
+    for t in outs:
+        array = t._array
+        while type(array) is BatchedArray:
+            t = array.value
+            array = t._array
+        if t.backend.library.differentiates(array):
+            raise TypeError(
+                f"{name}: {name_of(f)} uses an array that JAX differentiates and that is not among its arguments, so "
+                f"its derivative would be lost: make it one, or use tape_core.stop_gradient of it"
+            )
 
 
 def _accuracy(name: str, tol: float | None, maxiter: int, like: Vector) -> Accuracy:
@@ -325,7 +374,7 @@ def _as_unknown(leaf: ArrayLike, where: str, beside: Tensor | None) -> Tensor:
         value = asarray(float(value) if type(value) is int else value) if beside is None else _scalar(value, beside)
     if not value.dtype.inexact:
         raise TypeError(f"{where} has dtype {value.dtype}, it must be floating or complex")
-    return off_tapes(value)
+    return stop_gradient(value)
 
 
 def _scalar(value: Scalar, beside: Tensor) -> Tensor:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tape_core import random
-from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
+from tape_core.backends.flows import Flows
+from tape_core.base.ambient import OBSERVERS, OPEN_AXES, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
 from tape_core.engine.levels import move_to_level
 from tape_core.engine.recording import Recorder
-from tape_core.engine.tensor import Tensor
+from tape_core.engine.tensor import Tensor, wrap
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import (
     Axes,
@@ -69,11 +70,37 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
         if found is not None:
             return found
     first, saved = carry, []
-    while bool(test(carry)):
+    while True:
+        going = test(carry)
+        if not keep and isinstance(going, Tensor) and (flows := going.backend.library.flows(going._array)) is not None:
+            return _traced_while(flows, test, step, carry), [], []
+        if not bool(going):
+            break
         if keep:
             saved.append(carry)
         carry, _ = step(carry, [])
     return carry, [], _stack_columns(saved, first, reverse=False) if keep else []
+
+
+def _traced_while(flows: Flows, test: Test, step: Step, carry: Tensors) -> Tensors:
+    """Run the loop as one of the library, which traces it, as JAX does inside `jax.jit`."""
+    if OPEN_AXES.get():
+        raise NotImplementedError(
+            "while_loop: JAX traces it inside tape_core.vmap, where the examples have no axis of JAX's: use jax.vmap"
+        )
+    like = carry[0].backend
+
+    def tensors(arrays: Sequence[Any]) -> Tensors:
+        return [wrap(array, like) for array in arrays]
+
+    def again(arrays: Sequence[Any]) -> list[Any]:
+        return [t._array for t in step(tensors(arrays), [])[0]]
+
+    def going(arrays: Sequence[Any]) -> Any:
+        found = test(tensors(arrays))
+        return found._array if isinstance(found, Tensor) else found
+
+    return tensors(flows.while_loop(going, again, [t._array for t in carry]))
 
 
 @recompute_in_traces

@@ -8,30 +8,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tape_core.backends.errors import BatchError
 from tape_core.base.lookup import ops
-from tape_core.engine.levels import BatchedArray
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.vmap import vmap
 from tape_core.ops.creation import eye, zeros_like
-from tape_core.ops.data_types import astype, finfo, off_tapes
-from tape_core.ops.elementwise import abs as magnitude
-from tape_core.ops.elementwise import conj, real, sqrt
+from tape_core.ops.data_types import astype, finfo
+from tape_core.ops.elementwise import conj
 from tape_core.ops.manipulation import concat, reshape, stack
-from tape_core.ops.statistical import max as greatest
 from tape_core.ops.statistical import sum as total
+from tape_core.transforms import unread
 from tape_core.transforms.derivatives import jvp
 from tape_core.transforms.jacobians import unit_tangents
+from tape_core.transforms.vectors import (
+    Vector,
+    add,
+    dot,
+    flatten,
+    norm,
+    norm_of_examples,
+    real_part,
+    scaled,
+    unflatten,
+    worst,
+    zeros,
+)
 
-Vector = list[Tensor]
 Residual = Callable[[Vector], Vector]
 LinearSolver = Callable[[Residual, Vector], Vector]
 """`solve(affine, zeros)` returns the x with `affine(x) = 0`; `zeros` has the shapes and dtypes of x."""
 
 GMRES_RESTART = 50  # basis vectors that GMRES keeps; memory grows with it, convergence slows below it
 ANDERSON_DEPTH = 5  # past iterates that Anderson acceleration combines
+
+# Where a library traces, as JAX does, nobody can decide by the size of a residual: there `unread` has the loops.
 
 
 class ConvergenceError(ArithmeticError):
@@ -63,7 +74,9 @@ def iteration(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 
     """Repeat x = x + residual(x), which converges for a contraction."""
     for _ in range(accuracy.maxiter):
         r = residual(x)
-        x = _add(x, r)
+        if unread.flows_of(r) is not None:
+            return unread.iteration(residual, x, accuracy, scale)
+        x = add(x, r)
         if _is_converged(r, x, accuracy, scale):
             return x
     raise _not_converged(residual(x), x, accuracy, scale)
@@ -77,38 +90,47 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
     """
     past: list[tuple[Tensor, Tensor]] = []
     r = residual(x)
+    if unread.flows_of(r) is not None:
+        return unread.anderson(residual, x, accuracy, scale, (ANDERSON_DEPTH, _combined))
     for _ in range(accuracy.maxiter):
-        following = _add(x, r)
+        following = add(x, r)
         if _is_converged(r, following, accuracy, scale):
             return following
         # Each iterate is kept as it is after its step: Anderson's method with the mixing parameter 1.
-        past = [*past[1 - ANDERSON_DEPTH :], (_flatten(following), _flatten(r))]
-        residuals = stack([own for _, own in past])
-        gram = conj(residuals) @ residuals.T
-        k = len(past)
-        unit = eye(k, dtype=gram.dtype, device=gram.device, backend=gram.backend.root)
-        trace = total(gram * unit)
-        damped = gram + unit * (trace * float(finfo(gram.dtype).eps))
-        # Among weights that add up to 1, w* G w is least for w in proportion to the solution of G w = (1, ..., 1).
-        weights = ops.solve(damped, total(unit, axis=0))
-        weights = weights / total(weights)
-        x = _unflatten(weights @ stack([own for own, _ in past]), x)
+        past = [*past[1 - ANDERSON_DEPTH :], (flatten(following), flatten(r))]
+        x = unflatten(_combined(stack([own for own, _ in past]), stack([own for _, own in past])), x)
         r = residual(x)
     raise _not_converged(r, x, accuracy, scale)
 
 
+def _combined(iterates: Tensor, residuals: Tensor) -> Tensor:
+    """Return the combination of iterates, one a row, whose residuals, with the same weights, nearly cancel."""
+    gram = conj(residuals) @ residuals.T
+    unit = eye(gram.shape[0], dtype=gram.dtype, device=gram.device, backend=gram.backend.root)
+    trace = total(gram * unit)
+    damped = gram + unit * (trace * float(finfo(gram.dtype).eps))
+    # Among weights that add up to 1, w* G w is least for w in proportion to the solution of G w = (1, ..., 1).
+    weights = ops.solve(damped, total(unit, axis=0))
+    return (weights / total(weights)) @ iterates
+
+
 def newton(linear: LinearSolver, residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1.0) -> Vector:
     """Iterate by Newton's method: convergence is quadratic, each step solves a linear system."""
+
+    def stepped(x: Vector, r: Vector) -> Vector:
+        # The Jacobian times u, by forward mode, plus the residual: zero for the step u.
+        def affine(u: Vector) -> Vector:
+            return add(jvp(lambda *x: residual(list(x)), tuple(x), tuple(u))[1], r)
+
+        return add(x, linear(affine, zeros(x)))
+
     r = residual(x)
+    if unread.flows_of(r) is not None:
+        return unread.newton(stepped, residual, x, accuracy, scale)
     for _ in range(accuracy.maxiter):
         if _is_converged(r, x, accuracy, scale):
             return x
-
-        # The Jacobian times u, by forward mode, plus the residual: zero for the step u.
-        def affine(u: Vector, x: Vector = x, r: Vector = r) -> Vector:
-            return _add(jvp(lambda *x: residual(list(x)), tuple(x), tuple(u))[1], r)
-
-        x = _add(x, linear(affine, _zeros(x)))
+        x = stepped(x, r)
         r = residual(x)
     raise _not_converged(r, x, accuracy, scale)
 
@@ -139,18 +161,18 @@ def neumann_series(accuracy: Accuracy) -> LinearSolver:
     return lambda affine, zeros: iteration(affine, zeros, accuracy, 0.0)
 
 
-def dense(affine: Residual, zeros: Vector) -> Vector:
+def dense(affine: Residual, like: Vector) -> Vector:
     """Build the matrix column by column and solve it directly: for up to some thousand unknowns."""
-    if any([t.dtype.kind == "complex floating" for t in zeros]):
+    if any([t.dtype.kind == "complex floating" for t in like]):
         raise TypeError("linear_solver='dense' is for real unknowns; use 'gmres' for complex ones")
-    b = affine(zeros)
+    b = affine(like)
     # affine(u) - b gives a column; units scaled like b lose the fewest digits in the subtraction.
     size = norm(b)
     scale = size + astype(size == 0, size.dtype)
-    units = [t * astype(scale, t.dtype) for t in unit_tangents(zeros)]
+    units = [t * astype(scale, t.dtype) for t in unit_tangents(like)]
     n = units[0].shape[0]
     if n == 0:
-        return zeros
+        return like
     try:
         columns = vmap(lambda *x: affine(list(x)), randomness="same")(*units)
     except BatchError:
@@ -162,7 +184,7 @@ def dense(affine: Residual, zeros: Vector) -> Vector:
     matrix = moved[0] if len(moved) == 1 else concat(moved, axis=1)
     # vmap has put the examples, which are the columns, first.
     try:
-        return _unflatten(-ops.solve(matrix.T, _flatten(b)), zeros)
+        return unflatten(-ops.solve(matrix.T, flatten(b)), like)
     except ValueError as error:
         raise ConvergenceError(f"linear_solver='dense': the matrix is singular ({error})") from error
 
@@ -177,6 +199,8 @@ def gmres(accuracy: Accuracy) -> LinearSolver:
 
 def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
     b = [-own for own in affine(x)]
+    if (flows := unread.flows_of(b)) is not None:
+        return unread.gmres(flows, affine, b, accuracy, GMRES_RESTART)
     size = norm(b)
     scale = size + astype(size == 0, size.dtype)
 
@@ -188,7 +212,7 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
     # Inside vmap: if the product depends on the example, so must all vectors, for scalar products to count them alike.
     shared = total(stack([astype(total(t), size.dtype) for t in map(real_part, product(b))]))
     target = [t / astype(scale, t.dtype) + zeros_like(astype(shared, t.dtype)) for t in b]
-    r, reached, steps = target, _norm_of_examples(target), 0
+    r, reached, steps = target, norm_of_examples(target), 0
     if reached == 0:
         return x
     while reached > accuracy.tol:
@@ -196,7 +220,7 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
             raise ConvergenceError(f"linear_solver='gmres': after {steps} steps the residual is {reached:.3g} of 1")
         # The Arnoldi basis of the Krylov space; Givens rotations keep its Hessenberg matrix triangular, so that
         # `right` is the rotated right-hand side and its last element the norm of the residual.
-        basis = [_scale(r, 1 / reached)]
+        basis = [scaled(r, 1 / reached)]
         triangle: list[list[float]] = []
         rotations: list[tuple[float, float]] = []
         right = [reached]
@@ -206,10 +230,10 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
             column = [0.0] * len(basis)
             for _ in range(2):  # Gram-Schmidt twice: rounding leaves too much after one round
                 for k, v in enumerate(basis):
-                    part = _dot(v, w)
+                    part = dot(v, w)
                     column[k] += part
-                    w = _add(w, _scale(v, -part))
-            left = _norm_of_examples(w)
+                    w = add(w, scaled(v, -part))
+            left = norm_of_examples(w)
             for k, (c, s) in enumerate(rotations):
                 column[k : k + 2] = c * column[k] + s * column[k + 1], c * column[k + 1] - s * column[k]
             length = math.hypot(column[-1], left)
@@ -222,11 +246,11 @@ def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
             right[-1:] = [c * right[-1], -s * right[-1]]
             if math.fabs(right[-1]) <= accuracy.tol / 2 or steps >= accuracy.maxiter:
                 break
-            basis.append(_scale(w, 1 / left))
+            basis.append(scaled(w, 1 / left))
         for v, weight in zip(basis, _back_substitute(triangle, right), strict=False):
-            x = _add(x, [t * weight * astype(scale, t.dtype) for t in v])
+            x = add(x, [t * weight * astype(scale, t.dtype) for t in v])
         r = [(-t) / astype(scale, t.dtype) for t in affine(x)]
-        reached = _norm_of_examples(r)
+        reached = norm_of_examples(r)
     return x
 
 
@@ -237,76 +261,4 @@ def _back_substitute(columns: list[list[float]], right: list[float]) -> list[flo
         found[k] /= columns[k][k]
         for j in range(k):
             found[j] -= columns[k][j] * found[k]
-    return found
-
-
-# -- lists of Tensors as vectors
-
-
-def norm(x: Vector) -> Tensor:
-    """Return the Euclidean norm of all elements."""
-    squares: Any = 0
-    for t in x:
-        squares = squares + total(magnitude(t) ** 2)
-    return sqrt(squares)
-
-
-def real_part(t: Tensor) -> Tensor:
-    """Return the real part; a real Tensor is its own."""
-    return real(t) if t.dtype.kind == "complex floating" else t
-
-
-def _dot(x: Vector, y: Vector) -> float:
-    """Return the scalar product over all examples; complex vectors count as real ones of twice the length.
-
-    A derivative of a function with `conj` or `abs` is linear over the reals only.
-    """
-    return math.fsum([_sum_of_examples(total(real_part(conj(a) * b))) for a, b in zip(x, y, strict=True)])
-
-
-def _norm_of_examples(x: Vector) -> float:
-    """Return the norm over all elements of all examples."""
-    return math.sqrt(math.fsum([_sum_of_examples(total(magnitude(t) ** 2)) for t in x]))
-
-
-def _sum_of_examples(value: Tensor) -> float:
-    """Return the sum of a value over the examples of all vmaps."""
-    return _reduce_examples(value, total)
-
-
-def worst(value: Tensor) -> float:
-    """Return the greatest of a value over the examples of all vmaps."""
-    return _reduce_examples(value, greatest)
-
-
-def _reduce_examples(value: Tensor, function: Callable[[Tensor], Tensor]) -> float:
-    array = off_tapes(value)._array
-    while type(array) is BatchedArray:
-        array = (function(array.value) if array.axis is not None else array.value)._array
-    return float(array)
-
-
-def _add(x: Vector, y: Vector) -> Vector:
-    return [a + b for a, b in zip(x, y, strict=True)]
-
-
-def _scale(x: Vector, factor: float) -> Vector:
-    return [t * factor for t in x]
-
-
-def _zeros(x: Vector) -> Vector:
-    return [zeros_like(off_tapes(t)) for t in x]
-
-
-def _flatten(x: Vector) -> Tensor:
-    flat = [reshape(t, (-1,)) for t in x]
-    return flat[0] if len(flat) == 1 else concat(flat)
-
-
-def _unflatten(flat: Tensor, like: Vector) -> Vector:
-    found, start = [], 0
-    for t in like:
-        own = reshape(flat[start : start + t.size], t.shape)
-        found.append(own if own.dtype is t.dtype else astype(own, t.dtype))
-        start += t.size
     return found
