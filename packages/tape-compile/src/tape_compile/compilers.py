@@ -98,6 +98,14 @@ class Compiler:
         """
         raise NotImplementedError
 
+    def joined(self, program: Program) -> Program:
+        """Return a program that computes the same, of a function together with its derivatives; by default the program.
+
+        For calls inside tapes' blocks both are one program first, which is then split: what the derivatives can take
+        from the function is found there. The parts come to :meth:`compile` afterwards.
+        """
+        return program
+
     def serialized(self, program: Program, name: str, derivatives: int) -> bytes:
         """Return a program in a format of the compiler's own, for `Function.export`; by default there is none.
 

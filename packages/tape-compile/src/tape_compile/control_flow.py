@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
 from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
-from tape_core.tracing import STAGE, lift, move_to_level, note_uses, spread, will_run_again
+from tape_core.tracing import STAGE, RepeatedEffectError, lift, move_to_level, note_uses, spread, will_run_again
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source
@@ -29,6 +30,8 @@ from tape_compile.tracer.variable_state import VariableState
 if TYPE_CHECKING:
     from tape_core.backends import Backend
     from tape_core.random import Generator
+
+T = TypeVar("T")
 
 Tensors = list[Any]
 Test = Callable[[Tensors], Any]
@@ -55,6 +58,18 @@ class FlowTrace(Trace):
     ) -> None:
         super().__init__(name, fallback=fallback, parent=parent, by_name=by_name)
         self.options = options
+
+    def attempt(self, call: Callable[[], T]) -> T | None:
+        """Return what a call returns; None, and nothing of it in the trace, where it cannot be traced."""
+        before = self.state()
+        self.speculating += 1
+        try:
+            return call()
+        except (RepeatedEffectError, TracingError):
+            self.roll_back(before)
+            return None
+        finally:
+            self.speculating -= 1
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
@@ -84,6 +99,7 @@ class SubTrace(FlowTrace):
 
     def __init__(self, parent: FlowTrace) -> None:
         super().__init__(parent.name, parent.options, fallback=parent.fallback, parent=parent)
+        self.speculating = parent.speculating
         # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
         self.draws = False
@@ -243,18 +259,28 @@ class Part:
 
     def __init__(self, trace: SubTrace, name: str, results: Sequence[Any], variables: Sequence[Variable]) -> None:
         self.name = name
-        self.traced = program = trace.finish(results, variables)
+        self.traced = trace.finish(results, variables)
         self.captured = list(trace.captured.values())
         self.variables = list(variables)
         self._places = {name: k for k, name in enumerate(trace.captured)}
         self._trace = trace
         self.options = trace.options
-        self.program, _ = passes.run(program, self.options)
-        self.source = Source(self.program, name)
+        self._compile()
+
+    def _compile(self) -> None:
+        self.program, _ = passes.run(self.traced, self.options)
+        self.source = Source(self.program, self.name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
         # Asked once: dead code elimination asks again for each branch and loop, in each of its runs.
         self.refuses = refuses(self.program)
+
+    def rewritten(self, program: Program) -> Part:
+        """Return the part with another program, which captures the same values, and assigns to the same Variables."""
+        found = copy(self)
+        found.traced = program
+        found._compile()
+        return found
 
     def place(self, variable: Variable) -> int | None:
         """The place of a Variable's value among `captured`."""

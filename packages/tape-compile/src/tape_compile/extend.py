@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
     from tape_compile.passes import pass_
     from tape_compile.passes.fusion import Group
-    from tape_compile.program import Argument, Instruction, Program, Raw, Ref, Spec, results, source_line
+    from tape_compile.program import (
+        VIEWS,
+        Argument,
+        Instruction,
+        Program,
+        Raw,
+        Ref,
+        Spec,
+        literal_key,
+        results,
+        source_line,
+    )
     from tape_compile.rewrite import Rewriter, Rules
     from tape_compile.tracer.trace import AsArray
     from tape_compile.tracer.traced_array import Method, TracedArray
@@ -60,8 +71,10 @@ _FROM = {
     "Spec": "tape_compile.program",
     "Specs": "tape_compile.library",
     "TracedArray": "tape_compile.tracer.traced_array",
+    "VIEWS": "tape_compile.program",
     "WeakMethod": "tape_compile.methods",
     "importable_name": "tape_compile.methods",
+    "literal_key": "tape_compile.program",
     "pass_": "tape_compile.passes",
     "results": "tape_compile.program",
     "source_line": "tape_compile.program",
@@ -71,6 +84,7 @@ __all__ = [
     "BRANCHES",
     "EFFECTS",
     "NUMBERS",
+    "VIEWS",
     "Argument",
     "AsArray",
     "Bound",
@@ -103,6 +117,7 @@ __all__ = [
     "TracedArray",
     "WeakMethod",
     "importable_name",
+    "literal_key",
     "pass_",
     "passes",
     "results",

@@ -258,6 +258,7 @@ class Program:
         updates: by input that is the value of a Variable, the output that is its new value; only compilers are told.
         replaced: the inputs of `updates` whose memory the user gives away: results may have it, and an error may leave
             the Variable without a value.
+        recomputed: the numbers of values that derivatives compute again, by a `checkpoint`, and that are not kept.
     """
 
     def __init__(
@@ -278,6 +279,7 @@ class Program:
         self.owned: dict[int, int] = {}
         self.updates: dict[int, int] = {}
         self.replaced: frozenset[int] = frozenset()
+        self.recomputed: Sequence[range] = ()
         self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 
     @property
@@ -323,6 +325,7 @@ class Program:
             self.backend,
         )
         program.owned = self.owned
+        program.recomputed = self.recomputed
         if program.specs is self.specs:  # spares a walk over all specs, of which a long trace has thousands
             program._distinct = self._distinct
         return program

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tape_core.typing import Raw
 
 Call = TypeVar("Call", bound=Callable[..., Any])
+Result = TypeVar("Result")
 Tensors = list[Any]
 
 
@@ -204,7 +205,15 @@ class Stage(Protocol):
     def replay_step_state(self, states: dict[int, Any], step: Tensor) -> AbstractContextManager[None]:
         """Enter a context in which the global generator continues from the state kept for a step."""
 
-    # -- control flow; each returns None where the branch or loop must be traced through instead
+    # -- control flow
+
+    def recomputed(self) -> AbstractContextManager[None]:
+        """Enter a context of calls whose results no derivative is to keep: it computes them again."""
+
+    # each returns None where the branch or loop must be traced through instead
+
+    def attempt(self, call: Callable[[], Result]) -> Result | None:
+        """Return what a call returns; None, and nothing of it in the trace, where it cannot be traced."""
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors."""

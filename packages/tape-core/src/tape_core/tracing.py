@@ -18,7 +18,14 @@ from tape_core.modes.batching import spread
 from tape_core.modes.function_op import FUNCTION_CALL
 from tape_core.modes.replay import is_replaying
 from tape_core.transforms.calls import substitute, unrecorded
-from tape_core.transforms.closures import Capture, Closure, is_captured, note_uses, will_run_again
+from tape_core.transforms.closures import (
+    Capture,
+    Closure,
+    RepeatedEffectError,
+    is_captured,
+    note_uses,
+    will_run_again,
+)
 from tape_core.transforms.custom import with_own_slots
 
 __all__ = [
@@ -32,6 +39,7 @@ __all__ = [
     "Cuts",
     "Part",
     "Parts",
+    "RepeatedEffectError",
     "binding",
     "call_paths",
     "describe",

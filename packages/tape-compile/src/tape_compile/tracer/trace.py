@@ -84,6 +84,7 @@ class Trace(Effects):
         self.constants: dict[int, Any] = {}
         self.known: set[int] = set()  # constants and values computed from them alone: Python may depend on these
         self.specs: dict[int, Spec] = {}  # by value id; ids count up from 0
+        self.recomputed_values: list[range] = []  # no derivative is to keep them
         self.unknown_length: set[int] = set()  # values whose length may differ between calls
         self.variable_states: dict[int, VariableState] = {}
         self.donated: dict[int, int] = {}  # arguments that may be overwritten: their places to value ids
@@ -614,6 +615,15 @@ class Trace(Effects):
                 return f"{instruction.name}:{found.index(array.id)}"
         return "Tensor:0"
 
+    @contextmanager
+    def recomputed(self) -> Iterator[None]:
+        """Enter a context of calls whose results no derivative is to keep: it computes them again."""
+        first = len(self.specs)
+        try:
+            yield
+        finally:
+            self.recomputed_values.append(range(first, len(self.specs)))
+
     def outside(self) -> AbstractContextManager[None]:
         """Enter a context in which nothing is traced, and Variables have their real values."""
         return outside()
@@ -658,6 +668,7 @@ class Trace(Effects):
         states = self.variable_states.values()
         program.owned = {s.first.id: NEVER_OVERWRITTEN for s in states if s.written and type(s.first) is TracedArray}
         program.owned |= dict.fromkeys(self.donated.values(), 1)
+        program.recomputed = self.recomputed_values
         return program
 
 

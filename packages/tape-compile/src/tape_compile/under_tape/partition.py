@@ -5,7 +5,7 @@ A value of the call that a derivative needs is a residual: an output of the firs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tape_compile import passes
@@ -26,6 +26,7 @@ def partition(
     backward: Sequence[tuple[int, int]],
     options: dict[str, bool],
     without: frozenset[passes.Stage] = frozenset(),
+    prepare: Callable[[Program], Program] | None = None,
 ) -> tuple[tuple[Program, dict[str, int]], list[tuple[Program, list[int]]]]:
     """Split a joint program: return the program of the results, and one for each derivative.
 
@@ -36,6 +37,7 @@ def partition(
         backward: of each derivative how many cotangents it has, and how many outputs.
         options: passes that are left out, or asked for.
         without: stages that are left to a compiler.
+        prepare: what a compiler changes in the joint program: `Compiler.joined`.
 
     Returns:
         The program of the call, whose outputs are the results and then the residuals, and how many instructions each
@@ -45,6 +47,8 @@ def partition(
     n = len(program.inputs) - sum(given for given, _ in backward)
     # CSE finds what the derivatives have in common with the function while they are one.
     program, _ = passes.run(program, options, passes.NOT_BEFORE_SPLIT | without)
+    if prepare is not None:
+        program = prepare(program)
     derivatives, at, end = [], n, results
     for given, outputs in backward:
         derivatives.append(Backward(program.inputs[at : at + given], program.outputs[end : end + outputs]))

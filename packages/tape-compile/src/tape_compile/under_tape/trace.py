@@ -380,7 +380,9 @@ class Joint:
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
         report_stage("passes")
-        (forward, self.effects), backward = partition(program, self.size, sizes, self.options, left_out(self.compiler))
+        (forward, self.effects), backward = partition(
+            program, self.size, sizes, self.options, left_out(self.compiler), self.compiler and self.compiler.joined
+        )
         self.source = Source(forward, self.name)
         self.run = self._compiled(self, forward, trace)
         for derivative, (part, needed) in zip(self.derivatives.values(), backward, strict=True):

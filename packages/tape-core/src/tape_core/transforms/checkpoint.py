@@ -17,6 +17,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.modes.function_op import axes_inside
 from tape_core.modes.replay import KeptResults, replay_error
 from tape_core.ops.data_types import off_tapes
+from tape_core.staging import current
 from tape_core.transforms.calls import Arguments, Results, name_of, substitute, with_tensors
 from tape_core.transforms.closures import capture_closure, note_uses
 from tape_core.transforms.custom import linear_transpose
@@ -69,7 +70,12 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
         # The second run begins with this state, and draws the same numbers.
         bits = random.get_state()
         kept = KeptResults(kept_ops(), _roots(arguments.tensors)) if policy is not None else None
-        with capture_closure(name, assigns=True) as closure, kept.recording() if kept else nullcontext():
+        stage = current()
+        with (
+            capture_closure(name, assigns=True) as closure,
+            kept.recording() if kept else nullcontext(),
+            nullcontext() if stage is None else stage.recomputed(),
+        ):
             out = f(*arguments.replaced([off_tapes(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
             # A result may be a captured Tensor itself, with which no op has computed.

@@ -102,6 +102,10 @@ class Capture(Recorder):
                 self._closure.note(array, slots, plan.backend)
 
 
+class RepeatedEffectError(RuntimeError):
+    """A function that runs again for its derivative does what must happen once."""
+
+
 class _Refusal(Recorder):
     """An observer that refuses assignments in a function: its derivative runs it again, which would assign twice."""
 
@@ -111,7 +115,7 @@ class _Refusal(Recorder):
         self._what = what
 
     def _on_assign(self, variable: Variable) -> None:
-        raise RuntimeError(
+        raise RepeatedEffectError(
             f"{self._what}: the function assigns to {variable.name or 'a Variable'} of shape {variable.shape} where a "
             f"tape or accumulator records, and would do so again for the derivative; return the new value as part of "
             f"the result or of the carry, and assign it afterwards"

@@ -4,7 +4,8 @@ Where no tape or accumulator records, they run as Python loops, or become one in
 one does, a scan of few steps is unrolled: its steps are called one after the other, and each op is recorded. Any other
 loop is one record. Its residuals are the carries that went into each step; its derivative is a loop too, which goes
 over the residuals and runs each step again. Compiled or not, the same rule decides which of the two it is, so eager and
-compiled derivatives are made of the same functions and have the same bits.
+compiled derivatives are made of the same functions and have the same bits. Only for compilers with loops of their own,
+whose bits may be others, is each scan a loop.
 """
 
 from __future__ import annotations
@@ -236,10 +237,16 @@ def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
 
 def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
     """Step through the elements of `xs` along axis 0; return the last carry and the results of the steps, stacked."""
-    steps = UNROLLED_STEPS.get() * length
+    steps, stage = UNROLLED_STEPS.get() * length, current()
     # A checkpoint with a policy records only in its second run, but must find the same ops in both: unroll in the
     # first, too.
-    if steps <= UNROLL_MAX_STEPS and (is_recorded() or (is_replaying() and current() is not None)):
+    if steps <= UNROLL_MAX_STEPS and (is_recorded() or (is_replaying() and stage is not None)):
+        if stage is not None and stage.fixed_shapes and not is_replaying():
+            # The compiler has loops of its own, which keep what derivatives need of each step. It cannot take a step
+            # that does what must happen once.
+            found = stage.attempt(lambda: _scan(what, step, carry, xs, length, reverse))
+            if found is not None:
+                return found
         with setting(UNROLLED_STEPS, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys

@@ -16,10 +16,10 @@ from tape_core.support import forget_in_children
 from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
-from tape_jax.xla.flows import generators_of, program_of
+from tape_jax.xla.flows import for_xla, generators_of, program_of, step_of
 from tape_jax.xla.levels import Level, divide
+from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.segment import Segment
-from tape_jax.xla.simplify import simplified
 from tape_jax.xla.stand_ins import StandIns
 
 
@@ -39,7 +39,11 @@ class XLA(Compiler):
             ValueError: an array is on a device of PyTorch's.
         """
         transfer.check_devices(examples)
-        return compiled(simplified(program), run, examples, "the function")
+        return compiled(for_xla(program), run, examples, "the function")
+
+    def joined(self, program: Program) -> Program:
+        """Return a program whose scans take from earlier ones what these have computed for the same elements."""
+        return with_residuals(program, step_of)
 
     def serialized(self, program: Program, name: str, derivatives: int) -> bytes:
         """Return the program as StableHLO, in the format of `jax.export`.
@@ -47,7 +51,7 @@ class XLA(Compiler):
         Raises:
             ValueError: it draws random numbers, or has calls for the host.
         """
-        program = simplified(program)
+        program = for_xla(program)
         levels = divide(program)
         host = [i.name for level in levels for i in level.on_host]
         if host or len(levels) > 1:

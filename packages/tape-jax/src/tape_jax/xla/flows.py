@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from tape_compile.extend import Flow, NoteStateOfStep, Program, RandomBits, SetStateOfStep, passes
+from tape_compile.extend import Flow, Instruction, NoteStateOfStep, Program, RandomBits, SetStateOfStep, passes
 from tape_core.typing import Raw
 
 from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name, is_uniform, on_host
+from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.simplify import simplified
 from tape_jax.xla.transfer import into
 
@@ -20,13 +21,32 @@ if TYPE_CHECKING:
     from tape_core.random import Generator
 
 
+def for_xla(program: Program) -> Program:
+    """Return a program for XLA that computes the same by fewer calls; so do its branches and loops."""
+    found = with_residuals(simplified(program), step_of)
+    if found is program:
+        return program
+    renamed = dict(zip(program.outputs, found.outputs, strict=True))
+    found.updates = {k: renamed[out] for k, out in program.updates.items()}
+    found.replaced = program.replaced
+    return found
+
+
 def program_of(part: Any) -> Program:
     """Return the program of a branch, test or step, simplified for XLA."""
     found = getattr(part, "by_name", None)
     if found is None:
         found, _ = passes.run(part.traced, part.options, passes.NOT_BY_NAME)
-        part.by_name = found = simplified(found)
+        part.by_name = found = for_xla(found)
     return found
+
+
+def step_of(call: Instruction) -> Program | None:
+    """Return the program of the step of a call that is a scan for XLA; None for any other call."""
+    fn = call.fn
+    if type(fn) is not Flow or fn.__name__ != "scan" or call.effect or not can_lower(fn):
+        return None
+    return program_of(fn.parts[0])
 
 
 def can_lower(flow: Flow) -> bool:

@@ -27,13 +27,7 @@ RULES = Rules()
 def simplified(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls."""
     found = _Simplifier(_with_merged_constants(program)).run(RULES)
-    found = _without_unused(_with_joined_sorts(passes.PASSES["cse"].transform(found)))
-    if found is program:
-        return program
-    renamed = dict(zip(program.outputs, found.outputs, strict=True))
-    found.updates = {k: renamed[out] for k, out in program.updates.items()}
-    found.replaced = program.replaced
-    return found
+    return _without_unused(_with_joined_sorts(passes.PASSES["cse"].transform(found)))
 
 
 def _with_merged_constants(program: Program) -> Program:
