@@ -380,8 +380,9 @@ class Joint:
         program.outputs = [*program.outputs[:n], *program.outputs[k:], *program.outputs[n:k]]
         self.size = n + len(self.assigned)
         report_stage("passes")
+        prepare = None if self.compiler is None else self.compiler.joined
         (forward, self.effects), backward = partition(
-            program, self.size, sizes, self.options, left_out(self.compiler), self.compiler and self.compiler.joined
+            program, self.size, sizes, self.options, left_out(self.compiler), prepare
         )
         self.source = Source(forward, self.name)
         self.run = self._compiled(self, forward, trace)
