@@ -143,12 +143,12 @@ class TorchBackend(Backend):
         from torch.distributed.tensor import DTensor
 
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
-        from tape_torch.gloo import gather_by_a_short_name
+        from tape_torch.gloo import mend_gloo
 
         keep_layouts(settled, is_divided)
         if self.guard is None:
             self.divided_class = DTensor
-            gather_by_a_short_name()
+            mend_gloo()
             if is_asked_for(COMPILED_PARTS, otherwise=True):  # else its modules are not imported
                 from tape_torch.divided_programs import DividedPrograms
 

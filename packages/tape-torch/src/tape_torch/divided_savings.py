@@ -18,6 +18,7 @@ import torch
 from tape_compile.extend import Instruction, Ref, Spec
 
 from tape_torch.blocks import OnParts
+from tape_torch.gloo import EXTREMES
 from tape_torch.thresholds import GATHERED_KEPT_BYTES
 
 _TRANSPOSE = torch.ops.aten.transpose.int
@@ -97,7 +98,8 @@ def summed_in_place(lines: Sequence[Instruction], outputs: Sequence[int]) -> lis
     found = []
     for line in lines:
         # Of what is an argument elsewhere, too, there may be views.
-        if collective(line) == "all_reduce" and line.inputs[0] in new and used[line.inputs[0]] == 1:
+        is_sum = collective(line) == "all_reduce" and line.args[1] not in EXTREMES
+        if is_sum and line.inputs[0] in new and used[line.inputs[0]] == 1:
             fn = torch.ops._c10d_functional.all_reduce_.default
             line = Instruction(line.name, fn, line.args, {}, line.out, line.place, effect=True)
         found.append(line)

@@ -22,6 +22,12 @@ def test_collectives_along_an_axis_are_among_its_processes() -> None:
     run_processes(PROGRAM.with_name("collectives_along_axes.py").read_text(encoding="utf-8"), 4)
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+def test_nan_of_one_process_is_in_the_extremes_of_all(processes: int) -> None:
+    """Gloo's own extremes lose it, for some orders of the processes."""
+    run_processes(PROGRAM.with_name("extremes_in_processes.py").read_text(encoding="utf-8"), processes)
+
+
 def test_a_gather_of_parts_has_a_short_name() -> None:
     """Gloo writes names of more than 15 characters without a lock, which ends processes: see `tape_torch.gloo`."""
     code = (

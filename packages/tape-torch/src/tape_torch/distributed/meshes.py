@@ -24,7 +24,7 @@ from tape_torch import mismatches
 from tape_torch.distributed import checkpoints
 from tape_torch.distributed.failures import waits_of
 from tape_torch.divided import wait_for_dropped
-from tape_torch.gloo import gather_by_a_short_name
+from tape_torch.gloo import mend_gloo
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -158,7 +158,7 @@ def mesh(
     if timeout is not None and real("tape_torch.distributed.mesh", "timeout", timeout) <= 0:
         raise ValueError(f"tape_torch.distributed.mesh: timeout must be more than 0 seconds; got {timeout}")
     _ensure_group(wanted, device_type, timeout)
-    gather_by_a_short_name()
+    mend_gloo()
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if is_checked:
         mismatches.compare(timeout)
