@@ -1,10 +1,11 @@
 """Two faults of PyTorch's gloo, and the ways around them.
 
 One ends processes. Two threads carry out the collectives of a group of processes. When one has ended, each of them
-writes the name of what it was into a string that both share, without a lock (`ProcessGroupGloo::runLoop` in PyTorch 2.13). Names of up to 15
-characters have their place in the string itself, and nothing comes of that. A longer one lies in memory of its own,
-which the next name frees: where two collectives end at the same moment, both threads free it, or one writes into what
-the other has freed. The process dies then, or later: "free(): invalid pointer", "malloc(): unaligned tcache chunk".
+writes the name of what it was into a string that both share, without a lock (`ProcessGroupGloo::runLoop` in PyTorch
+2.13). Names of up to 15 characters have their place in the string itself, and nothing comes of that. A longer one lies
+in memory of its own, which the next name frees: where two collectives end at the same moment, both threads free it, or
+one writes into what the other has freed. The process dies then, or later: "free(): invalid pointer", "malloc():
+unaligned tcache chunk".
 
 Of what DTensors call one name is longer: `ALLGATHER_COALESCED`, of which PyTorch's functional gather is a case. The
 same bytes are sent as `ALLGATHER` where the result is given. So that is what gathers of tensors on the CPU become.
