@@ -9,9 +9,11 @@ compared with a quotient of differences, and with what the sweep gives; a failur
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -74,16 +76,24 @@ def swept(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return called
 
 
-def drawn_expression(chance: random.Random, size: int, depth: int, keeping: bool) -> str:
-    """Return an expression of `A`; one that keeps the shape where that is asked for."""
+def drawn_expression(chance: random.Random, axes: Mapping[str, int], depth: int, keeping: bool) -> str:
+    """Return an expression of `A`; one that keeps the shape where that is asked for.
+
+    Args:
+        axes: of the mesh, along some of which collectives are: the number of processes by name.
+    """
     kind = chance.random()
     if depth and kind < 0.55:
         loops = chance.random() < 0.4
-        inner = drawn_expression(chance, size, depth - 1, keeping or loops)
+        inner = drawn_expression(chance, axes, depth - 1, keeping or loops)
         function = f"(lambda a{depth}: {inner.replace('A', f'a{depth}')})"
         around = LOOPS if loops else BY_ROWS if not keeping and chance.random() < 0.3 else AROUND
         return chance.choice(around).replace("F", function)
     text = chance.choice(KEEPING if keeping or kind < 0.85 else CHANGING)
+    size = math.prod(axes.values())
+    if chance.random() < 0.4:
+        axis, size = chance.choice(list(axes.items()))
+        text = text.replace(", m", f", m, {axis!r}")
     for hole, found in (("K", chance.randrange(size)), ("X", chance.choice([0, -1])), ("Y", chance.choice([0, -1]))):
         text = text.replace(hole, str(found))
     return text if chance.random() < 0.6 else text.replace("A", f"({chance.choice(KEEPING[-3:])})")
@@ -106,7 +116,7 @@ def check(chance: random.Random, m: engine.Mesh) -> str | None:
     lines: list[str] = []
     value = x
     for _ in range(chance.randint(1, 3)):
-        text = drawn_expression(chance, size, chance.randint(0, 2), False)
+        text = drawn_expression(chance, m.axes, chance.randint(0, 2), False)
         try:
             found = eval(text, {**names, "A": value})
         except (ValueError, IndexError, TypeError):  # shapes do not go together, in all processes
@@ -174,7 +184,8 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    m = engine.mesh(device="cpu")
+    is_even = int(os.environ.get("WORLD_SIZE", "1")) % 2 == 0
+    m = engine.mesh({"data": 2, "model": -1} if is_even else None, device="cpu")
     said = 0
     with warnings.catch_warnings(), tc.use_backend("torch:cpu"):
         warnings.simplefilter("ignore")

@@ -81,4 +81,5 @@ def _all_reduce(x: torch.Tensor, reduction: str, group: str) -> torch.Tensor:
     ordered = torch.where(torch.isnan(number), beyond, ordered)
     ordered = torch.ops._c10d_functional.all_reduce_(ordered, reduction, group)
     ordered = torch.ops._c10d_functional.wait_tensor(ordered)
-    return (ordered ^ ((ordered >> (limits.bits - 1)) & limits.max)).view(number.dtype).to(x.dtype)
+    found = (ordered ^ ((ordered >> (limits.bits - 1)) & limits.max)).view(number.dtype)
+    return found.to(x.dtype)
