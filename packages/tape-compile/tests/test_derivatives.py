@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from support import names, traced
 
 A = np.random.default_rng(0).normal(size=(3, 3)) + 4 * np.eye(3)
 B = np.asarray([1.0, 2.0, 3.0])
@@ -77,3 +78,11 @@ def test_a_branch_that_all_examples_share_and_that_closes_over_the_argument(orde
 
     derivative = tc.hessian(f) if order == "hessian" else tc.jacrev(tc.hessian(f))
     np.testing.assert_allclose(tc.function(derivative)(x).numpy(), derivative(x).numpy(), rtol=1e-5)
+
+
+def test_nan_is_looked_for_in_what_flows_into_a_mask_alone() -> None:
+    def f(x: tc.Tensor, w: tc.Tensor) -> tc.Tensor:
+        return tc.sum(tc.sqrt(tc.exp(tc.where(x > 0, tc.log(x), 0) @ w) / 3))
+
+    program = traced(lambda x, w: tc.grad(f)(x, w), tc.ones((2, 3), backend="numpy"), tc.ones((3, 2), backend="numpy"))
+    assert names(program).count("isnan") == 1  # for log

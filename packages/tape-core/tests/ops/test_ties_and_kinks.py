@@ -150,6 +150,27 @@ def test_logsumexp_where_everything_is_minus_infinity() -> None:
 # -- where
 
 
+def test_where_protects_what_flows_into_it_and_nothing_else() -> None:
+    def f(x: Any) -> Any:
+        return tc.sum(tc.sqrt(tc.where(x > 0, tc.sqrt(x), 0) + 1))
+
+    assert slope(f, [0.0, 4.0]) == [0.0, 0.25 / (2 * math.sqrt(3))]
+    assert slope(lambda x: tc.sum(tc.grad(f)(x)), [0.0, 4.0])[0] == 0.0
+    inner = tc.function(lambda x: tc.where(x > 0, x, 0))
+    compiled = tc.function(tc.sqrt)
+    for _ in range(3):  # the calls are one record each
+        assert slope(lambda x: inner(tc.sqrt(x)), [0.0, 4.0]) == [0.0, 0.25]
+        assert slope(lambda x: tc.where(x > 0, compiled(x), 0), [0.0, 4.0]) == [0.0, 0.25]
+    # Of several results, of which one flows into a mask.
+    assert slope(lambda x: tc.sum(tc.where(x > 0, tc.unstack(tc.stack([tc.sqrt(x), x]))[0], 0)), [0.0, 4.0]) == [
+        0,
+        0.25,
+    ]
+    # The zero here is no mask's, and is as it is where nothing masks.
+    assert math.isnan(slope(lambda x: 0.0 * tc.sqrt(x), 0.0))
+    assert math.isnan(slope(lambda x: 0.0 * tc.sqrt(x) + tc.where(x > 1, x, 0), 0.0))
+
+
 def test_where_protects_from_the_branch_not_taken() -> None:
     assert slope(lambda x: tc.where(x > 0, tc.sqrt(x), 0), 0.0) == 0.0
     assert slope(lambda x: tc.where(x > 0, tc.sqrt(x), 0), [0.0, 4.0]) == [0.0, 0.25]

@@ -186,7 +186,7 @@ class Call:
         replayed = nullcontext() if self.bits is None else random.replayed(self.bits)
         with replayed, substitute(joint.variables, values), tape:
             result = pytree.flatten_whole(joint.python(leaves))[0]
-        tape._masked = masked
+        tape._masked = tape._starts_masked = masked
         # Several leaves may be one result.
         outs = {
             number: leaf for leaf, (kind, _, number) in zip(result, joint.outs, strict=True) if kind == DIFFERENTIABLE

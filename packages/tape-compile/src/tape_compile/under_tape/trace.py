@@ -433,7 +433,7 @@ class Joint:
                 backend = tracing_backend(self.backend)
                 # Cotangents are inputs, on whose values no instruction may depend; so any value does for the trace.
                 seeds[slot] = wrap(trace.input(self.backend.xp.ones_like(array.value), backend), backend)
-        own._masked = pattern.masked
+        own._masked = own._starts_masked = pattern.masked
         # Not released: the next pattern goes through the same records.
         found = sweep(own, tracing_backend(self.backend), seeds, list(inputs), False, release=False)
         return len(seeds), [found.get(slot) for slot in inputs]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import ACTIVE, READY
 from tape_core.base.contexts import setting
-from tape_core.base.lookup import ops
+from tape_core.base.lookup import OPS, ops
 from tape_core.base.thresholds import REUSE_ABOVE
 from tape_core.engine import binding, layouts, record
 from tape_core.engine.cotangents import conj, widening
@@ -271,7 +271,9 @@ def _walk_careful(
     masked, large, divided = tape._masked, backend.array_class, backend.divided_class
     wide = widening(backend, xp) if tape._special & NARROW else None
     # `wanted` alone needs no care: plans with fewer rules have generated passes, too.
-    careful = recorded or masked or tape._sparse or wide is not None
+    careful = recorded or tape._sparse or wide is not None
+    # By slot how far the masks reach that it flows into: their zeros flow only to what their inputs are computed from.
+    reach = bytearray([tape._starts_masked]) * len(grads)
     while grads:
         g = grads.pop()
         rec = records.pop()
@@ -288,10 +290,19 @@ def _walk_careful(
             for at, d in zip(calls[slot].values(), within, strict=True):
                 if d is not None:
                     found[at] = d if recorded else _wrap_cotangent(d, backend)
-        if careful:
+        through = 0
+        if masked:
+            # A function that is one record may mask inside, and knows itself what its cotangent came through.
+            op = None if type(rec[PLAN]) is Part else rec[PLAN].op
+            plain = op is None or (type(rec[PLAN]) is Plan and OPS.get(op.name) is op)
+            through = reach[slot] if plain else masked
+            onward = max(through, op.reach_of_mask) if op is not None and plain else through
+            for i in record.each_slot(rec) if onward else ():
+                reach[i] = max(reach[i], onward)
+        if careful or through:
             if recorded:
                 plan = plan.recorded
-            plan.backward_careful(g, rec, grads, xp, lift, masked, wide)
+            plan.backward_careful(g, rec, grads, xp, lift, through, wide)
         elif (type(g) is large and g.nbytes > REUSE_ABOVE) or type(g) is divided:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:

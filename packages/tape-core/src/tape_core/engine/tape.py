@@ -96,6 +96,7 @@ class GradientTape(recording.InBlock):
         "_records",
         "_sparse",
         "_special",
+        "_starts_masked",
         "_used",
         "_variables",
         "_warned",
@@ -142,7 +143,7 @@ class GradientTape(recording.InBlock):
         self._leaves: list[int] = []
         # What the records met that the fast backward pass does not handle.
         self._sparse = False
-        self._masked = self._special = 0
+        self._masked = self._starts_masked = self._special = 0
 
     def _clear(self) -> None:
         """Start afresh, under a new key, so that slots given out before mean nothing any more."""
