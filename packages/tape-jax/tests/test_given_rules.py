@@ -372,3 +372,21 @@ def test_tangents_of_several_results_become_one_cotangent():
     assert_allclose([square, exponential], [10.0, 7.0])
     assert_allclose(jax.grad(lambda x: both(x)[1].array)(x), 7.0)
     assert_allclose(jax.grad(lambda x: both(x)[0].array + both(x)[1].array)(x), 17.0)
+
+
+class TestOfOpsWithTapesRules:
+    @pytest.mark.parametrize("order", [2, 1, 3, 0.5])
+    @pytest.mark.parametrize("at", [[0.0, 0.0], [3.0, 4.0], [0.0, -2.0], [1.0, 1.0]])
+    def test_norms_have_tapes_derivative_at_points_without_one(self, order, at):
+        f = lambda x: tc.linalg.vector_norm(x, ord=order) * 2.0  # noqa: E731
+        x = jnp.asarray(at)
+        expected = tc.grad(f)(tc.asarray(x)).numpy()
+        F = lambda x: f(tc.asarray(x)).array  # noqa: E731
+        for way in (jax.grad(F), jax.jit(jax.grad(F)), jax.jacfwd(F), lambda x: jax.vmap(jax.grad(F))(x[None])[0]):
+            assert_allclose(way(x), expected, rtol=1e-12)
+
+    def test_norms_have_higher_orders_and_complex_arguments(self):
+        F = lambda x: tc.linalg.vector_norm(tc.asarray(x)).array  # noqa: E731
+        assert_allclose(jax.jit(jax.hessian(F))(X), jax.hessian(jnp.linalg.norm)(X), rtol=1e-12, atol=1e-15)
+        z = jnp.asarray([1.0 + 2.0j, 3.0 - 1.0j])
+        assert_allclose(jax.grad(F)(z), jax.grad(jnp.linalg.norm)(z), rtol=1e-12)

@@ -50,7 +50,12 @@ def ruled(inputs: Arrays, outs: Arrays, rule: Rule) -> Arrays:
         with setting(ACTIVE, ()), setting(STAGE, None), setting(_order, _order.get() + 1):
             directions, residuals = _traced(inputs, outs, rule)
     except Exception as error:  # noqa: BLE001 - where JAX differentiates it is raised, and elsewhere nobody asks for it
-        directions = _Directions(_raises(_as_said(error, rule)), len(inputs), len(outs))
+        directions = Directions(_raises(_as_said(error, rule)), len(inputs), len(outs))
+    return bind_given(residuals, inputs, values, directions)
+
+
+def bind_given(residuals: Arrays, inputs: Arrays, values: Arrays, directions: Directions) -> Arrays:
+    """Return values as the results of inputs, with these derivatives."""
     found: Arrays = GIVEN.bind(*residuals, *inputs, *values, directions=directions)
     return found
 
@@ -62,7 +67,7 @@ def _raises(error: Exception) -> Callable[..., list[Any]]:
     return run
 
 
-def _traced(inputs: Arrays, outs: Arrays, rule: Rule) -> tuple[_Directions, list[Any]]:
+def _traced(inputs: Arrays, outs: Arrays, rule: Rule) -> tuple[Directions, list[Any]]:
     """Return the directions of a rule, and the values that it reads."""
     if _order.get() > MAX_ORDER:
         raise NotImplementedError(
@@ -89,7 +94,7 @@ def _traced(inputs: Arrays, outs: Arrays, rule: Rule) -> tuple[_Directions, list
         closed = jax.extend.core.ClosedJaxpr(jaxpr, values[:known])
         return list(jax.extend.core.jaxpr_as_fun(closed)(*values[known:]))
 
-    return _Directions(run, n, m, flows, jaxpr.effects, pushes=rule.pushes), list(traced.consts)
+    return Directions(run, n, m, flows, jaxpr.effects, pushes=rule.pushes), list(traced.consts)
 
 
 def _like(derivatives: Arrays, values: Arrays) -> list[Any]:
@@ -119,7 +124,7 @@ UNREAD = (
 
 
 @dataclass(frozen=True, eq=False)  # JAX compares parameters of primitives, and each call has its own
-class _Directions:
+class Directions:
     """Both directions of a rule, as functions of residuals, inputs, results, and tangents or cotangents.
 
     Attributes:
@@ -159,7 +164,7 @@ class _Directions:
         _, transpose = jax.vjp(lambda *ts: self.run(*residuals, *outs, *ts), *map(jnp.zeros_like, inputs))
         return list(transpose(list(gs)))
 
-    def batched(self, dims: Sequence[int | None], axis: Any) -> _Directions:
+    def batched(self, dims: Sequence[int | None], axis: Any) -> Directions:
         """Return the same for all examples of a vmap, which are along these dimensions of the residuals."""
         axes = (*dims, *[0] * self.m, *[0] * (self.n if self.pushes else self.m))
         run = jax.vmap(self.run, axes, axis_size=axis.size, axis_name=axis.name, spmd_axis_name=axis.spmd_name)
@@ -192,11 +197,11 @@ GIVEN: Any = jax.extend.core.Primitive("given_rule")
 GIVEN.multiple_results = True
 
 
-def _values(*values: Any, directions: _Directions) -> list[Any]:
+def _values(*values: Any, directions: Directions) -> list[Any]:
     return _parts(values, directions.m)[1]
 
 
-def _jvp_of_given(values: Arrays, tangents: Arrays, *, directions: _Directions) -> Any:
+def _jvp_of_given(values: Arrays, tangents: Arrays, *, directions: Directions) -> Any:
     found = GIVEN.bind(*values, directions=directions)
     known, inputs = _parts(_parts(values, directions.m)[0], directions.n)
     ts = _parts(_parts(tangents, directions.m)[0], directions.n)[1]
@@ -206,7 +211,7 @@ def _jvp_of_given(values: Arrays, tangents: Arrays, *, directions: _Directions) 
     return found, TANGENTS.bind(*known, *found, *map(ad.instantiate_zeros, ts), directions=directions)
 
 
-def _batch_given(axis: Any, values: Arrays, dims: Sequence[int | None], *, directions: _Directions) -> Any:
+def _batch_given(axis: Any, values: Arrays, dims: Sequence[int | None], *, directions: Directions) -> Any:
     if all([d is None for d in dims]):
         return GIVEN.bind(*values, directions=directions), [None] * directions.m
     whole, dims = _with_examples(values, dims, axis.size, directions.n + directions.m)
@@ -228,15 +233,15 @@ TANGENTS: Any = jax.extend.core.Primitive("tangents_by_rule")
 TANGENTS.multiple_results = True
 
 
-def _run(*values: Any, directions: _Directions) -> list[Any]:
+def _run(*values: Any, directions: Directions) -> list[Any]:
     return directions.push(*directions.split(values))
 
 
-def _abstract(*avals: Any, directions: _Directions) -> Any:
+def _abstract(*avals: Any, directions: Directions) -> Any:
     return directions.split(avals)[2], directions.effects
 
 
-def _jvp(values: Arrays, tangents: Arrays, *, directions: _Directions) -> Any:
+def _jvp(values: Arrays, tangents: Arrays, *, directions: Directions) -> Any:
     n = len(values) - directions.n
     found = TANGENTS.bind(*values, directions=directions)
     moved = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in found]
@@ -256,7 +261,7 @@ def _jvp(values: Arrays, tangents: Arrays, *, directions: _Directions) -> Any:
     return found, moved
 
 
-def _transpose(gs: Arrays, *values: Any, directions: _Directions) -> list[Any]:
+def _transpose(gs: Arrays, *values: Any, directions: Directions) -> list[Any]:
     residuals, inputs, outs, ts = directions.split(values)
     gs = list(map(ad.instantiate_zeros, gs))
     found = iter(directions.pull(residuals, inputs, outs, gs))
@@ -265,7 +270,7 @@ def _transpose(gs: Arrays, *values: Any, directions: _Directions) -> list[Any]:
     return [None] * (len(values) - directions.n) + wanted
 
 
-def _batch(axis: Any, values: Arrays, dims: Sequence[int | None], *, directions: _Directions) -> Any:
+def _batch(axis: Any, values: Arrays, dims: Sequence[int | None], *, directions: Directions) -> Any:
     if all([d is None for d in dims]):
         return TANGENTS.bind(*values, directions=directions), [None] * directions.m
     last = directions.n + directions.m + (directions.n if directions.pushes else 0)
