@@ -105,6 +105,11 @@ class LibrarySupport:
         """Return the number of axes up to which results lie row by row whatever the arguments; None if they may not."""
         return None
 
+    def is_in_rows(self, instruction: Instruction, specs: Specs) -> bool:
+        """Return whether the result of a call that `gives_new` lies row by row whatever the arguments."""
+        axes = self.axes_in_rows(instruction.fn)
+        return axes is not None and len(specs[instruction.outputs[0]].shape) <= axes
+
     def full(self, instruction: Instruction) -> Callable[[tuple[int, ...], Raw], Raw] | None:
         """Return a function of a shape and a number, if the call is faster with such an array; or None."""
         return None

@@ -37,6 +37,7 @@ _OUT_VARIANTS: dict[Any, Any] = {
 _WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
 # torch.maximum and torch.minimum take no number: with one, the kernels call clamp.
 _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
+_PRODUCTS = (operator.matmul, KERNELS["matmul"])
 
 _files = count()
 
@@ -69,6 +70,17 @@ def _can_fuse(instruction: Instruction, specs: Specs) -> bool:
     if first != spec:
         return False
     return all([s == spec or (s.kind is float or (s.shape == () and s.dtype is spec.dtype)) for s in others])
+
+
+def _is_product(instruction: Instruction, specs: Specs) -> bool:
+    """Return whether a call is a product of two matrices, whose result is new, and lies row by row."""
+    if instruction.kwargs or _function(instruction) not in _PRODUCTS:
+        return False
+    args = instruction.args
+    if type(instruction.out) is not int or len(args) != 2 or not all([type(arg) is Ref for arg in args]):
+        return False
+    found = [specs[k] for k in (instruction.out, *instruction.inputs)]
+    return all([s.kind is torch.Tensor and s.dtype is found[0].dtype and len(s.shape) == 2 for s in found])
 
 
 class _Blocks:
@@ -221,8 +233,13 @@ class TorchSupport(LibrarySupport):
         return is_divided_kind(spec.kind)
 
     def gives_new(self, instruction: Instruction, specs: Specs) -> bool:
+        if _is_product(instruction, specs):
+            return True
         alone = type(instruction.out) is int and not instruction.effect and _can_fuse(instruction, specs)
         return alone and not is_divided_kind(specs[instruction.outputs[0]].kind)
+
+    def is_in_rows(self, instruction: Instruction, specs: Specs) -> bool:
+        return _is_product(instruction, specs)
 
     def into(self, instruction: Instruction) -> tuple[Callable[..., Raw], list[Argument]] | None:
         if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:

@@ -39,7 +39,6 @@ def in_place(program: Program) -> Program:
             news.add(at)
         elif not hasattr(instruction.fn, "over"):
             shared.update(instruction.inputs)  # the result may be a view
-    in_rows = {id(fn): n for fn in program.functions if (n := support.axes_in_rows(fn)) is not None}
     # `out=` must not change how a result lies, for sums go along memory: so row by row goes over row by row only.
     own: set[int] = set()  # values in memory of their own, row by row
     fused: set[int] = set()  # results of fused functions, which lie row by row unless their inputs do not
@@ -54,7 +53,7 @@ def in_place(program: Program) -> Program:
             # An elementwise result lies as its operands of the same shape do; others lie by rows if the library says
             # so.
             alike = [k for k in instruction.inputs if k in own and specs[k] == spec]
-            if alike or len(spec.shape) <= in_rows.get(id(instruction.fn), -1):
+            if alike or support.is_in_rows(instruction, specs):
                 own.add(out)
             targets: list[IfExclusive | Ref] = [IfExclusive(k, free[k]) for k in dead if specs[k] == spec]
             targets += [Ref(k) for k in alike if last[k] == at and k not in shared]

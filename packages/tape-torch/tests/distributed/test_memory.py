@@ -1,0 +1,15 @@
+"""A step of divided arrays has the old state and the new one in memory, and next to nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import run_processes
+
+pytestmark = pytest.mark.each_backend
+PROGRAM = Path(__file__).with_name("memory_in_processes.py")
+
+
+def test_steps_in_two_processes_have_two_states_at_most() -> None:
+    run_processes(PROGRAM.read_text(encoding="utf-8"), 2)
