@@ -18,6 +18,7 @@ from tape_core.typing import Raw
 
 from tape_jax.sorting import inverse, sort_with_residuals, unsorted
 from tape_jax.thresholds import COMPARED_MAX_BYTES
+from tape_jax.xla import exponentials
 from tape_jax.xla.lowering import INVERSE, UNSORTED, function_by_name, on_host
 from tape_jax.xla.transfer import into, is_of_jax
 
@@ -27,6 +28,7 @@ RULES = Rules()
 def simplified(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls."""
     found = _Simplifier(_with_merged_constants(program)).run(RULES)
+    found = exponentials.Exponentials(found).run(exponentials.RULES)
     return _without_unused(_with_joined_sorts(passes.PASSES["cse"].transform(found)))
 
 
