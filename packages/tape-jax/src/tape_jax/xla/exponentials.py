@@ -57,7 +57,8 @@ class Exponentials(Rewriter):
         row = tuple([1 if k in axes else n for k, n in enumerate(spec.shape)])
         top = self.op("max", x, axis=axes, keepdims=True, shape=row, like=spec)
         if finite:
-            largest = float(jnp.finfo(jax_dtype(spec.kind, spec.dtype)).max)
+            finfo: Any = jnp.finfo  # which has no types
+            largest = float(finfo(jax_dtype(spec.kind, spec.dtype)).max)
             top = self.op("clip", top, -largest, largest, shape=row, like=spec)
         each = self.op("exp", self.op("subtract", x, top, shape=spec.shape, like=spec), shape=spec.shape, like=spec)
         return _Sum(x.id, each, top, self.op("sum", each, axis=axes, keepdims=True, shape=row, like=spec))
