@@ -663,8 +663,6 @@ close(found, expected, "FRAMEWORK's own derivatives", 1e-8)
 """
 
 _DONATED = """
-from tape_jax.xla import segment
-former, segment.DONATED_MIN_BYTES = segment.DONATED_MIN_BYTES, 1  # small arrays are given away, too
 with tc.use_backend("jax"):
     tc_asarray, tc.asarray = tc.asarray, lambda x, **how: tc_asarray(x, **{"backend": "jax", **how})
     try:
@@ -680,7 +678,7 @@ with tc.use_backend("jax"):
             close(found, expected, "compiled by XLA", 1e-8)
             close(arrays(theirs), arrays(ours), "Variables", 1e-8)
     finally:
-        tc.asarray, segment.DONATED_MIN_BYTES = tc_asarray, former
+        tc.asarray = tc_asarray
 """
 
 CHECKED: dict[str, Check] = {
