@@ -105,6 +105,10 @@ class LibrarySupport:
         """Return the number of axes up to which results lie row by row whatever the arguments; None if they may not."""
         return None
 
+    def can_be_divided(self, spec: Spec) -> bool:
+        """Return whether arrays of this class may be divided among devices or processes."""
+        return True
+
     def is_in_rows(self, instruction: Instruction, specs: Specs) -> bool:
         """Return whether the result of a call that `gives_new` lies row by row whatever the arguments."""
         axes = self.axes_in_rows(instruction.fn)

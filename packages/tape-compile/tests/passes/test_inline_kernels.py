@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
-from support import values
+from support import assert_same, values
 
 array = partial(values, dtype="float64", backend="numpy")
 
@@ -77,3 +77,21 @@ def test_what_takes_more_memory_in_the_open_stays_closed() -> None:
         return found
 
     assert peak(tc.function(f)) <= 1.05 * peak(f)
+
+
+def test_arrays_of_unknown_length_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The carries of a while loop are as many as it has steps. A program in which other arrays are divided among
+    # processes lays their cotangents out, by a default kernel where the library divides none.
+    monkeypatch.setattr("tape_core.engine.layouts.in_use", True)
+
+    def slopes(x: tc.Tensor) -> tc.Tensor:
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            last = tc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, tc.sin(c[1]) * x), (tc.asarray(0), x))[1]
+            y = tc.sum(last)
+        return tape.gradient(y, x)
+
+    x = array(20_000)
+    compiled = tc.function(slopes)
+    for _ in range(2):
+        assert_same(compiled(x), slopes(x))

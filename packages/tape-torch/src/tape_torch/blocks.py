@@ -229,6 +229,9 @@ class TorchSupport(LibrarySupport):
         divided = is_divided_kind(group.specs[group.instructions[0].out].kind)
         return OnParts(group, {}) if divided else _Blocks(group, {})
 
+    def can_be_divided(self, spec: Spec) -> bool:
+        return is_divided_kind(spec.kind)
+
     def is_slow(self, spec: Spec) -> bool:
         return is_divided_kind(spec.kind)
 

@@ -47,8 +47,9 @@ def _inlined(instruction: Instruction, builder: Builder, backend: Backend) -> li
         return [instruction]
     if fn.func in WHOLE:
         return [instruction]
-    largest = max([specs[k].size for k in (*instruction.inputs, *instruction.outputs)])
-    if largest < thresholds.INLINE_MIN_ELEMENTS:
+    given = [specs[k] for k in (*instruction.inputs, *instruction.outputs)]
+    largest = max([spec.size for spec in given])
+    if largest < thresholds.INLINE_MIN_ELEMENTS or any([-1 in spec.shape for spec in given]):
         return [instruction]
     from tape_compile.tracer.trace import Trace
 

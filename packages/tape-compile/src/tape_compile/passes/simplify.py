@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 
+from tape_compile.library import support_of
 from tape_compile.passes.registry import pass_
 from tape_compile.program import Argument, Program, Ref, is_literal_number
 from tape_compile.rewrite import Rewriter, Rules
@@ -55,6 +56,13 @@ def twice_negative(r: Rewriter, x: Argument) -> bool:
 def twice_laid_out(r: Rewriter, x: Argument, like: Argument) -> bool:
     inner = r.maker(x, "laid_out_like")
     return inner is not None and inner.args[1] == like and type(x) is Ref and r.replace_by(x)
+
+
+@rewrite("laid_out_like")
+def laid_out_like_a_whole(r: Rewriter, x: Argument, like: Argument) -> bool:
+    support = support_of(r.program)
+    given = [r.spec(one) for one in (x, like) if type(one) is Ref]
+    return support is not None and not all(map(support.can_be_divided, given)) and r.replace_by(x)
 
 
 @rewrite("pow", of_constant=True)

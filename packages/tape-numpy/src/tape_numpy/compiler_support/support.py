@@ -23,6 +23,9 @@ class NumPySupport(LibrarySupport):
     joined = staticmethod(joined)
     placed = staticmethod(placed)
 
+    def can_be_divided(self, spec: Spec) -> bool:
+        return False
+
     def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
         return blocks.role(instruction, specs, group)
 
