@@ -8,17 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
-from tape_jax.xla.simplify import simplified
+from tape_jax.xla.flows import for_xla
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 RNG = np.random.default_rng(5)
-
-
-@pytest.fixture(params=["numpy", "torch", "jax"], autouse=True)
-def backend(request: pytest.FixtureRequest):
-    if request.param == "torch":
-        pytest.importorskip("tape_torch")
-    with tc.use_backend(request.param):
-        yield request.param
 
 
 def left(f: Callable[..., Any], *args: Any) -> list[str]:
@@ -29,7 +23,7 @@ def left(f: Callable[..., Any], *args: Any) -> list[str]:
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
         np.testing.assert_array_equal(np.signbit(found.numpy()), np.signbit(expected.numpy()))
         assert found.dtype is expected.dtype
-    return [instruction.name for instruction in simplified(compiled._compiled.all[0].program).instructions]
+    return [instruction.name for instruction in for_xla(compiled._compiled.all[0].program).instructions]
 
 
 def square(n: int = 12) -> Any:

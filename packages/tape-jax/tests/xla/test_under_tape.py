@@ -1,5 +1,7 @@
 """Functions compiled by XLA that are called inside a tape's block, against the same calls of plain Python."""
 
+import os
+
 import numpy as np
 import pytest
 import tape_core as tc
@@ -232,3 +234,34 @@ def test_errors_are_those_of_the_user():
                     f(x)
             else:
                 close(f(x), tc.asarray(value**2))
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_computes_scans_and_their_derivatives_in_python(backend):
+    if backend == "jax":
+        pytest.skip("JAX's own arrays need XLA's threads")
+
+    def f(x, rows):
+        def step(c, row):
+            ordered = tc.sort(c * row)
+            return ordered + tc.exp(c - tc.logsumexp(c)), tc.sum(ordered * tc.argsort(tc.argsort(c)))
+
+        last, sums = tc.scan(step, x, rows)
+        return tc.sum(last) + tc.sum(sums)
+
+    x, rows = tc.asarray([0.5, -1.0, 2.0]), tc.asarray([[1.0, 2.0, -1.0], [0.5, 3.0, 1.0]])
+    compiled = tc.function(f, compile="xla")
+
+    def slope(f):
+        with tc.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x, rows)
+        return tape.gradient(y, x).numpy()
+
+    expected = slope(f)
+    for _ in range(2):
+        np.testing.assert_allclose(slope(compiled), expected, rtol=1e-5)
+    if (child := os.fork()) == 0:
+        os._exit(0 if np.allclose(slope(compiled), expected, rtol=1e-5) else 1)
+    assert os.waitpid(child, 0)[1] == 0

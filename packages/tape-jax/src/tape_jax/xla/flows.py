@@ -14,6 +14,7 @@ from tape_core.typing import Raw
 from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name, is_uniform, on_host
 from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.simplify import simplified
+from tape_jax.xla.sorts import with_fewer_sorts
 from tape_jax.xla.transfer import into
 
 if TYPE_CHECKING:
@@ -23,30 +24,41 @@ if TYPE_CHECKING:
 
 def for_xla(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls; so do its branches and loops."""
-    found = with_residuals(simplified(program), step_of)
-    if found is program:
-        return program
-    renamed = dict(zip(program.outputs, found.outputs, strict=True))
-    found.updates = {k: renamed[out] for k, out in program.updates.items()}
-    found.replaced = program.replaced
+    found = with_fewer_sorts(_shared(program))
+    if found is not program:
+        renamed = dict(zip(program.outputs, found.outputs, strict=True))
+        found.updates = {k: renamed[out] for k, out in program.updates.items()}
+        found.replaced = program.replaced
     return found
 
 
 def program_of(part: Any) -> Program:
-    """Return the program of a branch, test or step, simplified for XLA."""
-    found = getattr(part, "by_name", None)
+    """Return the program of a branch, test or step as XLA gets it."""
+    found: Program | None = getattr(part, "for_xla", None)
     if found is None:
-        found, _ = passes.run(part.traced, part.options, passes.NOT_BY_NAME)
-        part.by_name = found = for_xla(found)
+        part.for_xla = found = with_fewer_sorts(_shared_of(part))
     return found
 
 
 def step_of(call: Instruction) -> Program | None:
-    """Return the program of the step of a call that is a scan for XLA; None for any other call."""
+    """Return the program of the step of a call that is a scan for XLA, which Python can run; else None."""
     fn = call.fn
     if type(fn) is not Flow or fn.__name__ != "scan" or call.effect or not can_lower(fn):
         return None
-    return program_of(fn.parts[0])
+    return _shared_of(fn.parts[0])
+
+
+def _shared_of(part: Any) -> Program:
+    found: Program | None = getattr(part, "by_name", None)
+    if found is None:
+        traced, _ = passes.run(part.traced, part.options, passes.NOT_BY_NAME)
+        part.by_name = found = _shared(traced)
+    return found
+
+
+def _shared(program: Program) -> Program:
+    """Return the simplified program, whose scans take from earlier ones what these have computed."""
+    return with_residuals(simplified(program), step_of)
 
 
 def can_lower(flow: Flow) -> bool:

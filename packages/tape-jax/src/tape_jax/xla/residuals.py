@@ -106,8 +106,8 @@ class _Scan:
     def changed(self) -> Instruction:
         """Return the call as it is now."""
         _, n, _, _, _, length, reverse, keep, assigned, *kernels = self.flow.settings
-        part = self.flow.parts[0].rewritten(self.step)
-        part.by_name = self.step
+        part: Any = self.flow.parts[0].rewritten(self.step)
+        part.by_name, part.for_xla = self.step, None  # it is simplified already
         settings = (n, self.axes, self.specs, self.depths, length, reverse, keep, assigned, *kernels)
         flow = Flow(self.flow.run, [part], settings)
         given = self.instruction

@@ -1,8 +1,9 @@
 """Simplifications of a program for XLA, to which each call is code to compile, and arrays have no memory layout.
 
 Functions keep triangles of triangles, by masks that each made for itself, and sweeps look for NaN where a mask may have
-hidden it. So equal constants become one, masks that hide nothing go, and calls whose results
-nobody uses go as well: inside XLA's code no values are checked, so that they do nothing.
+hidden it. So equal constants become one, masks that hide nothing go, and calls whose results nobody uses go as well:
+inside XLA's code no values are checked, so that they do nothing. All calls stay those of the array library: Python may
+run the program, too.
 """
 
 from __future__ import annotations
@@ -13,23 +14,21 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from tape_compile.extend import Argument, Instruction, Program, Ref, Rewriter, Rules, Spec, passes
+from tape_compile.extend import Argument, Program, Ref, Rules, Spec, passes
 from tape_core.typing import Raw
 
-from tape_jax.sorting import inverse, sort_with_residuals, unsorted
 from tape_jax.thresholds import COMPARED_MAX_BYTES
 from tape_jax.xla import exponentials
-from tape_jax.xla.lowering import INVERSE, UNSORTED, function_by_name, on_host
+from tape_jax.xla.lowering import function_by_name, on_host
 from tape_jax.xla.transfer import into, is_of_jax
 
-RULES = Rules()
+RULES = Rules(exponentials.RULES)
 
 
 def simplified(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls."""
     found = _Simplifier(_with_merged_constants(program)).run(RULES)
-    found = exponentials.Exponentials(found).run(exponentials.RULES)
-    return _without_unused(_with_joined_sorts(passes.PASSES["cse"].transform(found)))
+    return without_unused(passes.PASSES["cse"].transform(found))
 
 
 def _with_merged_constants(program: Program) -> Program:
@@ -60,42 +59,7 @@ def _host_value(value: Raw, spec: Spec) -> Any:
     return on_host(value if convert is None else convert(value))
 
 
-def _with_joined_sorts(program: Program) -> Program:
-    """Return the program with one call in place of two that sort an array, of which one gives the order.
-
-    The gradient of a sort asks for the order, which the sort finds along with the elements.
-    """
-    found: dict[Hashable, dict[str, Instruction]] = {}
-    for instruction in program.instructions:
-        if instruction.name in _SORTS and type(instruction.args[0]) is Ref and len(instruction.args) == 1:
-            options = _sort_options(program.specs[instruction.args[0].id], instruction)
-            found.setdefault((instruction.args[0].id, *options.items()), {}).setdefault(instruction.name, instruction)
-    joined: dict[int, Instruction | None] = {}
-    for pair in found.values():
-        if len(pair) == 2:
-            first, second = pair.values()
-            options = _sort_options(program.specs[first.args[0].id], first)
-            out = pair["sort"].out, (pair["argsort"].out,)
-            name = "sort_with_residuals"
-            joined[id(first)] = Instruction(name, sort_with_residuals, first.args, options, out, first.place)
-            joined[id(second)] = None
-    if not joined:
-        return program
-    calls = [joined.get(id(instruction), instruction) for instruction in program.instructions]
-    return program.replace([call for call in calls if call is not None])
-
-
-_SORTS = frozenset({"sort", "argsort"})
-
-
-def _sort_options(x: Spec, instruction: Instruction) -> dict[str, Any]:
-    """Return the options of a sort of an array, with defaults, and an axis that is counted from the front."""
-    given = instruction.kwargs
-    axis, descending, stable = given.get("axis", -1), given.get("descending", False), given.get("stable", True)
-    return {"axis": axis % max(1, len(x.shape)), "descending": bool(descending), "stable": bool(stable)}
-
-
-def _without_unused(program: Program) -> Program:
+def without_unused(program: Program) -> Program:
     """Return the program without calls for XLA that no result depends on; calls that the host checks stay."""
     needed = set(program.outputs)
     kept = []
@@ -116,7 +80,7 @@ def _without_unused(program: Program) -> Program:
     return program if len(kept) == len(program.instructions) else program.replace(kept)
 
 
-class _Simplifier(Rewriter):
+class _Simplifier(exponentials.Exponentials):
     """A rewriter that knows the values of masks that are constants."""
 
     def __init__(self, program: Program) -> None:
@@ -176,30 +140,6 @@ def _masked_twice(r: _Simplifier, condition: Argument, mask: Any, yes: Argument,
     if (mask & ~known).any() or type(of) is not Ref or not _is_alike(r.spec(of), r.out):
         return False
     return r.become("where", r.instruction.fn, condition, of, no)
-
-
-# The argsort of an order is its inverse, which needs no sort.
-@RULES.rewrite("argsort")
-def order_of_order(
-    r: _Simplifier, order: Argument, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> bool:
-    made = r.makers.get(order.id) if type(order) is Ref else None
-    if made is None or made.name != "argsort" or descending or len(made.args) != 1 or type(order) is not Ref:
-        return False
-    spec = r.spec(order)
-    axis = _sort_options(spec, r.instruction)["axis"]
-    return axis == _sort_options(spec, made)["axis"] and r.become(INVERSE, inverse, order, axis=axis)
-
-
-@RULES.rewrite("take_along_axis")
-def taken_by_inverse(r: _Simplifier, x: Argument, indices: Argument, *, axis: int = -1) -> bool:
-    made = r.makers.get(indices.id) if type(indices) is Ref else None
-    if made is None or made.name != INVERSE or type(x) is not Ref or type(indices) is not Ref:
-        return False
-    shape = r.spec(indices).shape
-    if r.spec(x).shape != shape or axis % len(shape) != made.kwargs["axis"]:
-        return False
-    return r.become(UNSORTED, unsorted, x, made.args[0], axis=made.kwargs["axis"])
 
 
 # Tangents of differences are sums with a product by -1, of which XLA would not see that they are the same differences.
