@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import Tensor, Variable, asarray
@@ -61,15 +62,11 @@ class FlowTrace(Trace):
 
     def attempt(self, call: Callable[[], T]) -> T | None:
         """Return what a call returns; None, and nothing of it in the trace, where it cannot be traced."""
-        before = self.state()
-        self.speculating += 1
         try:
-            return call()
+            with self.speculation():
+                return call()
         except (RepeatedEffectError, TracingError):
-            self.roll_back(before)
             return None
-        finally:
-            self.speculating -= 1
 
     def cond(self, predicate: Tensor, branches: Sequence[Any], operands: Tensors) -> Tensors | None:
         """Add a branch on flat lists of Tensors; None where it must be traced through instead."""
@@ -248,9 +245,8 @@ class Part:
 
     Attributes:
         name: for the source.
-        traced, program: the program before and after passes.
+        traced: the program before passes.
         options: the passes that are left out, or asked for.
-        source: the program as Python.
         captured: the values of the trace around that are its last inputs.
         variables: the Variables whose values are its last results.
         results: the specs of all results.
@@ -265,11 +261,6 @@ class Part:
         self._places = {name: k for k, name in enumerate(trace.captured)}
         self._trace = trace
         self.options = trace.options
-        self._compile()
-
-    def _compile(self) -> None:
-        self.program, _ = passes.run(self.traced, self.options)
-        self.source = Source(self.program, self.name)
         self.results = [self.program.specs[k] for k in self.program.outputs]
         self.effect = any(instruction.effect for instruction in self.program.instructions)
         # Asked once: dead code elimination asks again for each branch and loop, in each of its runs.
@@ -278,9 +269,22 @@ class Part:
     def rewritten(self, program: Program) -> Part:
         """Return the part with another program, which captures the same values, and assigns to the same Variables."""
         found = copy(self)
+        for name in ("program", "source"):
+            vars(found).pop(name, None)
         found.traced = program
-        found._compile()
+        found.results = [program.specs[k] for k in program.outputs]
         return found
+
+    # Where a compiler takes the program, nobody asks for its source.
+    @cached_property
+    def program(self) -> Program:
+        """The program after passes."""
+        return passes.run(self.traced, self.options)[0]
+
+    @cached_property
+    def source(self) -> Source:
+        """The program as Python."""
+        return Source(self.program, self.name)
 
     def place(self, variable: Variable) -> int | None:
         """The place of a Variable's value among `captured`."""
@@ -310,7 +314,10 @@ class Flow:
         self.parts = list(parts)
         # First `sizes`: what all parts have captured comes in one row of arguments, which `run` cuts by them.
         self.settings = ([len(part.captured) for part in parts], *settings)
-        self._runs = [part.source.run for part in parts]
+
+    @cached_property
+    def _runs(self) -> list[Any]:
+        return [part.source.run for part in self.parts]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         found: tuple[Any, ...] = self.run(self._runs, *self.settings, *args)

@@ -54,6 +54,21 @@ class Effects:
         """Call a Python function now, and again in each run."""
         return OpaqueCall(function, args, kwargs).run_and_record(self)
 
+    @contextmanager
+    def speculation(self) -> Iterator[None]:
+        """Enter an attempt: where it needs a value it fails, and where it fails nothing of it is in the trace."""
+        before = self.state()
+        self.speculating += 1
+        try:
+            yield
+        except MemoryError:  # it may have come between an input and its holder: nothing of the trace is of use
+            raise
+        except Exception:
+            self.roll_back(before)
+            raise
+        finally:
+            self.speculating -= 1
+
     def stateful(
         self,
         method: Callable[..., Any],
@@ -63,16 +78,13 @@ class Effects:
     ) -> Any:
         """Trace a method; if that fails, as where it decides by a value, roll back and make the call opaque."""
         args = _with_iterators_as_lists(args)  # the method may be run twice: traced, and as an opaque call
-        before = self.state()
-        self.speculating += 1
         try:
-            return method(*args, **kwargs)
-        except MemoryError:  # it may have come between an input and its holder: nothing of the trace is of use
+            with self.speculation():
+                return method(*args, **kwargs)
+        except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
-            self.roll_back(before)
-        finally:
-            self.speculating -= 1
+            pass
         return OpaqueCall(method, args, kwargs, holders(args[0])).run_and_record(self)
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
