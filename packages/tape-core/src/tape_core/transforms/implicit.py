@@ -15,7 +15,7 @@ from typing import Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
-from tape_core.engine.levels import BatchedArray
+from tape_core.engine.levels import innermost
 from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
@@ -310,11 +310,7 @@ def _check_captures(name: str, f: Function, outs: Vector) -> None:
         TypeError: it has.
     """
     for t in outs:
-        array = t._array
-        while type(array) is BatchedArray:
-            t = array.value
-            array = t._array
-        if t.backend.library.differentiates(array):
+        if t.backend.library.differentiates(innermost(t._array)[0]):
             raise TypeError(
                 f"{name}: {name_of(f)} uses an array that JAX differentiates and that is not among its arguments, so "
                 f"its derivative would be lost: make it one, or use tape_core.stop_gradient of it"
