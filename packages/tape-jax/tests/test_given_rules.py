@@ -10,14 +10,7 @@ import tape_core as tc
 import tape_jax
 from numpy.testing import assert_allclose
 
-
-@pytest.fixture(autouse=True)
-def on_jax():
-    before = tc.get_default_dtype()
-    tc.set_default_dtype(tc.float64)
-    with tc.use_backend("jax"):
-        yield
-    tc.set_default_dtype(before)
+pytestmark = pytest.mark.usefixtures("on_jax")
 
 
 @tc.custom_gradient

@@ -10,17 +10,10 @@ import tape_core as tc
 import tape_jax
 from numpy.testing import assert_allclose
 
+pytestmark = pytest.mark.usefixtures("on_jax")
+
 LINEAR = ("iteration", "dense", "gmres")
 SOLVERS = ("iteration", "anderson", "newton")
-
-
-@pytest.fixture(autouse=True)
-def on_jax():
-    before = tc.get_default_dtype()
-    tc.set_default_dtype(tc.float64)
-    with tc.use_backend("jax"):
-        yield
-    tc.set_default_dtype(before)
 
 
 def equation(z, a):

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(params=["numpy", "torch", "jax"])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a backend, which is selected."""
+    from tape_core import use_backend
+
+    if request.param == "torch":
+        pytest.importorskip("tape_torch")
+    with use_backend(request.param):
+        yield request.param
 
 
 @pytest.fixture

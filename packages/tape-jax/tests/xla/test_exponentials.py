@@ -10,20 +10,14 @@ import pytest
 import tape_core as tc
 from tape_jax.xla.compiler import for_xla
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(3)
 INF, NAN = np.inf, np.nan
 ROWS = np.array([
     [-INF, -INF, -INF], [0.0, -INF, 1.0], [INF, 0.0, 1.0], [INF, 800.0, 1.0], [INF, INF, -INF], [NAN, 0.0, 1.0],
     [800.0, -800.0, 0.0], [-745.0, -746.0, -740.0], [1e300, 1e300, 0.0],
 ])  # fmt: skip
-
-
-@pytest.fixture(params=["numpy", "torch", "jax"], autouse=True)
-def backend(request: pytest.FixtureRequest) -> Any:
-    if request.param == "torch":
-        pytest.importorskip("tape_torch")
-    with tc.use_backend(request.param):
-        yield request.param
 
 
 def with_slopes(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

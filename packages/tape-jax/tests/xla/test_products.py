@@ -16,14 +16,6 @@ from tape_jax.xla import products
 RNG = np.random.default_rng(3)
 
 
-@pytest.fixture(params=["numpy", "torch", "jax"])
-def backend(request: pytest.FixtureRequest):
-    if request.param == "torch":
-        pytest.importorskip("tape_torch")
-    with tc.use_backend(request.param):
-        yield request.param
-
-
 def transposed_before(f: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float64") -> int:
     """Return how many arrays XLA is told to have in memory, after a check of what it computes."""
     args = [tc.asarray(RNG.standard_normal(shape), dtype=dtype) for shape in shapes]

@@ -12,16 +12,10 @@ import tape_core as tc
 from tape_jax.xla.compiler import for_xla
 from tape_jax.xla.flows import program_of
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 RNG = np.random.default_rng(11)
 STEPS = 6
-
-
-@pytest.fixture(params=["numpy", "torch", "jax"], autouse=True)
-def backend(request: pytest.FixtureRequest) -> Any:
-    if request.param == "torch":
-        pytest.importorskip("tape_torch")
-    with tc.use_backend(request.param):
-        yield request.param
 
 
 def array(*shape: int) -> Any:
