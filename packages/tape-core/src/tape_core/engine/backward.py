@@ -292,13 +292,23 @@ def _walk_careful(
                     found[at] = d if recorded else _wrap_cotangent(d, backend)
         through = 0
         if masked:
-            # A function that is one record may mask inside, and knows itself what its cotangent came through.
-            op = None if type(rec[PLAN]) is Part else rec[PLAN].op
-            plain = op is None or (type(rec[PLAN]) is Plan and OPS.get(op.name) is op)
-            through = reach[slot] if plain else masked
-            onward = max(through, op.reach_of_mask) if op is not None and plain else through
-            for i in record.each_slot(rec) if onward else ():
-                reach[i] = max(reach[i], onward)
+            own = rec[PLAN]
+            if type(own) is Plan and OPS.get(own.op.name) is own.op:
+                through = onward = reach[slot]
+                if own.op.reach_of_mask > onward:
+                    onward = own.op.reach_of_mask
+            else:
+                # A function that is one record may mask inside, and knows itself what its cotangent came through.
+                through = onward = reach[slot] if type(own) is Part else masked
+            if onward:
+                for at in record.input_slots(rec):
+                    if type(at) is not tuple:
+                        if at is not None and reach[at] < onward:
+                            reach[at] = onward
+                        continue
+                    for i in at:  # of a sequence
+                        if i is not None and reach[i] < onward:
+                            reach[i] = onward
         if careful or through:
             if recorded:
                 plan = plan.recorded
