@@ -130,7 +130,7 @@ assert len(asked.asked) == 8 // processes, asked.asked
 found["weights"] += distributed.full(batch)[0].numpy().ravel().tolist()
 
 if processes > 1:
-    with pytest.raises(ValueError, match="the processes have data of different lengths"):
+    with pytest.raises(ValueError, match="must give the same examples"):
         nn.evaluate(
             model,
             (data[: 4 + process], data[: 4 + process, :1]),

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import tape_core as tc
@@ -55,6 +56,30 @@ def layout(shape: tuple[int, ...], axes: Mapping[str, int], k: int) -> tuple[str
     return tuple(found)
 
 
+_HOSTILE = (np.nan, -np.nan, np.inf, -np.inf)
+
+
+def _with_nan(inputs: Callable[[int], list[Any]]) -> Callable[[int], list[Any]]:
+    """Return inputs that have NaN, and now and then an infinity, at places that depend on their values.
+
+    A process has them in its part, or has none: what comes of them is the same in all.
+    """
+
+    def found(of: int) -> list[Any]:
+        xs = inputs(of)
+        for k, x in enumerate(xs):
+            array = x.numpy()
+            chance = np.random.default_rng(crc32(array.tobytes()))
+            if not array.size or not x.dtype.inexact or (k and chance.random() < 0.5):
+                continue
+            for _ in range(int(chance.integers(1, 4))):
+                array.flat[chance.integers(array.size)] = chance.choice(_HOSTILE, p=(0.5, 0.2, 0.15, 0.15))
+            xs[k] = tc.asarray(array)
+        return xs
+
+    return found
+
+
 def _results(
     made: Callable[[], Any], inputs: Callable[[int], list[Any]], spread: Callable[[Any, int], Any], how: str | None
 ) -> list[NDArray[Any] | None]:
@@ -79,17 +104,19 @@ def _results(
     return [None if value is None else np.asarray(value.numpy()) for value in whole]
 
 
-def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]]) -> None:
+def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]], *, has_nan: bool = False) -> None:
     """Compare a program on divided arrays with the same on plain ones, eagerly and compiled.
 
     Args:
         made: returns a function and its Variables.
         inputs: returns arguments for it.
+        has_nan: whether NaN and infinities are put among the arguments.
 
     Raises:
         AssertionError: they differ, or the program raises on divided arrays alone.
     """
     m = _mesh()
+    inputs = _with_nan(inputs) if has_nan else inputs
     with tc.use_backend("jax" if ON_JAX else "torch:cpu"):
         try:
             expected = _results(made, inputs, lambda value, k: value, None)
@@ -112,7 +139,7 @@ def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]]) -> None
                 assert (one is None) == (other is None), f"{name}: value {k} is {one}, and not {other}"
                 if one is None or other is None:
                     continue
-                scale = float(np.max(np.abs(other), initial=1.0))
+                scale = float(np.max(np.abs(other), initial=1.0, where=np.isfinite(other)))
                 same = one.shape == other.shape and np.allclose(one, other, 1e-7, 1e-8 * scale, equal_nan=True)
                 assert same, f"{name}: value {k} is\n{one}\nand not\n{other}"
 
@@ -123,6 +150,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--all", action="store_true", help="go on after a failure, and print it")
+    parser.add_argument("--grammar", choices=("divided", "extremes"), help="by default both")
     options = parser.parse_args()
     _mesh()
 
@@ -135,7 +163,7 @@ def main() -> None:
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    @given(programs("divided"))
+    @given(programs(options.grammar) if options.grammar else programs("divided") | programs("extremes"))
     def search(drawn: tuple[Program, str]) -> None:
         try:
             check(drawn)

@@ -214,7 +214,19 @@ PRODUCTS: list[Op] = [
 ]  # fmt: skip
 """What sums and products along axes are made of."""
 
+EXTREMES: list[Op] = [
+    *_each("tc.NAME({d}, axis={j} - 1)", "max min argmax argmin sort argsort sum mean prod var std logsumexp cumulative_sum cumulative_prod logcumsumexp softmax log_softmax all any count_nonzero", "smooth"),
+    *_each("tc.NAME({d}, axis={j} - 1, keepdims=True)", "max min sum mean"), *_each("tc.NAME({f})", "max min sum mean prod std logsumexp isnan isfinite sign abs relu signbit tanh"),
+    *_each("tc.argsort({d}, axis={j} - 1, NAME=True)", "descending"), *_each("tc.NAME({f}, {g})", "maximum minimum logaddexp hypot multiply copysign"), Op("tc.top_k({d}, 1)[{j}]"), Op("tc.clip({f}, -0.5, 0.5)"),
+    Op("tc.where(tc.isnan({f}), {g}, {f})"), Op("tc.where({f} > {g}, {f}, {g} * 0.5)"), Op("tc.linalg.vector_norm({d}, axis={j} - 1, ord=float('inf'))"), Op("tc.linalg.vector_norm({f})"),
+    Op("{d} - tc.max({d}, axis=0, keepdims=True)", (), 2), Op("{F} @ tc.matrix_transpose({F})"), Op("tc.max({F} @ tc.matrix_transpose({F}), axis={j})"), Op("tc.flip({f})"), Op("tc.take_along_axis({d}, tc.argsort({d}, axis=0), axis=0)"),
+    Op("tc.min({d} * {n}, axis={j} - 1)"), Op("tc.max(tc.stack([{f}, {f}]), axis=0)"), Op("tc.max({i})"), Op("tc.min({i}, axis=0)"), Op("tc.astype(tc.argmax({d}, axis=0), 'float64')"), Op("{v} * {f}"), Op("tc.max({v} * {n})"),
+    Op("{v}.assign(tc.minimum({v}, tc.max({f})))\n{out} = {v} * 2.0"), Op("{d}[0]"), Op("tc.vmap(lambda r: tc.max(r))({d})"), Op("tc.grad(lambda a: tc.sum(tc.max(a, axis=0)))({d})"), Op("tc.jvp(lambda a: tc.min(a, axis=-1), ({d},), ({d},))[1]"),
+]  # fmt: skip
+"""Reductions, extremes and orders along axes, of values that may be NaN."""
+
 _SMALL = [(3,), (2, 3), (), (3, 3), (1, 3), (4,), (2, 1, 3), (0,), (2, 0), (1,)]
+_DIVISIBLE = [(4,), (6, 4), (4, 1), (4, 2, 3), (8, 3), (3, 4), (), (2, 0), (5, 2)]
 _LARGE = [(5000,), (4096,), (20_000,), (70, 300), (300, 70), (100_000,), (4, 2500), (300_000,)]
 _NUMBERS = ["2", "3", "-2", "0.5", "-0.5", "2.0", "1.5", "-1", "0.25", "3.0", "-1.5", "1", "0"]
 _BINARY = ["+", "-", "*", "+", "-", "*", "/"]
@@ -461,6 +473,7 @@ class Kind:
         variables: the smallest and the largest number of Variables.
         statements: the largest number of statements, of small and of large shapes.
         trains: whether programs have optimizers, and an average of their Variables.
+        shapes: the small ones, of which a second input may have one of the first four.
     """
 
     ops: list[Op]
@@ -469,6 +482,7 @@ class Kind:
     variables: tuple[int, int] = (0, 3)
     statements: tuple[int, int] = (40, 16)
     trains: bool = False
+    shapes: list[tuple[int, ...]] = field(default_factory=lambda: _SMALL)
 
 
 _FLOATS = ["float32", "float64", *(["bfloat16"] if find_spec("ml_dtypes") is not None else [])]
@@ -483,12 +497,12 @@ def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
     check = how.checks[draw(st.integers(0, len(how.checks) - 1))]
     dtype = "float64" if CHECKED[check].is_exact else draw(st.sampled_from(_FLOATS if check in _BITS else _FLOATS[:2]))
     is_large = not CHECKED[check].is_small and draw(st.integers(0, 11)) < how.sizes
-    shapes = _LARGE if is_large else _SMALL
+    shapes = _LARGE if is_large else how.shapes
     shape = shapes[draw(st.integers(0, len(shapes) - 1))]
     inputs = [(shape, dtype)]
     for _ in range(draw(st.integers(0, 2))):
         other = draw(st.sampled_from([dtype, dtype, "int64", "complex128" if dtype == "float64" else "complex64"]))
-        inputs.append((shape if is_large or draw(st.booleans()) else draw(st.sampled_from(_SMALL[:4])), other))
+        inputs.append((shape if is_large or draw(st.booleans()) else draw(st.sampled_from(how.shapes[:4])), other))
     variables = [(shape, dtype) for _ in range(draw(st.integers(*how.variables)))]
     optimizers = draw(st.lists(st.sampled_from(_OPTIMIZERS), min_size=1, max_size=2)) if how.trains else []
     run = _Run(draw, Program(inputs, variables, optimizers=optimizers), _allowed(kind, check))
@@ -872,12 +886,20 @@ for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
+    "divided with NaN": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs, has_nan=True)\n", (), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
     "compiled by XLA, Variables donated": Check(_DONATED, ("smooth", "continuous", "seeded"), True, True),
 }  # fmt: skip
 """The checks by name."""
 
-_APART = {"JAX", "compiled by XLA", "compiled by XLA, Variables donated", "compiled by torch", "divided"}
+_APART = {
+    "JAX",
+    "compiled by XLA",
+    "compiled by XLA, Variables donated",
+    "compiled by torch",
+    "divided",
+    "divided with NaN",
+}
 """Inductor and XLA take seconds for each program; the last needs processes."""
 KINDS: dict[str, Kind] = {
     "mixed": Kind(OPS, ["compiled", "compiled gradient", "compiled", "compiled gradient", "autograd", "autograd", *sorted(CHECKED.keys() - _APART)], 3),
@@ -891,6 +913,7 @@ KINDS: dict[str, Kind] = {
     "draws": Kind(DRAWS, ["compiled", "compiled gradient", "compiled in a tape"], 2, (0, 2), (10, 10)),
     "draws by xla": Kind(DRAWS, ["compiled by XLA"], 0, (0, 2), (8, 8)),
     "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),
+    "extremes": Kind(EXTREMES, ["divided with NaN"], 0, (0, 1), (4, 4), shapes=_DIVISIBLE),
 }  # fmt: skip
 """The kinds of programs."""
 

@@ -141,7 +141,14 @@ class Strategy:
             ValueError: the processes have different batches.
         """
         leaves, structure = pytree.flatten(batch)
-        found = [leaf if leaf is None else self._divided(leaf) for leaf in leaves]
+        found = []
+        for k, leaf in enumerate(leaves):
+            try:
+                found.append(leaf if leaf is None else self._divided(leaf))
+            except ValueError as error:
+                if len(leaves) > 1:
+                    error.add_note(f"in {type(self).__name__}.divide(batch), of batch{pytree.path(structure, k)}")
+                raise
         return pytree.unflatten(structure, found)
 
     def join(self, parts: PyTree) -> Any:

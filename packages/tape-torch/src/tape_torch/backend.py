@@ -24,6 +24,7 @@ from tape_torch.divided import (
     is_here,
     own_part,
     whole_value,
+    without_group,
 )
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
@@ -209,6 +210,8 @@ class TorchBackend(Backend):
         """Translate PyTorch's errors to the classes, and the words, of other array libraries."""
         text = str(error)
         # The class itself: its subclasses, such as OutOfMemoryError, say what is wrong by themselves.
+        if type(error) is RuntimeError and (gone := without_group(error)) is not None:
+            return RuntimeError, str(gone)
         if type(error) is RuntimeError and "out of bounds" in text:
             return IndexError, text
         if type(error) is RuntimeError and "bool tensor" in text:

@@ -22,6 +22,25 @@ _ELSEWHERE = (
 )
 
 
+_GONE = (
+    "the group of processes that this array is divided among is no more: torch.distributed.destroy_process_group has "
+    "ended it. Call that when nothing is left to compute, or take what is needed afterwards before it: "
+    "tape_torch.distributed.full(x), which all processes call, is a plain array in each"
+)
+_OF_NO_GROUP = ("Could not resolve the process group", "process group has not been initialized")
+"""Words of PyTorch's errors where there is no group."""
+
+
+def without_group(error: Exception) -> RuntimeError | None:
+    """Return what to say in place of an error of PyTorch's that only says that it finds no group of processes.
+
+    None where it is another one, or where there is a group.
+    """
+    if torch.distributed.is_initialized() or not any([words in str(error) for words in _OF_NO_GROUP]):
+        return None
+    return RuntimeError(_GONE)
+
+
 def is_asked_for(variable: str, *, otherwise: bool = False) -> bool:
     """Return whether an environment variable turns something on; `otherwise` where it is empty or not there.
 
@@ -81,9 +100,16 @@ def whole_value(array: Any) -> torch.Tensor:
     if is_here(array):
         return part_of(array) if array.requires_grad else own_part(array)
     if any(p.is_shard() for p in array.placements):
+        if not torch.distributed.is_initialized():
+            raise RuntimeError(_GONE)
         rank = torch.distributed.get_rank()
         raise ValueError(_ELSEWHERE.format(shape=tuple(array.shape), placements=tuple(array.placements), rank=rank))
-    return array.full_tensor()  # type: ignore[no-any-return]
+    try:
+        return array.full_tensor()  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        if (gone := without_group(error)) is not None:
+            raise gone from error
+        raise
 
 
 def added_up(array: Any) -> Any:

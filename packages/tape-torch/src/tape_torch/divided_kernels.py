@@ -15,7 +15,6 @@ Once there is such an array, each kernel is called through here. PyTorch compute
 
 from __future__ import annotations
 
-import hashlib
 import math
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,7 +23,6 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 import torch
-import torch.distributed as dist
 from tape_compile.extend import TracedArray
 from tape_core.extend import registry
 from tape_core.support import warn_user
@@ -32,11 +30,11 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
+from tape_torch.divided_copies import as_copy, copy_on
 from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
@@ -107,9 +105,6 @@ _DISPATCHER: Any = DTensor._op_dispatcher
 
 gathered: Final[dict[str, str]] = {}
 """The ops that this process has computed on whole arrays, each with PyTorch's reason."""
-
-_copies: Any = WeakTensorKeyDictionary()
-"""By a plain tensor its version and the DTensor that it is beside others."""
 
 
 def guard(name: str, kernel: Any) -> Any:
@@ -224,7 +219,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
         if type(value) is DTensor:
             found = added_up(value) if summed else value
         elif isinstance(value, torch.Tensor):
-            found = _copied(value, mesh) if made_here else copy_on(mesh, value, _WHERE.get(name, f"in {name}"))
+            found = as_copy(value, mesh) if made_here else copy_on(mesh, value, _WHERE.get(name, f"in {name}"))
         else:
             return tree_map(divided, value) if type(value) in _NESTED else value
         arrays.append(found)
@@ -233,7 +228,7 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     args = tuple([divided(value) for value in args])
     kwargs = {key: divided(value) for key, value in kwargs.items()}
     if name == "arange_beside":  # of which nothing but the device is asked
-        return _copied(kernel(*args, **kwargs), mesh)
+        return as_copy(kernel(*args, **kwargs), mesh)
     if name in _ALONG and (found := _by_lines(kernel, mesh, arrays, arrays[_ALONG[name]], args, kwargs)) is not None:
         return found
     if (rows := on_rows(name, kernel, mesh, args, kwargs)) is not None:
@@ -382,18 +377,12 @@ def _on_whole_arrays(
             f"{nbytes:,} bytes, which are brought together first ({cause}). This is said once for each op"
         )
     args, kwargs = tree_map_only(DTensor, _whole, (args, kwargs))
-    return tree_map_only(torch.Tensor, lambda x: _copied(x, mesh), kernel(*args, **kwargs))
+    return tree_map_only(torch.Tensor, lambda x: as_copy(x, mesh), kernel(*args, **kwargs))
 
 
 def _whole(x: Any) -> torch.Tensor:
     whole = x.full_tensor()
     return whole.wait() if isinstance(whole, AsyncCollectiveTensor) else whole
-
-
-def _copied(x: torch.Tensor, mesh: DeviceMesh) -> DTensor:
-    if isinstance(x, DTensor):
-        return x
-    return DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 def _settled(x: Any) -> Any:
@@ -506,48 +495,3 @@ def settled(array: Any, former: Any) -> Any:
     if array.device_mesh == former.device_mesh and tuple(array.placements) == tuple(former.placements):
         return array
     return array.redistribute(former.device_mesh, former.placements)
-
-
-def copy_on(mesh: DeviceMesh, tensor: torch.Tensor, where: str) -> Any:
-    """Return a plain tensor as a copy in each process, after comparing what the processes have."""
-    known = _copies.get(tensor)
-    if known is not None and known[0] == tensor._version and known[1].device_mesh == mesh:
-        return known[1]
-    check_same(tensor, mesh, where)
-    copy = _copied(tensor, mesh)
-    _copies[tensor] = tensor._version, copy
-    return copy
-
-
-def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str) -> None:
-    """Refuse a plain tensor of which the processes of a mesh have different values, dtypes or shapes.
-
-    Raises:
-        ValueError: they differ.
-    """
-    text = f"{tuple(tensor.shape)} {tensor.dtype}".encode()
-    values = tensor.detach().to("cpu").contiguous().view(-1)
-    digest = hashlib.blake2b(text, digest_size=8)
-    if values.numel():
-        digest.update(values.view(torch.uint8).numpy().tobytes())
-    if not _is_same(digest.digest(), mesh):
-        raise ValueError(
-            f"{where}: a plain array of shape {tuple(tensor.shape)} beside a divided one is a copy in each process, "
-            f"and the processes have different ones (this is rank {dist.get_rank()}). If each has its part, make it "
-            f"tape_torch.distributed.distribute(part, layout, mesh=mesh, local=True); if it is to be the same, draw "
-            f"it from one seed, or take that of the first process: distribute(value, (), mesh=mesh)"
-        )
-
-
-def same_everywhere(text: str, mesh: DeviceMesh) -> bool:
-    """Return whether all processes of a mesh, which all call this, have the same text."""
-    return _is_same(hashlib.blake2b(text.encode(), digest_size=8).digest(), mesh)
-
-
-def _is_same(digest: bytes, mesh: DeviceMesh) -> bool:
-    number = int.from_bytes(digest, "big") >> 1
-    both = torch.tensor([number, -number], device=mesh.device_type)
-    for axis in range(mesh.ndim):
-        dist.all_reduce(both, dist.ReduceOp.MAX, group=mesh.get_group(axis))
-    most, least = both.tolist()
-    return bool(most == -least)

@@ -45,8 +45,9 @@ from torch.utils._pytree import tree_map_only
 
 from tape_torch.blocks import OnParts
 from tape_torch.compiled import without_memory
-from tape_torch.divided import is_divided_kind, own_part
-from tape_torch.divided_kernels import on_parts_alike, same_everywhere
+from tape_torch.divided import is_divided_kind, own_part, without_group
+from tape_torch.divided_copies import same_everywhere
+from tape_torch.divided_kernels import on_parts_alike
 from tape_torch.divided_schedule import Schedule
 from tape_torch.divided_specs import with_spec
 
@@ -119,6 +120,14 @@ class _Later:
         self._made: _OnParts | None = None
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        try:
+            return self._called(arrays)
+        except RuntimeError as error:
+            if (gone := without_group(error)) is not None:
+                raise gone from error
+            raise
+
+    def _called(self, arrays: list[Any]) -> tuple[Any, ...]:
         if self._made is not None:
             return self._made(arrays)
         with self._lock.now:

@@ -1,5 +1,7 @@
 """Different programs in the processes: an error that says what each of them does, in place of a wait without end.
 
+Tape's own collectives are compared the first time that a process calls them with such arrays, see `compare_first`.
+
 Where a mesh is checked, each process tells the others by the store that all have met in what it is about to do, before
 each collective, and waits for what they tell. It does so in PyTorch's dispatcher, which all collectives go through:
 those of DTensors, of `torch.distributed` and of Tape. PyTorch's own check, `TORCH_DISTRIBUTED_DEBUG=DETAIL`, looks at
@@ -16,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -54,6 +57,9 @@ _NAMES: Final = {
 _FIRST: Final = {"allgather_": 1, "gather_": 1, "reduce_scatter_": 1, "alltoall_": 1, "_allgather_base_": 1}
 """Where the arrays are that a process gives, in ops that have the results before them."""
 
+_NOT_REAL: Final = ("fake", "threaded")
+"""PyTorch's groups of processes that are none."""
+
 _CURE: Final = (
     "All processes must run the same program: call the same functions, in the same order, with arrays of the same "
     "shapes and dtypes. Look for what depends on the rank, or on data that only one process has, before these lines"
@@ -90,13 +96,43 @@ def compare(timeout: float | None) -> None:
         _comparing[0].__enter__()  # type: ignore[no-untyped-call]
         atexit.register(_end)
     if timeout is not None:
-        _comparing[0].timeout = timeout
+        _comparing[0].meetings.timeout = timeout
+
+
+def compare_first(key: tuple[Any, ...], describe: Callable[[], str], group_name: str, waits: Waits) -> None:
+    """Compare a collective with those of the other processes of a group, the first time that this one calls such a one.
+
+    Programs that are the same in all processes have the same first times. Where one process calls what it has called
+    before and another one something new, the first waits in its collective, and the second here until its time is over:
+    no bytes are taken for others. What both have called before is not compared.
+
+    Args:
+        key: what tells such calls from others.
+        describe: returns it in the words of users.
+        waits: from a group to how long its operations wait for other processes, or None.
+
+    Raises:
+        MismatchError: the others call something else, have ended, or do not come.
+    """
+    world = dist.group.WORLD
+    if world is not _first.world:
+        _first.begin(world)
+    if key in _first.known:
+        return
+    if not _comparing:  # which compares all
+        group = distributed_c10d._resolve_process_group(group_name)  # type: ignore[arg-type,attr-defined]
+        if group.size() > 1 and dist.get_backend(group) not in _NOT_REAL:
+            limit = waits(group)
+            _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds())
+    _first.known.add(key)
 
 
 looks: Final[list[Callable[[float], None]]] = []
 """Functions that are called every now and then in a wait, with its seconds, and may end it by an error."""
 
 _comparing: Final[list[_Comparing]] = []
+
+Waits = Callable[[Any], timedelta | None]
 
 
 class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -108,12 +144,7 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, timeout: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.timeout = timeout
-        self._rank = dist.get_rank()
-        own: Any = distributed_c10d._get_default_store()
-        self._store: Any = distributed_c10d.PrefixStore("tape/programs", own)
-        self._counts: dict[str, int] = {}
-        self._store.set(f"who/{self._rank}", json.dumps([*machine(), os.getpid()]))
+        self.meetings = _Meetings("tape/programs", timeout)
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -121,23 +152,58 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if DTensor in types:
             return NotImplemented  # what it calls comes here
         if func.namespace in _SPACES and not func.__name__.lstrip("_").startswith(_OTHERS):
-            self._compare(func, args)
+            self.meetings.compare(_group_of(args), _described(func, args))
         return func(*args, **(kwargs or {}))
 
-    def _compare(self, func: Any, args: Sequence[Any]) -> None:
-        group = _group_of(args)
+
+class _First:
+    """The collectives that this process has called since there is a group of processes."""
+
+    def __init__(self) -> None:
+        self.begin(None)
+
+    def begin(self, world: Any) -> None:
+        """Forget those of another group."""
+        self.world = world
+        self.known: set[tuple[Any, ...]] = set()
+        self._meetings: _Meetings | None = None
+
+    def meetings(self) -> _Meetings:
+        """Return where the processes compare them."""
+        if self._meetings is None:
+            self._meetings = _Meetings("tape/first", TIMEOUT)
+            atexit.register(self._meetings.end)
+        return self._meetings
+
+
+class _Meetings:
+    """Where processes tell each other, by the store that all have met in, what they are about to do."""
+
+    def __init__(self, place: str, timeout: float) -> None:
+        self.timeout = timeout
+        self._rank = dist.get_rank()
+        own: Any = distributed_c10d._get_default_store()
+        self._store: Any = distributed_c10d.PrefixStore(place, own)
+        self._counts: dict[str, int] = {}
+        self._store.set(f"who/{self._rank}", json.dumps([*machine(), os.getpid()]))
+
+    def compare(self, group: Any, call: str, timeout: float | None = None) -> None:
+        """Wait for the other processes of a group, and compare what they are about to do.
+
+        Raises:
+            MismatchError: it is something else, or they do not come.
+        """
         ranks = dist.get_process_group_ranks(group)
         if len(ranks) < 2:
             return
         of = f"{group.group_name}/{','.join(map(str, ranks))}"
         count = self._counts[of] = self._counts.get(of, 0) + 1
-        call = _described(func, args)
         place = f"{of}/{count}"
         self._store.set(f"{place}/{self._rank}", json.dumps([call, _line()]))
         others = [k for k in ranks if k != self._rank]
         keys = [f"{place}/{k}" for k in others]
         if not self._have_come(keys):
-            self._wait(place, others, call)
+            self._wait(place, others, call, self.timeout if timeout is None else timeout)
         found = {k: json.loads(text) for k, text in zip(others, self._store.multi_get(keys), strict=True)}
         if any([theirs != call for theirs, _ in found.values()]):
             found[self._rank] = [call, _line()]
@@ -155,7 +221,7 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 time.sleep(_PAUSES[0])
         return False
 
-    def _wait(self, place: str, others: list[int], call: str) -> None:
+    def _wait(self, place: str, others: list[int], call: str, timeout: float) -> None:
         """Wait longer, and look what the others do meanwhile.
 
         Raises:
@@ -173,11 +239,11 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             waited = time.monotonic() - begun
             for look in looks:
                 look(waited)
-            if ended.keys() & missing or (self._rank in stuck and stuck == was_stuck) or waited > self.timeout:
+            if ended.keys() & missing or (self._rank in stuck and stuck == was_stuck) or waited > timeout:
                 self._store.set(f"waits/{self._rank}", json.dumps([*note, True]))
                 said = {self._rank: f"calls {call} at {note[3]}"}
                 for k in missing:
-                    said[k] = f"has not come within {waited:.0f} s"
+                    said[k] = f"has not come within {waited:.0f} s: it hangs, or calls what it has called before"
                     if k in ended:
                         said[k] = f"has {ended[k]}"
                     elif k in waiting:
@@ -210,6 +276,8 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
         """Tell the others that this process has come to its end."""
+        if not dist.is_initialized():
+            return
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         how = "come to the end of its program" if error is None else f"ended by {type(error).__name__}"
         with suppress(Exception):  # the process that keeps the store may have ended before
@@ -239,11 +307,14 @@ def is_dead(who: list[Any]) -> bool:
     return False
 
 
+_first: Final = _First()
+
+
 def _end() -> None:
     while _comparing:
         mode = _comparing.pop()
         if dist.is_initialized():
-            mode.end()
+            mode.meetings.end()
         with suppress(Exception):
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 

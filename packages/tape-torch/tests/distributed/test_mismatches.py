@@ -18,6 +18,11 @@ def test_different_programs_are_an_error_that_names_each(n: int, how: str) -> No
     assert found == ["done\n"] * n
 
 
+def test_first_calls_that_differ_are_an_error_without_a_checked_mesh() -> None:
+    program = Path(__file__).with_name("first_calls_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2) == ["done\n"] * 2
+
+
 def test_an_environment_variable_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
     from tape_torch.distributed import mesh
 

@@ -34,6 +34,36 @@ print("done")
     assert run_processes(program, 1)[0] == "done\n"
 
 
+_AFTERWARDS = """
+import pytest, tape_core as tc, torch.distributed as dist
+from tape_torch.distributed import distribute, full, local, mesh
+tc.set_backend("torch:cpu")
+m = mesh({"data": -1}, device="cpu")
+x = distribute(tc.ones((4, 2)), ("data",), mesh=m)
+w = distribute(tc.Variable(tc.ones((2, 2))), (), mesh=m)
+step = tc.function(lambda x: tc.mean(x @ w))
+for _ in range(5):
+    step(x)
+dist.destroy_process_group()
+acts = {
+    "sum": lambda: tc.sum(x), "sort": lambda: tc.sort(x, axis=0), "beside": lambda: x * tc.ones((4, 2)),
+    "full": lambda: full(x), "compiled": lambda: step(x), "assign": lambda: w.assign(tc.ones((2, 2))),
+    "gradient": lambda: tc.grad(lambda x: tc.mean(x @ w))(x), "traced": lambda: tc.function(lambda x: tc.sum(x))(x),
+    "numpy": lambda: x.numpy(), "distribute": lambda: distribute(tc.ones((4, 2)), ("data",), mesh=m),
+}
+for name, act in acts.items():
+    with pytest.raises(RuntimeError, match="is no more: torch.distributed.destroy_process_group has ended it"):
+        act()
+        raise AssertionError(name)
+assert local(x * 2.0).tolist() == [[2.0, 2.0]] * 2
+print("done")
+"""
+
+
+def test_divided_arrays_after_the_end_of_their_group() -> None:
+    assert run_processes(_AFTERWARDS, 2) == ["done\n"] * 2
+
+
 # -- checkpoints that are not what they should be, in one process
 
 

@@ -122,7 +122,8 @@ same(fit_examples(own_parts, sharded, batch_size=None), fit_examples(whole_batch
 with pytest.raises(ValueError, match=r"same shapes of parts[\s\S]*on process 1 and[\s\S]*leave out what"):
     sharded.join(X[: 4 + m.rank])
 with pytest.raises(
-    ValueError, match=rf"data of different lengths: this one, rank {m.rank}, has {20 + m.rank % 2} examples"
+    ValueError,
+    match=r"data: the processes must give the same examples[\s\S]*21 examples on process 1 and 20 examples",
 ):
     fit_examples((X[: 20 + m.rank % 2], Y[: 20 + m.rank % 2]), sharded)
 
@@ -146,6 +147,17 @@ with pytest.raises(ValueError, match=f"batch_size=7 cannot be divided into {n} e
     nn.fit(model, (X, Y), loss=nn.losses.MeanSquaredError(), optimizer=nn.Adam(), batch_size=7, parallel=sharded)
 with pytest.raises(ValueError, match="there are no Variables yet"):
     sharded.prepare(network())
-X = X + m.rank  # every process has read other data
-with pytest.raises(ValueError, match=r"divide: .*the processes have different ones"):
-    fit(sharded)
+other = Y + 0.0
+other[3] += float(m.rank == n - 1)  # one process has read another target
+with pytest.raises(ValueError, match=r"must give the same examples") as caught:
+    fit_examples((X, other), sharded)
+told = str(caught.value)
+assert f"'data[1]' is {tc.asarray(Y).dtype}" in told, told
+assert told.count("on process") == 2, told
+assert all(words in told for words in (f"on process {n - 1}", "drawn from one seed", "Sharded.join")), told
+with pytest.raises(ValueError, match=rf"divide: all .*: rank {n - 1} has other values than rank 0") as caught:
+    sharded.divide((X, other))
+assert "strategy.join(batch)" in str(caught.value)
+assert "of batch[1]" in caught.value.__notes__[0]
+with pytest.raises(ValueError, match=r"in multiply: .*: rank 1 has float32 \(1,\), and rank 0 float32 \(8,\)"):
+    tc.multiply(sharded.divide(X[:8, 0]), tc.ones(8 if m.rank != 1 else 1, dtype="float32"))

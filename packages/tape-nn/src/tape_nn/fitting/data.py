@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import count, islice
 from typing import Any, Protocol, TypeAlias
@@ -110,6 +111,7 @@ class Arrays:
             raise ValueError(f"{name} has no examples: shapes {found}")
         self.batch_size = batch_size
         self.seed = seed
+        self.name = name
         # Each process has a part of the examples already.
         self.is_divided = any(
             [
@@ -294,21 +296,29 @@ class Divided:
 
     def _check(self, source: Arrays | Examples) -> None:
         """Compare some examples, and how many there are: each process will have other rows of a batch."""
-        try:
-            self._parallel.engine.divide(tc.asarray(source.examples), (), mesh=self._parallel.mesh)
-        except ValueError as error:
-            raise ValueError(
-                f"the processes have data of different lengths: this one, rank {self._parallel.mesh.rank}, has "
-                f"{source.examples} examples. Give all processes the whole data, of which each takes its rows; or an "
-                f"iterable of batches of their own, each joined to one by {type(self._parallel).__name__}.join"
-            ) from error
-        for leaf in pytree.flatten(source.sample())[0]:
+        told = {source.name: f"{source.examples} examples"}
+        leaves, structure = pytree.flatten(source.sample())
+        for k, leaf in enumerate(leaves):
             if leaf is not None:
-                self._parallel.engine.divide(leaf, (), mesh=self._parallel.mesh)
+                told[f"{source.name}{pytree.path(structure, k)}"] = _shown(leaf)
+        cure = (
+            f"Give all processes the whole data, of which each takes its rows: the same file, or what is drawn from "
+            f"one seed; or an iterable of batches of their own, joined to one by {type(self._parallel).__name__}.join"
+        )
+        self._parallel.compare(told, source.name, "examples", cure)
 
     def description(self) -> dict[str, Any]:
         """Return the description of the other source: a run may be resumed by another number of processes."""
         return self.source.description()
+
+
+def _shown(sample: Tensor) -> str:
+    """Return what tells some examples from others, in few words."""
+    values = sample.numpy()
+    # Values that print alike need not be alike.
+    checksum = hashlib.blake2b(values.tobytes(), digest_size=4).hexdigest()
+    first = ", ".join([f"{value:g}" if isinstance(value, float) else str(value) for value in values.flat[:3].tolist()])
+    return f"{sample.dtype} {sample.shape[1:]} each, of which some are {first}, ... (checksum {checksum})"
 
 
 def _lengths(examples: int, batch_size: int, skip: int) -> Iterator[int]:

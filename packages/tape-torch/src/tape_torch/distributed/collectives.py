@@ -24,7 +24,9 @@ from tape_core.typing import ArrayLike
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 
+from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
+from tape_torch.mismatches import compare_first
 
 # PyTorch 2.13 has other names for them.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
@@ -39,6 +41,19 @@ def _ordered(kernel: Any) -> Any:
     return kernel
 
 
+def _check_first(name: str, x: torch.Tensor, group: Any, *how: Any) -> None:
+    """Compare a collective with those of the other processes, if this one has not called such a one before."""
+    if type(x) is torch.Tensor:  # and not one of PyTorch's traces
+        key = (name, group, x.shape, x.dtype, how)
+        compare_first(key, lambda: _described(name, [x], how), group, waits_of)
+
+
+def _described(name: str, arrays: Sequence[torch.Tensor], how: tuple[Any, ...]) -> str:
+    shown = ", ".join([f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in arrays])
+    manner = ", ".join(map(str, how))
+    return f"{name}{f' ({manner})' if how else ''} of {shown}"
+
+
 def _wait(found: Any) -> torch.Tensor:
     return functional.wait_tensor(found)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -49,23 +64,27 @@ def _to_front(x: torch.Tensor, axis: int) -> torch.Tensor:
 
 @_ordered
 def _all_reduce(xp: Any, x: torch.Tensor, group: Any, reduction: str = "sum") -> torch.Tensor:
+    _check_first("all_reduce", x, group, reduction)
     return _wait(functional.all_reduce(x.contiguous(), "avg" if reduction == "mean" else reduction, group))
 
 
 @_ordered
 def _all_gather(xp: Any, x: torch.Tensor, group: Any, size: int, axis: int = 0) -> torch.Tensor:
+    _check_first("all_gather", x, group, f"along {axis}")
     found = _wait(_gather(_to_front(x, axis), 0, group))
     return torch.movedim(found, 0, axis)
 
 
 @_ordered
 def _reduce_scatter(xp: Any, x: torch.Tensor, group: Any, size: int, axis: int = 0) -> torch.Tensor:
+    _check_first("reduce_scatter", x, group, f"along {axis}")
     found = _wait(_scatter(_to_front(x, axis), "sum", 0, group))
     return torch.movedim(found, 0, axis)
 
 
 @_ordered
 def _all_to_all(xp: Any, x: torch.Tensor, group: Any, size: int, split: int, concat: int) -> torch.Tensor:
+    _check_first("all_to_all", x, group, f"split {split}", f"concat {concat}")
     parts = torch.stack(x.chunk(size, split))
     received = _wait(functional.all_to_all_single(parts, None, None, group))
     return torch.cat(list(received.unbind(0)), concat)
@@ -73,6 +92,7 @@ def _all_to_all(xp: Any, x: torch.Tensor, group: Any, size: int, split: int, con
 
 @_ordered
 def _broadcast(xp: Any, x: torch.Tensor, group: Any, source: int, is_source: bool) -> torch.Tensor:
+    _check_first("broadcast", x, group, f"from {source}")
     return _wait(functional.broadcast(x.contiguous(), source, group))
 
 
@@ -147,6 +167,9 @@ def broadcast_in_group(x: ArrayLike, /, group: str, source: int, is_source: bool
 
 @_ordered
 def _means_in_group(xp: Any, arrays: Any, group: Any, size: int) -> torch.Tensor:
+    key = ("averaged gradients", group, arrays[0].dtype, *[x.shape for x in arrays])
+    if type(arrays[0]) is torch.Tensor:
+        compare_first(key, lambda: _described("averaged gradients", arrays, ()), group, waits_of)
     # Divided on the way into the array that is sent, in whose memory the sum is taken.
     flat = torch.empty(sum([x.numel() for x in arrays]), dtype=arrays[0].dtype, device=arrays[0].device)
     for x, place in zip(arrays, torch.split(flat, [x.numel() for x in arrays]), strict=True):

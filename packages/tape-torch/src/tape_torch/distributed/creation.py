@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from tape_torch.distributed.layouts import Layout, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.distributed.moving import distributed_joined, distributed_part_of, torch_backend
-from tape_torch.divided_kernels import copy_on
+from tape_torch.divided_copies import copy_on
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import DRAWN_AT_ONCE
 

@@ -22,7 +22,7 @@ from tape_torch.distributed.agreement import agree_on
 from tape_torch.distributed.layouts import Layout, placements, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
-from tape_torch.divided_kernels import check_same, copy_on
+from tape_torch.divided_copies import DIVIDE, check_same, copy_on
 from tape_torch.divided_weights import divided_together
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def divide(value: ArrayLike, layout: Layout, *, mesh: Mesh) -> Tensor:
     if isinstance(tensor.array, DTensor):
         return tensor
     to = placements_dividing(layout, mesh, tensor.shape, "an array", "divide")
-    check_same(tensor.array, mesh.device_mesh, "divide")
+    check_same(tensor.array, mesh.device_mesh, "divide", DIVIDE)
     part = tensor.array
     for axis, entry in zip(mesh.axes, to, strict=True):
         if isinstance(entry, Shard):
@@ -256,7 +256,7 @@ def compare(told: Mapping[str, str], *, caller: str, what: str, cure: str = "", 
     Raises:
         ValueError: they do not; the message says which processes give what.
     """
-    agree_on(caller, dist.group.WORLD, what, told, cure=cure, on=mesh.device_mesh.device_type)
+    agree_on(caller, mesh.group(), what, told, cure=cure, on=mesh.device_mesh.device_type)
 
 
 def full(tree: T) -> T:
