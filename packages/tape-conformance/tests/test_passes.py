@@ -32,7 +32,7 @@ SAMPLES = {
 }
 """A sample in which each pass finds something to do."""
 
-NEED_SEVERAL_OPS = {"batch_slices", "merge_scatters", "hoist_broadcasts", "schedule_updates"}
+NEED_SEVERAL_OPS = {"batch_slices", "merge_scatters", "prove_checks", "hoist_broadcasts", "schedule_updates"}
 """Passes that find nothing in a single op: packages/tape-compile/tests/passes has programs for them."""
 
 

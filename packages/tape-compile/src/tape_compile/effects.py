@@ -276,6 +276,14 @@ class SetStateOfStep:
         return ()
 
 
+def _is_between(array: Raw, bounds: tuple[int, int], backend: Backend) -> bool:
+    """Return whether integers that can be read now are surely between bounds."""
+    if not backend.is_known(array) or 0 in array.shape:
+        return False
+    least, greatest = backend.extremes(array)
+    return bounds[0] <= least and greatest <= bounds[1]
+
+
 class OpaqueCall:
     """The function of an opaque instruction: it calls a Python function with the arrays of the run in its arguments."""
 
@@ -305,14 +313,29 @@ class OpaqueCall:
         arrays = self._collect_arrays()
         backend = self.tensors[0][1] if self.tensors else selection.select().backend
 
+        bounds = self._bounds()
+
         def run(*given: Any) -> tuple[()]:
+            if bounds is not None and _is_between(given[0], bounds, backend):  # as it is but where the call raises
+                return ()
             with outside():
                 self(*given)
             return ()
 
         if getattr(self.function, "only_raises", False):
             run.check = self._key()  # type: ignore[attr-defined]
+        if bounds is not None:
+            run.bounds = bounds  # type: ignore[attr-defined]
         trace.emit(self.__name__, run, arrays, backend)
+
+    def _bounds(self) -> tuple[int, int] | None:
+        """Return the least and the greatest integer that pass, of a check of an array of integers; else None."""
+        between = getattr(self.function, "between", None)
+        if between is None or len(self.tensors) != 1 or "integer" not in self.leaves[self.tensors[0][0]].dtype.kind:
+            return None
+        args, kwargs = pytree.unflatten(self.structure, self.leaves)
+        least, greatest = between(*args, **kwargs)
+        return least, greatest
 
     def _key(self) -> Hashable:
         """Return a key for all of the call but the values of its arrays; None where something has no hash."""

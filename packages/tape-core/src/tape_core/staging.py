@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from tape_core.base.ambient import FORMER, STAGE
 from tape_core.base.contexts import contextmanager
@@ -333,20 +333,43 @@ def host_callback(function: Call) -> Call:
     return run  # type: ignore[return-value]
 
 
-def value_check(function: Call) -> Call:
+@overload
+def value_check(function: Call, /) -> Call: ...
+@overload
+def value_check(*, between: Callable[..., tuple[int, int]]) -> Callable[[Call], Call]: ...
+def value_check(function: Any = None, /, *, between: Callable[..., tuple[int, int]] | None = None) -> Any:
     """Make a function that only raises, for some values of its positional arguments, a check of compiled programs.
 
     It is a :func:`host_callback`. Inside vmap it is given the values of all examples, with their axis in front. A
     compiled function makes the first of several calls with the same arguments alone.
+
+    >>> import tape_core as tc
+    >>> @value_check(between=lambda days: (0, 6))
+    ... def check_days(days: tc.Tensor) -> None:
+    ...     if tc.any((days < 0) | (days > 6)):
+    ...         raise ValueError(f"days must be from 0 to 6, got {days.tolist()}")
+    >>> check_days(tc.asarray([0, 6]))
+
+    Args:
+        function: what is called.
+        between: a function of the same arguments that returns the least and the greatest integer which pass. There is
+            one Tensor among the arguments, and the check raises for no integers between these two. Compiled functions
+            do not make the call where it is known what it would find, as for what `tc.argmin` or `tc.clip` returns.
     """
-    function.only_raises = True  # type: ignore[attr-defined]
+    if function is None:
+        return lambda given: _checking(given, between)
+    return _checking(function, between)
+
+
+def _checking(function: Any, between: Callable[..., tuple[int, int]] | None) -> Any:
+    function.only_raises, function.between = True, between
     run = host_callback(function)
 
     @wraps(function)
     def check(*args: Any) -> None:
         run(*[_of_all_examples(arg) for arg in args])
 
-    return check  # type: ignore[return-value]
+    return check
 
 
 def _of_all_examples(value: Raw) -> Any:

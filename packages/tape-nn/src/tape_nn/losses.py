@@ -171,7 +171,7 @@ def sparse_categorical_crossentropy(
     return loss if ignored is None else tc.where(ignored, 0.0, loss)
 
 
-@value_check
+@value_check(between=lambda name, labels, classes: (0, classes - 1))
 def _check_classes(name: str, labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(tc.any(wrong)):

@@ -35,7 +35,7 @@ def _fill_empty(short: str, found: tc.Tensor, ids: tc.Tensor, n: int, value: com
     return tc.where(shaped, tc.full_like(found, value), found)
 
 
-@value_check
+@value_check(between=lambda segment_ids, num_segments: (-(2**63), num_segments - 1))
 def _check_ids(segment_ids: tc.Tensor, num_segments: int) -> None:
     if segment_ids.size and (largest := int(tc.max(segment_ids))) >= num_segments:
         raise ValueError(f"segment_ids = {largest} is out of range [0, {num_segments})")

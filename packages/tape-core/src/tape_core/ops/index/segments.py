@@ -65,7 +65,7 @@ def _count_segments(name: str, ids: Tensor) -> int:
         ) from error
 
 
-@value_check
+@value_check(between=lambda name, ids, num_segments: (0, num_segments - 1))
 def _check_ids(name: str, ids: Tensor, num_segments: int) -> None:
     backend, array = ids.backend, ids._array
     if not ids.size:
