@@ -545,3 +545,51 @@ def test_a_state_of_a_generator_is_checked_and_other_threads_draw_from_the_gener
     first = model[1].rng.split(1)[0].get_state()
     with model.using(state):
         assert model[1].rng.split(1)[0].get_state() == first
+
+
+STEPS = tc.full(200, 0.01, dtype="float64")
+READS: dict[str, Callable[[Any, Any], Any]] = {
+    "checkpoint": lambda x, v: tc.checkpoint(lambda a: x * a + v * v)(1.0),
+    "checkpoint of the Variable": lambda x, v: tc.checkpoint(lambda a: x * 1.0 + 0.5 * a * v)(v),
+    "checkpoint in checkpoint": lambda x, v: tc.checkpoint(lambda a: tc.checkpoint(lambda b: x * b)(v) + v * a)(1.0),
+    "cond": lambda x, v: tc.cond(tc.sum(v) > -9.0, lambda: x * v + x, lambda: x),
+    "checkpoint in cond": lambda x, v: tc.cond(tc.sum(v) > -9.0, lambda: tc.checkpoint(lambda a: x)(v), lambda: v),
+    "while_loop": lambda x, v: tc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x + v), (0, x))[1],
+    "long scan": lambda x, v: tc.scan(lambda c, r: (c * 0.5 + r * x * v, None), x, tc.full(200, 0.01, dtype="float64"))[
+        0
+    ],
+    "long map": lambda x, v: tc.sum(tc.map(lambda r: r * x + v * v, STEPS), axis=0),
+    "vmap of checkpoint": lambda x, v: tc.vmap(lambda a: tc.checkpoint(lambda b: tc.sum(x * b + v))(a))(x * 1.0),
+    "checkpoint of vmap": lambda x, v: tc.checkpoint(lambda b: tc.vmap(lambda a: a * tc.sum(x * v))(x * b))(1.0),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_function_that_runs_again_reads_a_value_and_the_variable_that_has_it(name: str) -> None:
+    f = READS[name]
+    cell = nn.Dense(1)
+    cell.build((None, 3), dtype="float64")
+
+    def bound(x: Any) -> Any:
+        value = x[:, None]
+        with cell.using({"kernel": value}):
+            return tc.sum(tc.sin(f(value, cell.kernel)))
+
+    def plain(x: Any) -> Any:
+        return tc.sum(tc.sin(f(x[:, None], x[:, None] * 1.0)))
+
+    x = tc.asarray([0.3, -0.5, 0.2], dtype="float64")
+    for transform in (tc.grad, tc.jacfwd, tc.jacrev, tc.hessian):
+        assert same(transform(bound)(x), transform(plain)(x)), transform
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_function_that_runs_again_reads_a_variable_and_its_value(name: str) -> None:
+    v = tc.Variable([[0.3], [-0.5], [0.2]], dtype="float64")
+    with tc.GradientTape() as tape:
+        y = tc.sum(tc.sin(READS[name](v.value, v)))
+    x = tc.asarray(v.numpy())
+    with tc.GradientTape() as plain:
+        plain.watch(x)
+        z = tc.sum(tc.sin(READS[name](x, x * 1.0)))
+    assert same(tape.gradient(y, v), plain.gradient(z, x))

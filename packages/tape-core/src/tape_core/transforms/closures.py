@@ -34,6 +34,7 @@ class Closure:
         variables: the Variables of inexact dtype.
         found: those Tensors and the values of the Variables, by the id of their slots.
         shared: pairs of slots, of a Tensor inside a vmap that all examples share and of its value outside.
+        read: the slots of captured Tensors that are values of Variables, too, by their id: one input stands for both.
         cuts: the `Cuts` of the recorders that know an input; the derivative reports to them why nothing flows.
     """
 
@@ -42,6 +43,7 @@ class Closure:
         self.variables: list[Variable] = []
         self.found: dict[int, Tensor] = {}  # the Tensors keep their slots alive, so that no id is used twice
         self.shared: list[Shared] = []
+        self.read: dict[int, dict[int, int]] = {}
         self.cuts: list[Cuts] = []
         self._trace = current()
 
@@ -62,6 +64,20 @@ class Closure:
             self._note_shared(below._array, below._slots)
             if below._slots and below._slots is not slots:
                 self.shared.append((slots, below._slots))
+
+    def shared_with(self, at: Sequence[Tensor], fresh: Sequence[Tensor]) -> list[Shared]:
+        """Return the pairs for :func:`share_slots` where the function runs again, at copies of its inputs.
+
+        A Variable reads as a copy there. A captured Tensor that is its value is the same input: it shares the slots.
+        """
+        pairs = list(self.shared)
+        for tensor, copy in zip(at, fresh, strict=True):
+            while tensor._slots and tensor._slots is self.read.get(id(tensor._slots)):
+                pairs.insert(0, (tensor._slots, copy._slots))
+                if type(tensor._array) is not BatchedArray or type(copy._array) is not BatchedArray:
+                    break
+                tensor, copy = tensor._array.value, copy._array.value
+        return pairs
 
 
 class Capture(Recorder):
@@ -200,3 +216,4 @@ def capture_closure(what: str, *, assigns: bool = False) -> Iterator[Closure]:
     # Values of Variables are inputs already, and must not be so twice.
     known = {id(v._slots) for v in closure.variables}
     closure.tensors = [t for s, t in closure.found.items() if s not in known]
+    closure.read = {s: t._slots for s, t in closure.found.items() if s in known}

@@ -273,7 +273,7 @@ def linear_transpose(
     tape = GradientTape(watch_accessed_variables=False)
     tape._cuts = Cuts()
     tape.watch(wanted)
-    with share_slots(around.shared if around else (), tape._key):
+    with share_slots(around.shared_with(at, fresh) if around else (), tape._key):
         with tape:
             outs = f(fresh)
         used = [lower_cotangent(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]

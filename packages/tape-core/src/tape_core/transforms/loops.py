@@ -464,12 +464,13 @@ class _Rerun:
 
     def push_forward(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
         """Return the tangents of the results for those of the inputs, None for zero, and the results."""
-        at = [with_own_slots(move_to_level(t)) for t in [*[arguments[k] for k in self.places], *self.read]]
+        given = [*[arguments[k] for k in self.places], *self.read]
+        at = [with_own_slots(move_to_level(t)) for t in given]
         known = zip([*at, *map(move_to_level, self.around.tensors)], ts, strict=True)
         pairs = [lower_tangent(x, t, inner) for x, t in known if t is not None]
         accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
         accumulator._cuts = Cuts()
-        with share_slots(self.around.shared, accumulator._key):
+        with share_slots(self.around.shared_with(given, at), accumulator._key):
             with accumulator:
                 outs = self._at(f, arguments, at)
             outs = list(map(move_to_level, outs))
