@@ -8,8 +8,10 @@ import pytest
 from tape_fuzz.compositions import (
     BACKWARD,
     BATCHES,
+    EAGER,
     FLOWS,
     FORWARD,
+    IMPLICIT,
     LONG,
     TWICE,
     WRAPPERS,
@@ -29,6 +31,11 @@ SHARDS = {
     "twice": (TWICE, 3, 30),
     "long": (LONG, 2, 4),
 }
+
+
+def test_solutions_of_equations_have_the_derivatives_of_the_iteration_unrolled(record_property: Any) -> None:
+    drawn = programs(2, IMPLICIT, inner=EAGER)
+    search(check, drawn, 20, record_property, "compositions with solvers")
 
 
 @pytest.mark.parametrize("shard", SHARDS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tape_core import use_backend
 from tape_fuzz import compositions, programs
-from tape_fuzz.compositions import BACKWARD, BATCHES, FLOWS, FORWARD, KINDS, XLA
+from tape_fuzz.compositions import BACKWARD, BATCHES, FLOWS, FORWARD, IMPLICIT, IN_JAX, KINDS, OWN, TRACED, XLA
 from tape_fuzz.search import search
 
 if os.environ.get("TAPE_BACKEND") != "jax":  # where JAX is what is tested, nothing of this may be left out
@@ -43,7 +43,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, record_property: Any) -> Iterator[
 
 # Of which kind, and how many. For each XLA compiles several functions, and eager JAX as many as it has ops of new
 # shapes: all take half a minute of one processor.
-SHARDS = {"xla": 6, "draws by xla": 5, "donated": 6, "by jax": 6}
+SHARDS = {"xla": 6, "shared by xla": 5, "draws by xla": 5, "donated": 6, "by jax": 6}
 
 
 @pytest.mark.parametrize("kind", SHARDS)
@@ -68,3 +68,15 @@ def test_functions_compiled_by_xla_have_the_same_derivatives_wherever_they_are_c
     drawn = compositions.programs(2, outermost, ["numpy", "jax"], ["None", "'xla'"], inner, "jax")
     search(compositions.check, drawn, 6, record_property, "compositions with XLA")
     assert compiled.number >= 6, "XLA has compiled nothing of the compositions that were drawn"
+
+
+def test_jax_transforms_what_tape_transforms(record_property: Any) -> None:
+    outermost = [*TRACED, *OWN, *IMPLICIT, "scan", "scan"]
+    drawn = compositions.programs(2, outermost, ["jax"], inner=TRACED, against="jax", by_jax=True)
+    search(compositions.check, drawn, 8, record_property, "compositions that JAX transforms")
+
+
+def test_functions_that_jax_transforms_are_ops_of_tape(record_property: Any) -> None:
+    inner = [*IN_JAX, *TRACED]
+    drawn = compositions.programs(2, IN_JAX, ["jax"], ["None", "'xla'"], inner, "jax")
+    search(compositions.check, drawn, 6, record_property, "compositions with functions that JAX transforms")

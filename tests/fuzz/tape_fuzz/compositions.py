@@ -103,6 +103,46 @@ def with_jvp(f):
     own.defjvp(lambda primals, tangents: tc.jvp(f, primals, tangents))
     return own
 
+def with_twice_the_gradient(f):
+    def both(u):
+        y, pull = tc.vjp(f, u)
+        return y, lambda upstream: 2.0 * pull(upstream)[0]
+    return tc.custom_gradient(both)
+
+def with_twice_the_jvp(f):
+    own = tc.custom_jvp(lambda u: f(u))
+
+    @own.defjvp
+    def rule(primals, tangents):
+        y, t = tc.jvp(f, primals, tangents)
+        return y, 2.0 * t
+
+    return own
+
+def by_fixed_point(f, start, a, **how):
+    return tc.fixed_point(f, start, a, tol=1e-14, **how)
+
+def by_custom_root(f, start, a, **how):
+    def solve(a):  # the loop is of so many steps, so that nothing asks for a value
+        return tc.while_loop(lambda s: s[0] < 40, lambda s: (s[0] + 1, f(s[1], a)), (zero(), start))[1]
+    return tc.custom_root(lambda z, a: f(z, a) - z, solve, **how)(a)
+
+def in_jax(transform, f, a, backward=None):
+    if backend != "jax":
+        return f(a) if backward is None else backward(f)(a)
+    import jax, tape_jax
+    return tape_jax.call(transform(jax, lambda a: f(tc.asarray(a)).array), a)
+
+def doubled(f):
+    return lambda a: 2.0 * f(a)
+
+def along_itself(f):
+    return lambda a: tc.jvp(f, (a,), (a,))[1]
+
+def transformed(transform, f, a):
+    import jax
+    return tc.asarray(transform(jax, lambda a: f(tc.asarray(a)).array)(tc.asarray(a).array))
+
 def by_using(f, a, cell):
     with cell.using({"v": a}) as values:
         return f(cell.v) + 0.0 * values["v"]
@@ -173,11 +213,11 @@ class Program:
                 if self.host
                 else f"c = tc.asarray({CONSTANT.tolist()}, dtype=tc.float64, backend=backend)",
                 f"f = lambda x: {self.expression}",
-                f"print(f(x), {FIRST[self.first]}, {SECOND[self.second]}, sep='\\n')",
-                f"print(tc.function({_as_function(FIRST[self.first])}, compile={self.compiler})(x))"
+                f"print(f(x), {_ALL_FIRST[self.first]}, {_ALL_SECOND[self.second]}, sep='\\n')",
+                f"print(tc.function({_as_function(_ALL_FIRST[self.first])}, compile={self.compiler})(x))"
                 if self.compiled
                 else "",
-                f"print(tc.function({_as_function(SECOND[self.second])}, compile={self.compiler})(x))"
+                f"print(tc.function({_as_function(_ALL_SECOND[self.second])}, compile={self.compiler})(x))"
                 if self.compiled
                 else "",
             ]
@@ -216,9 +256,45 @@ SECOND = {
 """Second derivatives of the sum of f at x."""
 
 
+def _in_jax(transform: str, f: str = "f") -> str:
+    return f"transformed(lambda jax, g: {transform}, {f}, x)"
+
+
+_SUMMED = "lambda x: tc.sum(f(x))"
+FIRST_OF_JAX = {
+    "jax.jacrev": _in_jax("jax.jacrev(g)"),
+    "jax.jacfwd": _in_jax("jax.jacfwd(g)"),
+    "jit of jacrev": _in_jax("jax.jit(jax.jacrev(g))"),
+    "jacfwd of jit": _in_jax("jax.jacfwd(jax.jit(g))"),
+    "jacrev of checkpoint": _in_jax("jax.jit(jax.jacrev(jax.checkpoint(g)))"),
+    "jit of tape": _in_jax("jax.jit(g)", "lambda x: tc.jacrev(f)(x)"),
+    "vmap of grad of Tape": _in_jax(
+        "lambda a: jax.vmap(lambda e: g(e))(jax.numpy.eye(3))",
+        "lambda e: tc.vjp(f, x)[1](e)[0]",
+    ),
+    "map of jvp": _in_jax("lambda a: jax.lax.map(lambda t: jax.jvp(g, (a,), (t,))[1], jax.numpy.eye(3)).T"),
+}
+"""Jacobians of f at x by JAX, which traces or differentiates Tape."""
+SECOND_OF_JAX = {
+    "jax.hessian": _in_jax("jax.hessian(g)", _SUMMED),
+    "jit of hessian": _in_jax("jax.jit(jax.hessian(g))", _SUMMED),
+    "jit of jacrev of jacrev": _in_jax("jax.jit(jax.jacrev(jax.jacrev(g)))", _SUMMED),
+    "jacfwd of jacfwd by JAX": _in_jax("jax.jacfwd(jax.jacfwd(g))", _SUMMED),
+    "jacrev of grad of Tape": _in_jax("jax.jacrev(g)", f"lambda x: tc.grad({_SUMMED})(x)"),
+    "jit of jacfwd of grad of Tape": _in_jax("jax.jit(jax.jacfwd(g))", f"lambda x: tc.grad({_SUMMED})(x)"),
+}
+"""Second derivatives of the sum of f at x, likewise."""
+_ALL_FIRST, _ALL_SECOND = FIRST | FIRST_OF_JAX, SECOND | SECOND_OF_JAX
+
+
 FLOWS = ["cond", "while_loop", "scan", "map"]
 BATCHES = ["vmap", "vmap of two", "vmap of numbers"]
 WRAPPERS = ["checkpoint", "function", "custom_gradient", "custom_jvp", "both", "using", "module"]
+OWN = ["custom_gradient", "custom_jvp", "another gradient", "another jvp"]
+"""Functions with rules of their own, of which some are not what is computed."""
+IMPLICIT = ["fixed_point", "custom_root"]
+IN_JAX = ["jax.jit", "jax.grad", "jax.vmap", "jax.jvp"]
+"""Functions that JAX transforms, as ops on tapes."""
 FORWARD = ["jvp", "linearize", "jacfwd", "accumulator"]
 BACKWARD = ["grad", "value_and_grad", "vjp", "jacrev", "tape", "module grad"]
 TWICE = ["hessian", "hvp"]
@@ -226,7 +302,11 @@ XLA = ["xla"]
 """Functions that XLA compiles, wherever they are called: under tapes, vmap and forward mode."""
 LONG = ["long scan", "long map"]
 """Loops of more steps than are recorded one by one."""
-KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *FORWARD, *BACKWARD, *TWICE]
+KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *OWN[2:], *FORWARD, *BACKWARD, *TWICE]
+EAGER = [*(kind for kind in KINDS if kind != "function"), *IMPLICIT]
+"""With solvers, whose searches decide by values: Tape does not compile them."""
+TRACED = ["scan", "map", *BATCHES, "checkpoint", "both", "module", *OWN, *IMPLICIT, *FORWARD, *BACKWARD]
+"""What decides by no value, and assigns nothing: JAX can trace it."""
 
 
 @st.composite
@@ -238,6 +318,7 @@ def programs(
     compilers: Sequence[str] = ("None", "'python'", "CallByCall()"),
     inner: Sequence[str] = KINDS,
     against: str = "torch",
+    by_jax: bool = False,
 ) -> Program:
     """Programs whose combinators are nested up to so deep.
 
@@ -247,16 +328,18 @@ def programs(
         compilers: names in `COMPILERS`.
         inner: what the combinators inside others are some of.
         against: with which framework one in four is compared: a name in `WORLDS`.
+        by_jax: whether derivatives are those of JAX's transformations, and none of the whole is compiled.
     """
     names = ["x", "w", "c"]
+    compiles = not by_jax and not {*IMPLICIT} & {*outermost, *inner}
     expression = _Writer(draw, inner).expression(names, depth, order=2, kinds=outermost)
     return Program(
         f"{expression} + 0.1 * x * x",
-        draw(st.sampled_from(sorted(FIRST))),
-        draw(st.sampled_from(sorted(SECOND))),
+        draw(st.sampled_from(sorted(FIRST_OF_JAX if by_jax else FIRST))),
+        draw(st.sampled_from(sorted(SECOND_OF_JAX if by_jax else SECOND))),
         draw(st.sampled_from(backends)),
         draw(st.booleans()),
-        draw(st.integers(0, 3)) == 3,
+        compiles and draw(st.integers(0, 3)) == 3,
         against if draw(st.integers(0, 3)) == 3 else "",
         draw(st.sampled_from(compilers)),
         draw(st.booleans()),
@@ -338,6 +421,7 @@ class _Writer:
             return self.leaf(names)
 
         u, v = self.name(), self.name()
+        place = self.number  # what is nested has others
         few = self.pick([1, 2, 3])
         bound = self.pick([-9.0, 0.1, 9.0])
         axis = self.pick([0, 1])
@@ -388,14 +472,35 @@ class _Writer:
                 return f"with_gradient(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
             case "custom_jvp":
                 return f"with_jvp(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "another gradient" | "another jvp":
+                how = "with_twice_the_gradient" if kind == "another gradient" else "with_twice_the_jvp"
+                return f"{how}(lambda {u}: {within(u, names=['c'], depth=min(depth, 2))})({value()})"
+            case "fixed_point" | "custom_root":
+                # A contraction, whatever the rest is.
+                step = f"0.2 * tc.sin({u}) * tc.tanh({self.simple([v])}) + 0.3 * {v}"
+                how = self.pick(["", "", ", linear_solver='gmres'", ", linear_solver='dense'"])
+                if kind == "fixed_point":
+                    how += self.pick(["", "", ", solver='anderson'", ", solver='newton'"])
+                return f"by_{kind}(lambda {u}, {v}: {step}, c, {within()}{how})"
+            case "jax.jit":
+                return f"in_jax(lambda jax, g: jax.jit(g), lambda {u}: {within(u, names=['c'])}, {value()})"
+            case "jax.vmap":
+                way = "lambda a: jax.numpy.sum(jax.vmap(lambda k: g(a * k))(jax.numpy.ones(2)), axis=0)"
+                return f"in_jax(lambda jax, g: {way}, lambda {u}: {within(u, names=['c'])}, {value()}, doubled)"
+            case "jax.grad":
+                f = f"lambda {u}: tc.sum({within(u, names=['c'], cost=1)})"
+                return f"in_jax(lambda jax, g: jax.grad(g), {f}, {value()}, tc.grad)"
+            case "jax.jvp":
+                f = f"lambda {u}: {within(u, names=['c'], cost=1)}"
+                return f"in_jax(lambda jax, g: lambda a: jax.jvp(g, (a,), (a,))[1], {f}, {value()}, along_itself)"
             case "using":
                 how = self.pick(["by_using", "by_using", "by_assigning"])
-                return f"{how}(lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+                return f"{how}(lambda {u}: {within(u)}, {value()}, cells[{place}])"
             case "module":
-                return f"with_module(tc.checkpoint, lambda {u}: {within(u)}, {value()}, cells[{self.number}])"
+                return f"with_module(tc.checkpoint, lambda {u}: {within(u)}, {value()}, cells[{place}])"
             case "module grad":
                 body = within(u, cost=1)
-                return f"with_module(tc.grad, lambda {u}: tc.sum({body}), {value()}, cells[{self.number}])"
+                return f"with_module(tc.grad, lambda {u}: tc.sum({body}), {value()}, cells[{place}])"
             case "grad":
                 return f"tc.grad(lambda {u}: tc.sum({within(u, cost=1)}))({value()})"
             case "value_and_grad":
@@ -479,6 +584,21 @@ class Unrolled:
     def with_own(self, f: Any) -> Any:
         return f
 
+    def twice(self, f: Any) -> Any:
+        """A function with twice its derivative."""
+
+        def twice(a: Any) -> Any:
+            y = f(a)
+            return 2.0 * y - self._ops.stop_gradient(y)
+
+        return twice
+
+    def repeated(self, f: Any, z: Any, a: Any, **how: Any) -> Any:
+        """A fixed point after so many steps that the derivatives are right, too."""
+        for _ in range(30):
+            z = f(z, a)
+        return z
+
     def value_and_grad(self, f: Any) -> Any:
         return lambda a: (f(a), self.grad(f)(a))
 
@@ -510,6 +630,8 @@ class Unrolled:
         found["ramp"] = lambda n: self.asarray(np.array([0.1 + 0.8 * k / n for k in range(n)]))
         found["zero"] = lambda: 0
         found["with_gradient"] = found["with_jvp"] = lambda f: f
+        found["with_twice_the_gradient"] = found["with_twice_the_jvp"] = self.twice
+        found["by_fixed_point"] = found["by_custom_root"] = self.repeated
         found["by_tape"] = lambda f, a: self.grad(f)(a)
         found["by_using"] = found["by_assigning"] = lambda f, a, cell: f(a)
         found["with_module"] = lambda transform, f, a, cell: transform(f)(a)
@@ -526,6 +648,7 @@ def on_tape() -> Unrolled:
 
     class Ops:
         sin, tanh, sum = tape_core.sin, tape_core.tanh, tape_core.sum
+        stop_gradient = tape_core.stop_gradient
 
         @staticmethod
         def stack(parts: Any, axis: int = 0) -> Any:
@@ -546,6 +669,7 @@ def on_torch() -> Unrolled:
 
     class Ops:
         sin, tanh, sum = torch.sin, torch.tanh, torch.sum
+        stop_gradient = torch.Tensor.detach
 
         @staticmethod
         def stack(parts: Any, axis: int = 0) -> Any:
@@ -565,6 +689,7 @@ def on_jax() -> Unrolled:
 
     class Ops:
         sin, tanh, sum, stack = jnp.sin, jnp.tanh, jnp.sum, jnp.stack
+        stop_gradient = jax.lax.stop_gradient
 
     def asarray(a: Any) -> Any:
         return jnp.asarray(a, dtype=jnp.float64)
@@ -619,10 +744,10 @@ def _check(program: Program) -> None:
         names["w"] = tape_core.Variable(given["w"])
     try:
         names["f"] = eval(f"lambda x: {program.expression}", names)
-        found = [eval(text, names) for text in ("f(x)", FIRST[program.first], SECOND[program.second])]
+        found = [eval(text, names) for text in ("f(x)", _ALL_FIRST[program.first], _ALL_SECOND[program.second])]
         compiled = []
         if program.compiled:
-            for text in ("f(x)", FIRST[program.first], SECOND[program.second]):
+            for text in ("f(x)", _ALL_FIRST[program.first], _ALL_SECOND[program.second]):
                 f = tape_core.function(eval(_as_function(text), names), compile=COMPILERS[program.compiler])
                 compiled.append([f(names["x"]), f(names["x"])])
     except Exception as error:

@@ -225,6 +225,44 @@ EXTREMES: list[Op] = [
 ]  # fmt: skip
 """Reductions, extremes and orders along axes, of values that may be NaN."""
 
+_STEP_OF_SCAN = [
+    "tc.tanh({e} * h + x)",
+    "tc.sin(h) * tc.exp(0.1 * x) + tc.logsumexp(h) * {f}",
+    "h * tc.sigmoid(x + h)",
+    "tc.sqrt(h * h + 1.5) * tc.cos(x)",
+    "tc.log_softmax(h + x)",
+]
+SHARED: list[Op] = [
+    *[Op(f"tc.scan(lambda h, x: (tc.tanh({step}), h * tc.exp(0.1 * x)), {{f}} * 0.5, tc.stack([{{f0}}, {{g}} + {{f0}}, tc.sin({{f0}})]), reverse={flag})[{{j}}]") for step in _STEP_OF_SCAN for flag in (False, True)],
+    Op("{out}, rows = tc.scan(lambda h, x: ((tc.tanh(h[0] + x), tc.sin(h[1]) * h[0]), {'a': tc.exp(0.1 * h[1]), 'b': tc.cos(h[0] * x)}), ({f} * 0.5, {g} + {f0}), tc.stack([{f0}] * {k}))\n{out} = {out}[{j}] + rows['a'][0] * tc.sum(rows['b'])", (), 2),
+    Op("tc.scan(lambda h, x: (tc.scan(lambda q, y: (tc.tanh(q * y + x), tc.exp(0.1 * q)), h, tc.stack([x, h]))[0], tc.sin(h) * x), {f}, tc.stack([{f0}] * {k}))[{j}]", (), 2),
+    Op("tc.scan(lambda h, x: (tc.tanh(tc.scan(lambda q, y: (tc.sin(q) + y, tc.cos(y) * q), x, tc.stack([x, h]), reverse=True)[1][0]), h), {f}, tc.stack([{f0}] * {k}))[0]"),
+    Op("tc.scan(tc.checkpoint(lambda h, x: (tc.tanh({e} * h + x), tc.exp(0.1 * h) * x)), {f}, tc.stack([{f0}] * {k}))[{j}]", (), 2),
+    Op("tc.scan(lambda h, x: (tc.checkpoint(lambda a: tc.tanh(tc.sin(a) * x))(h) + tc.sin(h), tc.sin(h)), {f}, tc.stack([{f0}] * {k}))[{j}]", (), 2),
+    Op("tc.checkpoint(lambda a: tc.scan(lambda h, x: (tc.tanh(h + x) * a, tc.exp(0.1 * h)), a, tc.stack([a] * {k}))[{j}])({f})"),
+    Op("tc.scan(lambda h, x: (tc.where(x > 0, tc.tanh(h * x), tc.sqrt(h * h + 0.5)), tc.where(h > x, tc.exp(0.1 * x), h)), {f}, tc.stack([{f0}] * {k}))[{j}]", ("smooth",), 2),
+    Op("tc.scan(lambda h, x: (tc.cond(tc.sum(h) > 0, lambda: tc.tanh(h + x), lambda: tc.sin(h) * x), tc.exp(0.1 * h)), {f}, tc.stack([{f0}] * {k}))[{j}]", ("smooth", "continuous")),
+    Op("tc.scan(lambda h, x: (tc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, tc.tanh(c[1]) + x), (0, h))[1], tc.sin(h)), {f}, tc.stack([{f0}] * {k}))[{j}]"),
+    Op("tc.scan(lambda h, x: (tc.tanh(h @ {F}.T @ {F0}) + x, tc.exp(0.1 * (h @ {F0}.T))), {F0} * 0.5, tc.stack([{F0}] * {k}))[{j}]", (), 2),
+    Op("tc.scan(lambda h, x: (tc.cumulative_prod(1 + 0.1 * tc.tanh(h + x), axis=-1), tc.logsumexp(h, axis=-1)), {d}, tc.stack([{d0}] * {k}))[{j}]"),
+    Op("tc.scan(lambda h, x: (tc.sort(h + x, axis=-1), tc.sort(tc.sin(h), axis=-1, descending=True)), {d}, tc.stack([{d0} * 0.5] * {k}))[{j}]", ("smooth",)),
+    Op("tc.scan(lambda h, x: (h * 0.5 + tc.grad(lambda a: tc.sum(tc.sin(a) * x))(h), tc.sin(h) * x), {f}, tc.stack([{f0}] * {k}))[{j}]"),
+    Op("tc.vmap(lambda a: tc.scan(lambda h, x: (tc.tanh(h * x), tc.exp(0.1 * h)), a, tc.stack([a, a]))[{j}])({f})"),
+    Op("tc.vmap(lambda a: tc.scan(lambda h, x: (tc.tanh(h * a + tc.sum(x)), tc.sin(h)), a, {f0})[0])({f})"),
+    Op("tc.scan(lambda h, x: (tc.tanh(h + {v}), tc.exp(0.1 * h) * {v}), {v} * 0.5, None, length={k})[{j}]"),
+    Op("tc.scan(lambda h, x: (tc.custom_gradient(lambda a: (tc.sin(a), lambda u: u * tc.cos(a)))(h) + x, tc.sin(h)), {f}, tc.stack([{f0}] * {k}))[{j}]"),
+    Op("tc.scan(lambda h, x: (h + 1, tc.sin(h * {f}) * x), 0.0, tc.stack([{f0}] * {k}))[1]"), Op("tc.map(lambda r: tc.exp(0.1 * r) * tc.logsumexp(r + {F}), {F0})"),
+    # -- exponentials, sorts and products
+    *_each("tc.NAME({d}, axis={j})", "logsumexp log_softmax softmax cumulative_prod"), *_each("tc.NAME({d} * {n}, axis=-1)", "logsumexp log_softmax cumulative_prod"), Op("tc.logsumexp({d}, axis=0, keepdims=True) + {d0}"),
+    Op("tc.logsumexp({d}, axis=-1) * tc.logsumexp({d0}, axis=-1)"), Op("tc.logsumexp({f})"), Op("tc.log_softmax({f})"), Op("tc.cross_entropy({d}, tc.softmax({d0}), axis=-1)"), Op("tc.exp({d} * 0.1) * tc.logsumexp({d0} * 0.1)"),
+    Op("tc.cumulative_prod({d} * tc.asarray(tc.abs({d0}) > 0.5, dtype={d0}.dtype), axis=-1)", ("smooth", "continuous")), Op("tc.prod({d} * tc.asarray(tc.abs({d0}) > 0.5, dtype={d0}.dtype), axis=-1)", ("smooth", "continuous")),
+    *_each("tc.NAME({d}, axis=-1)", "sort argsort max min", "smooth"), Op("tc.sort({d}, axis=0, descending=True)", ("smooth",), 2), Op("tc.sort({d}, axis={j}, stable=False)", ("smooth",)), Op("tc.take_along_axis({d}, tc.argsort({d0}, axis=-1), axis=-1)", ("smooth",)),
+    Op("tc.sort(tc.round({d}), axis=-1) * tc.sort({d0}, axis=-1)", ("smooth", "continuous")), Op("tc.top_k({d}, 1)[0]", ("smooth",)), Op("tc.sort({f}[..., None] * {f0}, axis=-1)", ("smooth",)),
+    Op("{e}", (), 3), Op("{f} * {g}", (), 2), Op("tc.stack([{f}, {g}])"), Op("{F} @ {F}.T"), Op("tc.sum({d}, axis=-1)"), Op("tc.reshape({f}, (-1,))"), Op("{v} * {f}"), Op("{f}[0]"),
+    Op("{v}.assign_add(tc.tanh({f}) * 0.1)\n{out} = {v} + {g}", ("pure",)),
+]  # fmt: skip
+"""Scans whose derivatives share with them what they compute, and other ops that XLA is given in a form of its own."""
+
 _SMALL = [(3,), (2, 3), (), (3, 3), (1, 3), (4,), (2, 1, 3), (0,), (2, 0), (1,)]
 _DIVISIBLE = [(4,), (6, 4), (4, 1), (4, 2, 3), (8, 3), (3, 4), (), (2, 0), (5, 2)]
 _LARGE = [(5000,), (4096,), (20_000,), (70, 300), (300, 70), (100_000,), (4, 2500), (300_000,)]
@@ -658,6 +696,26 @@ with tc.use_backend("torch"):
         tc.asarray = tc_asarray
 """
 
+_BY_XLA = """
+from tape_core.backends.discovery import is_installed
+for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
+    with tc.use_backend(name):
+        eager, ours = made()
+        traced, theirs = made()
+        f, compiled = derived(eager, ours), tc.function(derived(traced, theirs), compile="xla")
+        tc.set_seed(1)
+        for call in (1, 2, 3):
+            before = tc.random.get_state()
+            expected = run(f, inputs(call))
+            if expected is None:  # XLA checks no values
+                break
+            after = tc.random.get_state()
+            tc.random.set_state(before)
+            close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
+            close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
+            assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
+"""
+
 _ELSEWHERE = """
 from tape_fuzz import in_FRAMEWORK as elsewhere
 with tc.use_backend("BACKEND"):
@@ -864,25 +922,26 @@ with tc.use_backend("jax"):
     for call in (1, 2):
         close(arrays(compiled(*given)), expected, f"compiled by XLA, call {call}: JAX's own derivatives", 1e-8)
 """, ("smooth", "continuous", "pure", "seeded", "jax"), True, True),
-    "compiled by XLA": Check('''
+    "compiled by XLA": Check(_BY_XLA, ("smooth", "continuous", "derived"), True, True),
+    "compiled by XLA, whole": Check(_BY_XLA, ("continuous", "derived"), True, True),
+    "second derivatives by XLA": Check('''
 from tape_core.backends.discovery import is_installed
-for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
-    with tc.use_backend(name):
-        eager, ours = made()
-        traced, theirs = made()
-        f, compiled = derived(eager, ours), tc.function(derived(traced, theirs), compile="xla")
-        tc.set_seed(1)
-        for call in (1, 2, 3):
-            before = tc.random.get_state()
-            expected = run(f, inputs(call))
-            if expected is None:  # XLA checks no values
-                break
-            after = tc.random.get_state()
-            tc.random.set_state(before)
-            close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
-            close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
-            assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
-''', ("smooth", "continuous", "derived"), True, True),
+program, variables = made()
+given = inputs(1)
+real, loss = of_real(program, given)
+sources, ways = [given[k] for k in real], [tc.cos(given[k] * 3.0) for k in real]
+grad = tc.grad(loss, tuple(range(len(real))))
+def along(*xs):
+    return tc.jvp(grad, xs[:len(real)], xs[len(real):])[1]
+def back(*xs):
+    return tc.grad(lambda *xs: sum(tc.sum(tc.sin(g)) for g in grad(*xs)), tuple(range(len(real))))(*xs[:len(real)])
+if total(program(*given)) is not None:
+    for what, f in (("forward over reverse", along), ("reverse over reverse", back), ("vmap", lambda *xs: tc.vmap(along)(*[tc.stack([x, x * 0.5]) for x in xs]))):
+        compiled = tc.function(f, compile="xla")
+        expected = arrays(f(*sources, *ways))
+        for call in (1, 2):
+            close(arrays(compiled(*sources, *ways)), expected, f"{what} by XLA, call {call}", 1e-7)
+''', ("continuous", "pure", "seeded"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
@@ -895,6 +954,8 @@ for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
 _APART = {
     "JAX",
     "compiled by XLA",
+    "compiled by XLA, whole",
+    "second derivatives by XLA",
     "compiled by XLA, Variables donated",
     "compiled by torch",
     "divided",
@@ -909,6 +970,7 @@ KINDS: dict[str, Kind] = {
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
     "donated": Kind(STATE, ["compiled by XLA, Variables donated"], 0, (2, 4), (10, 8)),
     "xla": Kind(OPS, ["compiled by XLA"], 0, (0, 2), (10, 10)),
+    "shared by xla": Kind(SHARED, ["compiled by XLA, whole", "compiled by XLA, whole", "second derivatives by XLA"], 0, (0, 2), (6, 6)),
     "by jax": Kind(OPS, ["JAX"], 0, (0, 2), (10, 10)),
     "draws": Kind(DRAWS, ["compiled", "compiled gradient", "compiled in a tape"], 2, (0, 2), (10, 10)),
     "draws by xla": Kind(DRAWS, ["compiled by XLA"], 0, (0, 2), (8, 8)),
