@@ -468,3 +468,21 @@ def test_what_tape_detaches_for_itself_is_differentiated_by_jax() -> None:
     assert jax.grad(lambda a: square(tc.asarray(a)).array)(x).tolist() == [2.0, 4.0]
     scanned = jax.grad(lambda a: tc.sum(tc.scan(lambda c, e: (c * e, None), tc.asarray(a), tc.ones((2, 2)))[0]).array)
     assert scanned(x).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("compiler", [None, "xla"])
+def test_what_jax_calls_on_the_host_may_draw_while_tape_traces_around_it(compiler):
+    def host(a):
+        with tc.use_backend("numpy"):
+            return np.asarray(a) + tc.random.global_rng().normal(a.shape, dtype="float64").numpy()
+
+    def noisy(x):
+        return 2.0 * tape_jax.call(lambda a: jax.pure_callback(host, a, a), x)
+
+    compiled = tc.function(noisy, compile=compiler)
+    with tc.use_backend("jax"):
+        x = double([1.0, 2.0])
+        tc.set_seed(1)
+        expected = [noisy(x).tolist() for _ in range(3)]
+        tc.set_seed(1)
+        assert [compiled(x).tolist() for _ in range(3)] == expected

@@ -131,7 +131,7 @@ def in_jax(transform, f, a, backward=None):
     if backend != "jax":
         return f(a) if backward is None else backward(f)(a)
     import jax, tape_jax
-    return tape_jax.call(transform(jax, lambda a: f(tc.asarray(a)).array), a)
+    return tape_jax.call(transform(jax, lambda a: tc.asarray(f(tc.asarray(a))).array), a)
 
 def doubled(f):
     return lambda a: 2.0 * f(a)
@@ -141,7 +141,7 @@ def along_itself(f):
 
 def transformed(transform, f, a):
     import jax
-    return tc.asarray(transform(jax, lambda a: f(tc.asarray(a)).array)(tc.asarray(a).array))
+    return tc.asarray(transform(jax, lambda a: tc.asarray(f(tc.asarray(a))).array)(tc.asarray(a).array))
 
 def by_using(f, a, cell):
     with cell.using({"v": a}) as values:
@@ -305,8 +305,8 @@ LONG = ["long scan", "long map"]
 KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *OWN[2:], *FORWARD, *BACKWARD, *TWICE]
 EAGER = [*(kind for kind in KINDS if kind != "function"), *IMPLICIT]
 """With solvers, whose searches decide by values: Tape does not compile them."""
-TRACED = ["scan", "map", *BATCHES, "checkpoint", "both", "module", *OWN, *IMPLICIT, *FORWARD, *BACKWARD]
-"""What decides by no value, and assigns nothing: JAX can trace it."""
+TRACED = ["scan", "map", "cond", *BATCHES, "checkpoint", "both", "module", *OWN, *IMPLICIT, *FORWARD, *BACKWARD]
+"""What assigns nothing, and is of as many steps whatever the values: JAX can trace it."""
 
 
 @st.composite

@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import HostNumber, TracingError, value_of
-from tape_core.support import BatchedArray, check_assignable, contextmanager, setting, wrap
-from tape_core.tracing import STAGE, RepeatedEffectError, lift, move_to_level, note_uses, spread, will_run_again
+from tape_core.support import check_assignable, contextmanager, setting
+from tape_core.tracing import (
+    STAGE,
+    Layers,
+    RepeatedEffectError,
+    base_of,
+    both_layers,
+    hidden_axes,
+    in_layers,
+    layers_of,
+    note_uses,
+    widened,
+    will_run_again,
+)
 
 from tape_compile import passes
 from tape_compile.codegen.source import Source
@@ -37,8 +49,6 @@ T = TypeVar("T")
 Tensors = list[Any]
 Test = Callable[[Tensors], Any]
 Step = Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]
-Layers = tuple[tuple[Any, Any], ...]
-"""The vmaps that a Tensor is in, the innermost first: the backend of each, and the hidden axis there or None."""
 
 
 class FlowTrace(Trace):
@@ -353,53 +363,6 @@ class Flow:
 # -- Tensors and the arrays underneath
 
 
-def _layers(tensor: Tensor) -> Layers:
-    found, tensor = [], move_to_level(tensor)
-    while type(array := tensor._array) is BatchedArray:
-        found.append((array.backend, array.axis))
-        tensor = array.value
-    return tuple(found)
-
-
-def _depth(layers: Layers) -> int:
-    return sum(axis is not None for _, axis in layers)
-
-
-def _base(tensor: Tensor) -> Tensor:
-    while type(array := tensor._array) is BatchedArray:
-        tensor = array.value
-    return tensor
-
-
-def _on(array: Any, backend: Any, layers: Layers) -> Tensor:
-    """Return a Tensor of an array, wrapped in these layers."""
-    tensor = wrap(array, backend)
-    # The first layer is the outermost wrapper, that of the innermost vmap; so wrapping begins with the last.
-    for above, axis in reversed(layers):
-        tensor = wrap(BatchedArray(tensor, above, axis), above)
-    return tensor
-
-
-def _both(a: Layers, b: Layers) -> Layers:
-    """Return the layers of a Tensor that is batched wherever one of two is."""
-    if len(a) < len(b):
-        a, b = b, a
-    # A Tensor with fewer layers lacks those of the innermost vmaps, which come first: the ends correspond.
-    above = len(a) - len(b)
-    both = [(backend, axis or other) for (backend, axis), (_, other) in zip(a[above:], b, strict=True)]
-    return (*a[:above], *both)
-
-
-def _widen(tensor: Tensor, layers: Layers) -> Tensor:
-    """Return a Tensor with the hidden axes of these layers, which are its own or more: broadcast along the others."""
-    if not layers:
-        return tensor
-    (backend, axis), below = layers[0], layers[1:]
-    array = lift(tensor, backend)._array
-    value = array.value if axis is None or array.axis is not None else spread(array, axis.size)
-    return wrap(BatchedArray(_widen(value, below), backend, axis), backend)
-
-
 def _traced(
     trace: FlowTrace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
 ) -> tuple[SubTrace, Tensors] | None:
@@ -410,7 +373,7 @@ def _traced(
     sub = SubTrace(trace)
     # No warnings from a branch that may not be taken.
     with sub.running(), given[0][1].quiet() if given else nullcontext():
-        outs = function([_on(sub.input(value, backend), backend, layers) for value, backend, layers in given])
+        outs = function([in_layers(sub.input(value, backend), backend, layers) for value, backend, layers in given])
     if sub.failed is not None:
         trace.failed = trace.failed or sub.failed
         return None
@@ -419,18 +382,18 @@ def _traced(
 
 
 def _part(sub: SubTrace, name: str, outs: Tensors, variables: Sequence[Variable]) -> Part:
-    return Part(sub, name, [_base(t)._array for t in outs], variables)
+    return Part(sub, name, [base_of(t)._array for t in outs], variables)
 
 
 def _backends(tensors: Tensors) -> list[Any]:
     """Return the tracing backends of the arrays underneath."""
-    return [tracing_backend(_base(t).backend.library) for t in tensors]
+    return [tracing_backend(base_of(t).backend.library) for t in tensors]
 
 
 def _arguments(tensors: Tensors) -> list[tuple[Any, Any, Layers]]:
     """Return the values of Tensors, their tracing backends, and their layers."""
     note_uses(tensors)
-    return [(value_of((t := _base(x))._array), tracing_backend(t.backend.library), _layers(x)) for x in tensors]
+    return [(value_of((t := base_of(x))._array), tracing_backend(t.backend.library), layers_of(x)) for x in tensors]
 
 
 # -- instructions
@@ -448,20 +411,20 @@ def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], ope
             if (run := _traced(trace, _widening(branch, wide), _arguments(operands))) is None:
                 return None
             runs.append(run)
-        yes, no = ([_layers(t) for t in outs] for _, outs in runs)
+        yes, no = ([layers_of(t) for t in outs] for _, outs in runs)
         differ = numbers and [t.dtype for t in runs[0][1]] != [t.dtype for t in runs[1][1]]
         if yes == no and not differ:
             break
         numbers = numbers and not differ
-        wide = [_both(a, b) for a, b in zip(yes, no, strict=True)]
+        wide = [both_layers(a, b) for a, b in zip(yes, no, strict=True)]
     # Both branches return the values of the Variables that either assigns to: one that does not gives what it found.
     variables = list({id(v): v for sub, _ in runs for v in sub.assigned}.values())
     names = ("cond_true", "cond_false")
     parts = [_part(sub, name, outs, variables) for name, (sub, outs) in zip(names, runs, strict=True)]
     outs = runs[0][1]
-    given = [_base(predicate)._array, *[_base(t)._array for t in operands]]
+    given = [base_of(predicate)._array, *[base_of(t)._array for t in operands]]
     arrays = Flow(cond, parts).add_to(trace, given, _backends(outs))
-    return [_on(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
+    return [in_layers(array, array.backend, layers) for array, layers in zip(arrays, yes, strict=True)]
 
 
 def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Any, Any, Any] | None:
@@ -495,7 +458,7 @@ def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: 
     until = _part(run[0], "while_test", run[1], [])
     # A step's new value of a Variable goes to where the step has captured it and, if the test reads it, to there too.
     assigned = [(part.place(v), until.place(v)) for v in part.variables]
-    depths = [_depth(_layers(t)) for t in outs]
+    depths = [hidden_axes(layers_of(t)) for t in outs]
     flow = Flow(while_loop, [until, part], (depths, keep, assigned, *_kernels(outs, "stack", "zeros")))
     return _loop_results(trace, flow, carry, [], outs, keep)
 
@@ -517,7 +480,7 @@ def trace_scan(
         return [*carry, *ys]
 
     # In raw arrays the hidden axes of vmaps come first, so elements lie along the one that follows them.
-    axes = [_depth(_layers(x)) for x in xs]
+    axes = [hidden_axes(layers_of(x)) for x in xs]
     elements = []
     for (value, backend, layers), axis in zip(_arguments(xs), axes, strict=True):
         xp = backend.library.xp
@@ -534,7 +497,7 @@ def trace_scan(
         return None
     part, carry, outs = loop
     specs = [(spec.shape, spec.dtype) for spec in part.results[n : len(outs)]]
-    depths = [_depth(_layers(t)) for t in outs]
+    depths = [hidden_axes(layers_of(t)) for t in outs]
     assigned = [part.place(v) for v in part.variables]
     kernels = _kernels([*xs, *outs], "unstack", "stack", "zeros")
     flow = Flow(scan, [part], (n, axes, specs, depths, length, reverse, keep, assigned, *kernels))
@@ -550,15 +513,15 @@ def _trace_step(
     """
     # This ends: a carry only gains hidden axes, and at most those of the vmaps around.
     while True:
-        wide = [_layers(t) for t in carry]
+        wide = [layers_of(t) for t in carry]
         run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements])
         if run is None:
             return None
         sub, outs = run
-        layers = [_layers(t) for t in outs[: len(carry)]]
+        layers = [layers_of(t) for t in outs[: len(carry)]]
         if layers == wide:
             return _part(sub, name, outs, sub.assigned), carry, outs
-        carry = [_widen(t, _both(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
+        carry = [widened(t, both_layers(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
 
 
 def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:
@@ -567,7 +530,7 @@ def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Cal
     def run(values: Tensors) -> Tensors:
         outs = function(values)
         n = len(wide)
-        return [*[_widen(t, _both(_layers(t), w)) for t, w in zip(outs, wide, strict=False)], *outs[n:]]
+        return [*[widened(t, both_layers(layers_of(t), w)) for t, w in zip(outs, wide, strict=False)], *outs[n:]]
 
     return run
 
@@ -577,11 +540,11 @@ def _loop_results(
 ) -> tuple[Tensors, Tensors, Tensors]:
     n, m = len(carry), len(outs)
     like = [*outs, *outs[:n]] if keep else outs
-    arrays = flow.add_to(trace, [_base(t)._array for t in (*carry, *xs)], _backends(like))
+    arrays = flow.add_to(trace, [base_of(t)._array for t in (*carry, *xs)], _backends(like))
     # The length of a scan is fixed by the cache key; how many steps a test allows is not.
     if keep and flow.run is while_loop:
         trace.mark_unknown_length([array.id for array in arrays[m:]])
-    found = [_on(array, array.backend, _layers(t)) for array, t in zip(arrays, like, strict=True)]
+    found = [in_layers(array, array.backend, layers_of(t)) for array, t in zip(arrays, like, strict=True)]
     return found[:n], found[n:m], found[m:]
 
 

@@ -14,8 +14,8 @@ from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.plan import Part, Parts
 from tape_core.engine.record import kwargs, slot
 from tape_core.engine.tensor import NO_SLOTS, own_slots, twin_slots
-from tape_core.modes.batching import spread
 from tape_core.modes.function_op import FUNCTION_CALL
+from tape_core.modes.layers import Layers, base_of, both_layers, hidden_axes, in_layers, layers_of, widened
 from tape_core.modes.replay import is_replaying
 from tape_core.transforms.calls import substitute, unrecorded
 from tape_core.transforms.closures import (
@@ -37,26 +37,32 @@ __all__ = [
     "Capture",
     "Closure",
     "Cuts",
+    "Layers",
     "Part",
     "Parts",
     "RepeatedEffectError",
+    "base_of",
     "binding",
+    "both_layers",
     "call_paths",
     "describe",
     "flows_into",
+    "hidden_axes",
+    "in_layers",
     "is_captured",
     "is_replaying",
     "kwargs",
+    "layers_of",
     "lift",
     "move_to_level",
     "note_uses",
     "own_slots",
     "slot",
-    "spread",
     "substitute",
     "sweep",
     "twin_slots",
     "unrecorded",
+    "widened",
     "will_run_again",
     "with_own_slots",
 ]

@@ -12,8 +12,30 @@ from jax.flatten_util import ravel_pytree
 
 from tape_jax.given_rules import UNREAD
 
+__all__ = ["UNREAD", "cond", "explained", "gmres", "linear_solve", "mapped", "scan", "while_loop"]
+
 Arrays = Sequence[Any]
 Mapped = Callable[[Arrays], Arrays]
+
+
+def cond(condition: Any, branches: Sequence[Mapped], arrays: Arrays) -> list[Any]:
+    """Return the results of the first branch where a condition is true, else those of the second."""
+    first, second = [lambda arrays, branch=branch: list(branch(arrays)) for branch in branches]
+    found: list[Any] = jax.lax.cond(jnp.asarray(condition, bool), first, second, list(arrays))
+    return found
+
+
+def scan(
+    step: Callable[[Arrays, Arrays], tuple[Arrays, Arrays]], carry: Arrays, xs: Arrays, length: int, reverse: bool
+) -> tuple[list[Any], list[Any]]:
+    """Return the carry after a step for each element of arrays, and the results of the steps, stacked."""
+
+    def again(carry: Arrays, elements: Arrays) -> tuple[list[Any], list[Any]]:
+        new, ys = step(carry, elements)
+        return list(new), list(ys)
+
+    found: tuple[list[Any], list[Any]] = jax.lax.scan(again, list(carry), list(xs), length=length, reverse=reverse)
+    return found
 
 
 def while_loop(test: Callable[[Arrays], Any], step: Mapped, carry: Arrays) -> list[Any]:

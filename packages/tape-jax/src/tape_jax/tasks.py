@@ -14,6 +14,7 @@ traced in the same way:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import jax
@@ -21,8 +22,8 @@ import jax.numpy as jnp
 from tape_core import Tensor, astype, zeros_like
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import current
-from tape_core.support import ACTIVE, BatchedArray, dense, is_watched, record_as_one, wrap
-from tape_core.tracing import lift, move_to_level
+from tape_core.support import ACTIVE, BatchedArray, dense, is_watched, record_as_one, setting, wrap
+from tape_core.tracing import STAGE, lift, move_to_level
 from tape_core.typing import Array, Cotangent
 
 Run = Callable[..., Any]
@@ -208,7 +209,9 @@ class JaxCall:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Return the leaves of the result."""
-        leaves, structure = jax.tree_util.tree_flatten(self.task(*arrays))
+        # What JAX calls back on the host, while Tape traces the function around, computes with values.
+        with nullcontext() if current() is None else setting(STAGE, None):
+            leaves, structure = jax.tree_util.tree_flatten(self.task(*arrays))
         if self.structure is None:
             self.structure = structure
         return tuple(leaves)

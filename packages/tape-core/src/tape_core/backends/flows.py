@@ -15,6 +15,26 @@ Mapped = Callable[[Arrays], Arrays]
 class Flows(Protocol):
     """What :meth:`Backend.flows` returns; all arrays are raw."""
 
+    UNREAD: tuple[type[Exception], ...]
+    """What is raised where Python asks for the value of an array that is traced."""
+
+    def cond(self, condition: Raw, branches: Sequence[Mapped], arrays: Arrays) -> list[Raw]:
+        """Return the results of the first branch where the condition, a scalar, is true, else those of the second."""
+
+    def scan(
+        self,
+        step: Callable[[Arrays, Arrays], tuple[Arrays, Arrays]],
+        carry: Arrays,
+        xs: Arrays,
+        length: int,
+        reverse: bool,
+    ) -> tuple[list[Raw], list[Raw]]:
+        """Return the carry after a step for each element of `xs`, along axis 0, and the results of the steps, stacked.
+
+        Args:
+            step: a function of the carry and the elements, which returns the next carry and results.
+        """
+
     def while_loop(self, test: Callable[[Arrays], Raw], step: Mapped, carry: Arrays) -> list[Raw]:
         """Return the carry after steps while the test of it, a scalar, is true."""
 

@@ -20,7 +20,7 @@ from tape_core.engine.tensor import SCALARS, Tensor, read
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import off_tapes, stop_gradient
-from tape_core.transforms import solvers, unread
+from tape_core.transforms import solvers, traced, unread
 from tape_core.transforms.calls import Arguments, forbid_captures, name_of, reading, substitute, unrecorded
 from tape_core.transforms.custom import linear_transpose
 from tape_core.transforms.derivatives import jvp
@@ -178,7 +178,7 @@ def custom_root(
         n = len(arguments.places)
         # JAX differentiates from outside: where that is stopped, `jax.grad` leaves values, which Python can read.
         bare = list(map(stop_gradient, arguments.differentiable))
-        flows = unread.flows_of(bare)
+        flows = traced.flows_of(bare)
         explained = nullcontext() if flows is None else flows.explained(_TRACED_SOLVER.format(name_of(solver)))
         with unrecorded(), explained:
             found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
@@ -199,7 +199,7 @@ def custom_root(
             _check_captures(name, residual, left)
             # A norm that is not finite leaves NaN, which no comparison passes.
             excess = norm(left) - (float("inf") if tol is None else tol)
-        if unread.flows_of([excess]) is not None:
+        if traced.flows_of([excess]) is not None:
             zs = unread.where_solved(zs, excess)
         elif not worst(excess) <= 0:
             size = worst(norm(left))
@@ -285,7 +285,7 @@ def _solve_linear(affine: Equations, known: Vector, like: Vector, linear: Linear
         return affine(xs, bare)
 
     with unrecorded(), like[0].backend.quiet():
-        if (flows := unread.flows_of([*bare, *zeros])) is None:
+        if (flows := traced.flows_of([*bare, *zeros])) is None:
             xs = linear(system, zeros)
         else:
             inside_vmap = any([t.backend.level for t in (*bare, *zeros)])

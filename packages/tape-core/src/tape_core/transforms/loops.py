@@ -11,16 +11,16 @@ whose bits may be others, is each scan a loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tape_core import random
-from tape_core.backends.flows import Flows
-from tape_core.base.ambient import OBSERVERS, OPEN_AXES, UNROLLED_STEPS
+from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
 from tape_core.engine.levels import move_to_level
 from tape_core.engine.recording import Recorder
-from tape_core.engine.tensor import Tensor, wrap
+from tape_core.engine.tensor import Tensor
 from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import (
     Axes,
@@ -38,6 +38,7 @@ from tape_core.ops.creation import asarray, zeros, zeros_like
 from tape_core.ops.data_types import off_tapes
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.staging import current
+from tape_core.transforms import traced
 from tape_core.transforms.calls import substitute, unrecorded
 from tape_core.transforms.closures import Closure, capture_closure, is_recorded, note_uses, share_slots
 from tape_core.transforms.custom import linear_transpose, with_own_slots
@@ -61,6 +62,8 @@ def _run_cond(predicate: Tensor | Scalar, branches: Sequence[Branch], operands: 
         found = stage.cond(predicate, branches, operands)
         if found is not None:
             return found
+    if isinstance(predicate, Tensor) and (flows := traced.flows_of([predicate])) is not None:
+        return traced.cond(flows, predicate, branches, operands)
     return branches[0 if bool(predicate) else 1](operands)
 
 
@@ -73,35 +76,16 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
     first, saved = carry, []
     while True:
         going = test(carry)
-        if not keep and isinstance(going, Tensor) and (flows := going.backend.library.flows(going._array)) is not None:
-            return _traced_while(flows, test, step, carry), [], []
+        if isinstance(going, Tensor) and (flows := traced.flows_of([going])) is not None:
+            if keep:
+                raise NotImplementedError(_UNKNOWN_STEPS)
+            return traced.while_loop(flows, test, step, carry), [], []
         if not bool(going):
             break
         if keep:
             saved.append(carry)
         carry, _ = step(carry, [])
     return carry, [], _stack_columns(saved, first, reverse=False) if keep else []
-
-
-def _traced_while(flows: Flows, test: Test, step: Step, carry: Tensors) -> Tensors:
-    """Run the loop as one of the library, which traces it, as JAX does inside `jax.jit`."""
-    if OPEN_AXES.get():
-        raise NotImplementedError(
-            "while_loop: JAX traces it inside tape_core.vmap, where the examples have no axis of JAX's: use jax.vmap"
-        )
-    like = carry[0].backend
-
-    def tensors(arrays: Sequence[Any]) -> Tensors:
-        return [wrap(array, like) for array in arrays]
-
-    def again(arrays: Sequence[Any]) -> list[Any]:
-        return [t._array for t in step(tensors(arrays), [])[0]]
-
-    def going(arrays: Sequence[Any]) -> Any:
-        found = test(tensors(arrays))
-        return found._array if isinstance(found, Tensor) else found
-
-    return tensors(flows.while_loop(going, again, [t._array for t in carry]))
 
 
 @recompute_in_traces
@@ -112,7 +96,25 @@ def _run_scan(
         found = stage.scan(step, carry, xs, length, reverse, keep)
         if found is not None:
             return found
+    if length > 1 and (flows := traced.flows_of([*carry, *xs])) is not None:
+        try:
+            return traced.scan(flows, step, carry, xs, length, reverse, keep)
+        except traced.UntraceableError as error:
+            if keep:  # its steps draw by their number
+                raise NotImplementedError(_LONG.format(steps=length, error=error)) from error
     return _run_steps(step, carry, xs, length, reverse, keep)
+
+
+_UNKNOWN_STEPS = (
+    "while_loop: a tape or accumulator records it where JAX traces it, inside jax.jit or jax.vmap: its derivative "
+    "needs the carry of each step, of which the number is not known there. Let JAX differentiate it forward, as "
+    "jax.jvp and jax.jacfwd do, or use tape_core.scan, whose number of steps is known"
+)
+
+_LONG = (
+    "scan: a tape or accumulator records its {steps} steps as one loop, which JAX traces once for all, and a step "
+    "{error}; let JAX differentiate, as jax.grad does"
+)
 
 
 @recompute_in_traces
@@ -247,10 +249,21 @@ def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, revers
             found = stage.attempt(lambda: _scan(what, step, carry, xs, length, reverse))
             if found is not None:
                 return found
+        if stage is None and length > 1 and (flows := traced.flows_of([*carry, *xs])) is not None:
+            try:
+                return _loop(what, partial(_traced_steps, flows, length, reverse), step, carry, xs, reverse)
+            except traced.UntraceableError:
+                pass
         with setting(UNROLLED_STEPS, max(steps, 1)):
             last, ys, _ = _run_steps(step, carry, xs, length, reverse, False)
         return last, ys
     return _scan(what, step, carry, xs, length, reverse)
+
+
+def _traced_steps(
+    flows: Any, length: int, reverse: bool, step: Step, carry: Tensors, xs: Tensors, keep: bool
+) -> tuple[Tensors, Tensors, Tensors]:
+    return traced.scan(flows, step, carry, xs, length, reverse, keep)
 
 
 def _scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
@@ -485,14 +498,15 @@ class _DrawStates(Recorder):
 
     def __init__(self) -> None:
         self.states: dict[int, Any] = {}
-        self._now: dict[Any, Any] = {}  # by generator, in the step that runs
+        self._step: Tensor | None = None
+        self._now: dict[Any, Any] | None = None  # by generator, in the step that runs; None before the first draw
 
     def on_step(self, number: Tensor) -> None:
         """Begin a step."""
         if (stage := current()) is not None:
             stage.note_step_state(self.states, number)
         else:
-            self._now = self.states[int(number)] = {}
+            self._step, self._now = number, None
 
     @contextmanager
     def observe(self) -> Iterator[None]:
@@ -502,6 +516,9 @@ class _DrawStates(Recorder):
 
     def _on_draw(self, generator: random.Generator) -> None:
         """Note the state of a generator before its first draw in a step."""
+        if self._now is None:
+            # Only now, since the number has no value where a library traces the step, as JAX does.
+            self._now = {} if self._step is None else self.states.setdefault(int(self._step), {})
         if generator not in self._now:
             self._now[generator] = generator.get_state()
 
@@ -512,7 +529,7 @@ class _DrawStates(Recorder):
             with stage.replay_step_state(self.states, number):
                 yield
             return
-        states = self.states.get(int(number), {})
+        states = self.states.get(int(number), {}) if self.states else {}
         now = [(generator, generator.get_state()) for generator in states]
         try:
             for generator, state in states.items():

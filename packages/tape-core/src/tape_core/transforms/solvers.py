@@ -18,7 +18,7 @@ from tape_core.ops.data_types import astype, finfo
 from tape_core.ops.elementwise import conj
 from tape_core.ops.manipulation import concat, reshape, stack
 from tape_core.ops.statistical import sum as total
-from tape_core.transforms import unread
+from tape_core.transforms import traced, unread
 from tape_core.transforms.derivatives import jvp
 from tape_core.transforms.jacobians import unit_tangents
 from tape_core.transforms.vectors import (
@@ -74,7 +74,7 @@ def iteration(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 
     """Repeat x = x + residual(x), which converges for a contraction."""
     for _ in range(accuracy.maxiter):
         r = residual(x)
-        if unread.flows_of(r) is not None:
+        if traced.flows_of(r) is not None:
             return unread.iteration(residual, x, accuracy, scale)
         x = add(x, r)
         if _is_converged(r, x, accuracy, scale):
@@ -90,7 +90,7 @@ def anderson(residual: Residual, x: Vector, accuracy: Accuracy, scale: float = 1
     """
     past: list[tuple[Tensor, Tensor]] = []
     r = residual(x)
-    if unread.flows_of(r) is not None:
+    if traced.flows_of(r) is not None:
         return unread.anderson(residual, x, accuracy, scale, (ANDERSON_DEPTH, _combined))
     for _ in range(accuracy.maxiter):
         following = add(x, r)
@@ -125,7 +125,7 @@ def newton(linear: LinearSolver, residual: Residual, x: Vector, accuracy: Accura
         return add(x, linear(affine, zeros(x)))
 
     r = residual(x)
-    if unread.flows_of(r) is not None:
+    if traced.flows_of(r) is not None:
         return unread.newton(stepped, residual, x, accuracy, scale)
     for _ in range(accuracy.maxiter):
         if _is_converged(r, x, accuracy, scale):
@@ -199,7 +199,7 @@ def gmres(accuracy: Accuracy) -> LinearSolver:
 
 def _gmres(affine: Residual, x: Vector, accuracy: Accuracy) -> Vector:
     b = [-own for own in affine(x)]
-    if (flows := unread.flows_of(b)) is not None:
+    if (flows := traced.flows_of(b)) is not None:
         return unread.gmres(flows, affine, b, accuracy, GMRES_RESTART)
     size = norm(b)
     scale = size + astype(size == 0, size.dtype)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tape_core.backends.flows import Flows, Mapped
-from tape_core.engine.levels import BatchedArray, innermost, lift
+from tape_core.engine.levels import BatchedArray, lift
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.ops.elementwise import where
 from tape_core.ops.manipulation import concat, stack
@@ -29,15 +29,6 @@ class Accuracy(Protocol):
 
     tol: float
     maxiter: int
-
-
-def flows_of(tensors: Sequence[Any]) -> Flows | None:
-    """Return the loops of the library that traces one of these Tensors; None where all values can be read."""
-    for t in tensors:
-        flows: Flows | None = t.backend.library.flows(innermost(t._array)[0])
-        if flows is not None:
-            return flows
-    return None
 
 
 def where_solved(x: Vector, excess: Tensor) -> Vector:
