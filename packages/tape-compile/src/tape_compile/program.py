@@ -258,6 +258,7 @@ class Program:
         updates: by input that is the value of a Variable, the output that is its new value; only compilers are told.
         replaced: the inputs of `updates` whose memory the user gives away: results may have it, and an error may leave
             the Variable without a value.
+        deferrable: the outputs of `updates` that code may return as deferred values, see `tape_core.engine.deferred`.
         recomputed: the numbers of values that derivatives compute again, by a `checkpoint`, and that are not kept.
     """
 
@@ -279,6 +280,7 @@ class Program:
         self.owned: dict[int, int] = {}
         self.updates: dict[int, int] = {}
         self.replaced: frozenset[int] = frozenset()
+        self.deferrable: frozenset[int] = frozenset()
         self.recomputed: Sequence[range] = ()
         self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 

@@ -23,7 +23,7 @@ from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
-from tape_core.engine import binding, layouts, placement, pytree
+from tape_core.engine import binding, deferred, layouts, placement, pytree
 from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
@@ -67,6 +67,7 @@ __all__ = [
     "contextmanager",
     "counted",
     "deciding_frame",
+    "deferred",
     "dense",
     "dtypes",
     "finfo",

@@ -18,6 +18,7 @@ from tape_core.tracing import NO_SLOTS
 from tape_compile import passes
 from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
+from tape_compile.codegen.deferral import Deferral, deferrable
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
 from tape_compile.donation import invalidate_donated
@@ -54,12 +55,15 @@ class Compiled:
         changed: the places of Tensors among the arguments to which the function assigns.
         donated: the places of those that it may overwrite.
         trainable: Variables, and for each whether it was trainable; guards: other things that must be as they were.
+        deferral: of Variables whose values are deferred by the code; None for none.
         outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
         age, recent: of the cache.
     """
 
     age = 0
     recent = False
+    deferral: Deferral | None = None
+    _groups: Sequence[Sequence[int]] = ()
 
     def __init__(
         self,
@@ -136,6 +140,8 @@ class Compiled:
         program.updates = {known[id(v)]: k for v, k in zip(self.assigned, outputs, strict=True)}
         if trace.donates_variables:
             program.replaced = frozenset(program.updates)
+        elif not self.changed:
+            program.deferrable = deferrable(self.assigned, outputs)
         examples = [trace.values[k] for k in program.inputs]
         numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:
@@ -171,6 +177,7 @@ class Compiled:
             RuntimeError: it is no function; in its first run, its results are not those of the program.
         """
         owner = ref(self)
+        self._groups = getattr(code, "deferred", [])
 
         def keep(code: Run) -> None:
             if (compiled := owner()) is not None:
@@ -247,6 +254,10 @@ class Compiled:
             self.objects = [proxy(v) if id(v) in variables else v for v in self.objects]
             watched, expected = self.trainable
             self.trainable = [proxy(v) if id(v) in variables else v for v in watched], expected
+        if self._groups:
+            places = self.objects, self.attributes
+            first = len(self.program.outputs) - len(self.assigned)
+            self.deferral = Deferral(self._groups, first, self.assigned, self.variables, places)
         self._gone = notify_on_end([value for value in values if type(value) is not Tensor], forget)
 
     @property
@@ -273,8 +284,14 @@ class Compiled:
                     arrays.append(leaf._array)
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
+        keeper, as_left = self.deferral, False
+        defers = keeper is not None and not (binding.in_use or layouts.in_use or FORMER.get())
         # Past the property that tells tapes of a read: none is active, or `Joint.read` has told it.
-        if binding.in_use:
+        if defers:
+            assert keeper is not None
+            values, as_left = keeper.values()
+            arrays += values
+        elif binding.in_use:
             arrays += [variable._place._raw for variable in self.variables]
         else:
             arrays += map(_raw_of, self.variables)
@@ -293,6 +310,10 @@ class Compiled:
                     found = self.run(arrays)
         except Exception as error:  # noqa: BLE001 - it is raised again
             fail(error)
+        if keeper is not None:
+            if defers and keeper.commit(found, as_left):
+                return self.result(found)
+            found = keeper.settled(found)
         if self.changed:
             self._commit(found, [leaves[k] for k in self.changed])
         elif self.assigned:
@@ -446,6 +467,9 @@ def check_first_run(
     if not callable(code):
         raise RuntimeError(f"{name}: compile={how!r} returned {code!r} for the program, which is not a function")
     specs = [program.specs.get(k) for k in program.outputs]
+    for places in getattr(code, "deferred", ()):
+        for at in places:
+            specs[at] = None  # no array yet
 
     @wraps(code, updated=())
     def first_run(arrays: list[Raw]) -> tuple[Raw, ...]:

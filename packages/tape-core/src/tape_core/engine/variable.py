@@ -54,10 +54,11 @@ class Variable(Tensor):
         backend, device: where it lives; as in :func:`~tape_core.asarray`.
     """
 
-    __slots__ = ("_followers", "_inexact", "_serial", "_special", "name", "trainable")
+    __slots__ = ("_deferred", "_followers", "_inexact", "_serial", "_special", "name", "trainable")
 
     name: str | None
     trainable: bool
+    _deferred: Any  # see `tape_core.engine.deferred`; without a value as long as there is none
     _held_as: ClassVar[str] = "_raw"
     _read_op: ClassVar[Callable[[Variable], Tensor]]  # `tape_core.engine.reading` sets it
 

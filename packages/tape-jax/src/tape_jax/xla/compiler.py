@@ -7,12 +7,13 @@ host does, such as counting an optimizer's steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Ref, Run, Source
-from tape_core.support import forget_in_children
+from tape_core.support import deferred, forget_in_children
 from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
@@ -91,6 +92,7 @@ class _Alone:
 
     Attributes:
         takes_host_data: whether inputs of JAX may be NumPy's arrays: nothing but XLA has them.
+        deferred: the places of outputs that are deferred values, in groups; see `tape_core.engine.deferred`.
     """
 
     __name__ = "xla"
@@ -115,7 +117,14 @@ class _Alone:
             taken = inputs
         known = [*inputs, *on_host]
         outputs = [k for k in dict.fromkeys(program.outputs) if k not in {*known, *constants}]
-        self.segment = Segment(program, level.computed, taken, outputs, name, program.replaced)
+        # What is the new value of a Variable and nothing else, whose old value nothing but XLA needs.
+        counts, needed = Counter(program.outputs), {*program.outputs, *[inputs[at] for at in self._host_places]}
+        olds = {o: i for i, o in program.updates.items() if o in program.deferrable and i in taken and i not in needed}
+        deferrable = [k for k in outputs if k in olds and counts[k] == 1]
+        self.segment = Segment(program, level.computed, taken, outputs, name, program.replaced, deferrable)
+        groups = [[outputs[at] for at in group] for group in self.segment.deferred]
+        self.deferred = [[program.outputs.index(k) for k in group] for group in groups]
+        self._may_be_deferred = [[inputs.index(olds[k]) for k in group] for group in groups]
         # An output that is an input is the array that was given, as in Python; a constant is the constant.
         kept = [k for k in dict.fromkeys(program.outputs) if k in known]
         self._taken = [known.index(k) for k in taken]
@@ -136,7 +145,7 @@ class _Alone:
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         if _child and not self.segment.native:
-            return self._run(arrays)
+            return self._run(deferred.settled(arrays, self._may_be_deferred))
         given = tuple(arrays)
         arrays.clear()
         plain = self._plain  # what JAX has made, where nothing else is left to do

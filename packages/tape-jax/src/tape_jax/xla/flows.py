@@ -29,6 +29,7 @@ def for_xla(program: Program) -> Program:
         renamed = dict(zip(program.outputs, found.outputs, strict=True))
         found.updates = {k: renamed[out] for k, out in program.updates.items()}
         found.replaced = program.replaced
+        found.deferrable = frozenset([renamed[out] for out in program.deferrable])
     return found
 
 

@@ -14,13 +14,14 @@ What a call would do again and again is done once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from tape_core.support import deferred
 from tape_core.typing import Raw
 
 from tape_jax.conversion import aligned_memory
@@ -68,16 +69,28 @@ class OnHost:
         function: what to compile: it takes states of generators, large constants, and the arrays.
         ins, outs: the specs of arguments and results.
         kept: pairs (result, argument): the result is the argument of the next call, unless it is assigned meanwhile.
+        deferrable: the results that may be deferred values.
+
+    Attributes:
+        deferred: those that are, in groups.
     """
 
-    def __init__(self, function: Function, ins: list[Spec], outs: list[Spec], kept: list[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        ins: list[Spec],
+        outs: list[Spec],
+        kept: list[tuple[int, int]],
+        deferrable: Collection[int],
+    ) -> None:
         self._function = function
         device = own_device()
         self._device = device
         self._sharding: Any = None if device is None else jax.sharding.SingleDeviceSharding(device)
         self._into = [into(spec) for spec in ins]
         self._out_of = [out_of(spec) for spec in outs]
-        self._packs = packs(ins, outs, kept, self._into, self._out_of, device)
+        self._packs = packs(ins, outs, kept, self._into, self._out_of, device, deferrable)
+        self.deferred = [pack.results for pack in self._packs if pack.defers]
         packed = {i for pack in self._packs for i in pack.arguments}
         self._singles = [i for i in range(len(ins)) if i not in packed]  # arguments by themselves
         packed = {o for pack in self._packs for o in pack.results}
@@ -157,6 +170,7 @@ class OnHost:
 
     def _unpacked(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
         """Return the results for arguments of other shapes, one by one."""
+        given = deferred.settled(given, [pack.arguments for pack in self._packs])
         arrays = [value if f is None else f(value) for f, value in zip(self._into, given, strict=True)]
         found, ends = self._one_by_one(states, [np.asarray(value) for value in large], *arrays)
         return [x if f is None else f(x) for f, x in zip(self._out_of, found, strict=True)], ends

@@ -3,12 +3,14 @@
 A program that trains has many: each parameter, and what an optimizer keeps of it. Those of a pack share memory, and
 whoever keeps the former value of one keeps all of it. So a pack is not large, small arrays have smaller ones of their
 own, and single numbers, which are what is kept in histories, are in none.
+
+The values that a call returns are deferred where the caller takes such: arrays are made of them when they are read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tape_core.support import deferred
 from tape_core.typing import Raw
 
 from tape_jax.conversion import NATIVE, aligned_memory
@@ -39,18 +42,20 @@ class Pack:
 
     Args:
         results, arguments: the places of each as a result, and as an argument.
+        defers: whether results are deferred values.
         specs: those of the values.
         into, out_of: what makes a NumPy array of a value, and a value of a NumPy array; None for nothing.
         device: of XLA, for the memory that other values are copied to; None where there is none.
 
     Attributes:
-        results, arguments: the places.
+        results, arguments, defers: as given.
     """
 
     def __init__(
         self,
         results: list[int],
         arguments: list[int],
+        defers: bool,
         specs: list[Spec],
         into: Callable[[Any], Any] | None,
         out_of: Callable[[Any], Any] | None,
@@ -58,6 +63,7 @@ class Pack:
     ) -> None:
         self.results = results
         self.arguments = arguments
+        self.defers = defers
         self.dtype = np.dtype(jax_dtype(specs[0].kind, specs[0].dtype))
         self._shapes = [tuple(spec.shape) for spec in specs]
         ends = [0, *accumulate(map(math.prod, self._shapes))]
@@ -68,9 +74,8 @@ class Pack:
         self._into = into
         self._out_of = out_of
         self._tensor: Any = specs[0].kind if hasattr(specs[0].kind, "data_ptr") else None
-        # The values that the caller has, the array of JAX with them, and where tensors of PyTorch have their memory. It
-        # is one object, since another thread may replace it.
-        self._last: tuple[list[Raw], Any, list[int]] = [None] * len(specs), None, []
+        # The last result as XLA has returned it, and as the caller has it; one object, as other threads may replace it.
+        self._last: tuple[Any, Held | None] = None, None
         self._landing: tuple[list[Any], Any] | None = None
         if device is not None:
             memory = aligned_memory((self.size,), self.dtype)
@@ -100,10 +105,16 @@ class Pack:
         Raises:
             Misfit: an argument has another shape or dtype than it had.
         """
-        values = [arguments[k] for k in self.arguments]
-        last, array, addresses = self._last
-        if all(map(is_, values, last)) and self._are_whole(values, addresses):
-            return array
+        array, last = self._last
+        held = arguments[self.arguments[0]]
+        if type(held) is Held:
+            if held is last and held.is_whole():
+                return array
+            values = held.arrays
+        else:
+            values = [arguments[k] for k in self.arguments]
+            if last is not None and last.is_made and all(map(is_, values, last.arrays)) and last.is_whole():
+                return array
         if is_mine and self._landing is not None:
             slots, array = self._landing
         else:
@@ -119,14 +130,24 @@ class Pack:
 
     def returned(self, array: Any, made: list[Any]) -> None:
         """Put the values in an array that XLA has returned into the list of a call's results."""
-        values = self.parts(np.asarray(array))
-        if self._out_of is not None:
-            values = list(map(self._out_of, values))
-        for k, value in zip(self.results, values, strict=True):
-            made[k] = value
-        self._last = values, array, [] if self._tensor is None else list(map(self._tensor.data_ptr, values))
+        held = Held(self, np.asarray(array))
+        if self.defers:
+            made[self.results[0]] = held
+        else:
+            for k, value in zip(self.results, held.arrays, strict=True):
+                made[k] = value
+        self._last = array, held
 
-    def _are_whole(self, values: list[Raw], addresses: list[int]) -> bool:
+    def arrays(self, whole: Any) -> list[Raw]:
+        """Return the values in an array of NumPy, as arrays of their library."""
+        found = self.parts(whole)
+        return found if self._out_of is None else list(map(self._out_of, found))
+
+    def addresses(self, values: list[Raw]) -> list[int]:
+        """Return where tensors of PyTorch have their memory, which may be replaced."""
+        return [] if self._tensor is None else list(map(self._tensor.data_ptr, values))
+
+    def are_whole(self, values: list[Raw], addresses: list[int]) -> bool:
         """Return whether values are laid out as they were: axes, or the memory, may have been changed in place."""
         if list(map(_shape_of, values)) != self._shapes:
             return False
@@ -134,6 +155,38 @@ class Pack:
         if tensor is None:
             return True
         return list(map(tensor.data_ptr, values)) == addresses and all(map(tensor.is_contiguous, values))
+
+
+class Held(deferred.Held):
+    """The values of a pack after a call; arrays are made of them when the first is asked for."""
+
+    __slots__ = ("_addresses", "_arrays", "_pack", "_whole")
+
+    def __init__(self, pack: Pack, whole: Any) -> None:
+        self._pack = pack
+        self._whole = whole
+        self._arrays: list[Raw] | None = None
+        self._addresses: list[int] = []
+
+    @property
+    def arrays(self) -> list[Raw]:
+        """The values as arrays: the same ones each time."""
+        arrays = self._arrays
+        if arrays is None:
+            arrays = self._pack.arrays(self._whole)
+            self._addresses = self._pack.addresses(arrays)
+            self._arrays = arrays
+        return arrays
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there are arrays."""
+        return self._arrays is not None
+
+    def is_whole(self) -> bool:
+        """Return whether the values are those in the array of JAX: nobody has the arrays, or they are as they were."""
+        arrays = self._arrays
+        return arrays is None or self._pack.are_whole(arrays, self._addresses)
 
 
 class Misfit(Exception):
@@ -147,8 +200,28 @@ def packs(
     into: Sequence[Any],
     out_of: Sequence[Any],
     device: Any,
+    deferrable: Collection[int],
 ) -> list[Pack]:
-    """Return the packs of a function, with its arguments and results, of which pairs (result, argument) are kept."""
+    """Return the packs of a function between arrays of NumPy or PyTorch.
+
+    Args:
+        ins, outs: the specs of arguments and results.
+        kept: pairs (result, argument): the result is the argument of the next call.
+        into, out_of: of each argument and result what makes a NumPy array of it, or it of such an array.
+        device: see :class:`Pack`.
+        deferrable: the results that may be deferred values.
+    """
+    return [
+        Pack([o for o, _ in pairs], [i for _, i in pairs], defers, [ins[i] for _, i in pairs], into[pairs[0][1]],
+             _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
+        for pairs, defers in _grouped(ins, outs, kept, deferrable)
+    ]  # fmt: skip
+
+
+def _grouped(
+    ins: Sequence[Spec], outs: Sequence[Spec], kept: Sequence[tuple[int, int]], deferrable: Collection[int]
+) -> list[tuple[list[tuple[int, int]], bool]]:
+    """Return the pairs of each pack, and whether its results are deferred."""
     groups: dict[Any, list[list[tuple[int, int]]]] = {}
     sizes: dict[Any, int] = {}
     for o, i in kept:
@@ -159,16 +232,15 @@ def packs(
             continue
         size = nbytes(spec)
         is_small = size <= PACKED_SMALL_MAX_BYTES
-        what = spec.kind, spec.dtype, is_small
+        what = o in deferrable, spec.kind, spec.dtype, is_small
         if what not in groups or sizes[what] + size > (PACK_OF_SMALL_MAX_BYTES if is_small else PACK_MAX_BYTES):
             groups.setdefault(what, []).append([])
             sizes[what] = 0
         groups[what][-1].append((o, i))
         sizes[what] += size
     return [
-        Pack([o for o, _ in pairs], [i for _, i in pairs], [ins[i] for _, i in pairs], into[pairs[0][1]],
-             _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
-        for several in groups.values() for pairs in several if len(pairs) >= PACK_MIN_ARRAYS
+        (pairs, defers)
+        for (defers, *_), several in groups.items() for pairs in several if len(pairs) >= PACK_MIN_ARRAYS
     ]  # fmt: skip
 
 

@@ -124,6 +124,7 @@ class Segment:
         outputs: list[int],
         name: str,
         replaced: Collection[int] = (),
+        deferrable: Collection[int] = (),
     ) -> None:
         self.inputs = list(inputs)
         self.outputs = outputs
@@ -152,7 +153,8 @@ class Segment:
             places = {k: at for at, k in enumerate(self.inputs)}
             kept = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
             ins = [specs[k] for k in self.inputs]
-            self._on_host = OnHost(self._traced, ins, [specs[k] for k in outputs], kept)
+            defers = [outputs.index(k) for k in deferrable]
+            self._on_host = OnHost(self._traced, ins, [specs[k] for k in outputs], kept, defers)
             self.large = tuple(map(self._on_host.put, large.values()))
             self._jitted = self._on_host.jitted
         else:
@@ -251,6 +253,11 @@ class Segment:
             return self.results(self._on_host(states, self.large, given), begun)
         given = self._converted(given)
         return self.results(self._for_call(given)(states, self.large, *given), begun)
+
+    @property
+    def deferred(self) -> list[list[int]]:
+        """The places of results that are deferred values, in groups."""
+        return [] if self._on_host is None else self._on_host.deferred
 
     def _begun(self) -> tuple[list[tuple[Generator, State]], list[Any]]:
         """Return generators with their states, also as arrays; they go on at once where it is known how far."""
