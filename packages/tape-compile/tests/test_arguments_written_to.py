@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 
-COMPILERS = ["python", pytest.param("xla", marks=pytest.mark.skipif(find_spec("jax") is None, reason="needs JAX"))]
+COMPILERS = ["python", pytest.param("xla", marks=pytest.mark.skipif(find_spec("tape_jax") is None, reason="needs JAX"))]
 each_library = pytest.mark.parametrize(
     "library", ["numpy", pytest.param("torch", marks=pytest.mark.skipif(not find_spec("torch"), reason="needs torch"))]
 )
