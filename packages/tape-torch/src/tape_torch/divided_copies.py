@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import without_group
+from tape_torch.divided import added_up, describe, is_here, part_of, without_group
 
 _SAID: Final = 8  # processes in a message that have other arrays
 
@@ -32,6 +34,54 @@ DIVIDE = (
 
 _copies: Any = WeakTensorKeyDictionary()
 """By a plain tensor its version and the DTensor that it is beside others."""
+
+
+_OF_TWO_MESHES = (
+    "in {name}: an array of shape {shape} is divided among the processes of another mesh than the one beside it: "
+    "{own} with {placements}, and {other} (this is rank {rank}). Make one mesh, and take it for models, strategies and "
+    "batches alike; or bring the array onto the other one: tape_torch.distributed.distribute(x, layout, mesh=mesh), "
+    "which all processes call"
+)
+
+
+def has_another_mesh(values: Iterable[Any], mesh: DeviceMesh) -> bool:
+    """Return whether there is an array of another mesh among values, and lists of them."""
+    for value in values:
+        kind = type(value)
+        if kind is DTensor:
+            if value.device_mesh is not mesh and value.device_mesh != mesh:
+                return True
+        elif (kind is list or kind is tuple) and has_another_mesh(value, mesh):
+            return True
+    return False
+
+
+def on_one_mesh(given: Any, name: str) -> tuple[Any, DeviceMesh]:
+    """Return a tree whose arrays are of several meshes, with all on one, and the mesh.
+
+    Arrays of which each process has all values are as well copies on any mesh.
+
+    Raises:
+        ValueError: others are divided along two meshes. PyTorch computes of arrays of one mesh alone.
+    """
+    arrays = [added_up(x) for x in tree_leaves(given) if type(x) is DTensor]
+    first = next((x for x in arrays if not is_here(x)), arrays[0])
+    mesh = first.device_mesh
+
+    def moved(x: Any) -> Any:
+        if x.device_mesh == mesh:
+            return x
+        whole = added_up(x)
+        if is_here(whole):
+            return as_copy(part_of(whole), mesh)
+        own, other = [dict(zip(m.mesh_dim_names or range(m.ndim), m.shape, strict=True)) for m in (x.device_mesh, mesh)]
+        raise ValueError(
+            _OF_TWO_MESHES.format(
+                name=name, shape=tuple(x.shape), own=own, placements=describe(x), other=other, rank=dist.get_rank()
+            )
+        )
+
+    return tree_map_only(DTensor, moved, given), mesh
 
 
 def as_copy(x: torch.Tensor, mesh: DeviceMesh) -> DTensor:

@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
-from tape_torch.divided_copies import as_copy, copy_on
+from tape_torch.divided_copies import as_copy, copy_on, has_another_mesh, on_one_mesh
 from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
@@ -205,6 +205,8 @@ def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceMesh | None
 
 def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Any) -> Any:
     keeps_residuals, name = name.endswith("_with_residuals"), name.removesuffix("_with_residuals")
+    if has_another_mesh((*args, *kwargs.values()), mesh):
+        (args, kwargs), mesh = on_one_mesh((args, kwargs), name)
     if (prepared := _prepared(name, args)) is not args:
         args = prepared
         key = _key(_is_elementwise(name), kernel, args, kwargs)

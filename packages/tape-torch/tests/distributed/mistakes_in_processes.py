@@ -65,6 +65,25 @@ with pytest.raises(ValueError, match="the DeviceMesh has 1 of 2 processes"):
     Mesh(DeviceMesh("cpu", [0], mesh_dim_names=("data",)))
 assert Mesh(grid.device_mesh["one"]).axes == {"one": 1}
 
+# -- arrays of two meshes
+
+on_grid = distribute(tc.ones((4, 4)), (None, "two"), mesh=grid)
+rows = distribute(tc.ones((4, 4)), ("data",), mesh=m)
+for name, act in {
+    "add": lambda x, y: x + y,
+    "matmul": lambda x, y: x @ y,
+    "concat": lambda x, y: tc.concat([x, y]),
+    "where": lambda x, y: tc.where(x > 0.0, y, x),
+}.items():
+    for call in (act, tc.function(act)):
+        with pytest.raises(ValueError, match=rf"in {name}: an array of shape \(4, 4\) .*another mesh.*Make one mesh"):
+            call(rows, on_grid)
+assert full(rows + distribute(on_grid, ("data",), mesh=m)).tolist() == [[2.0] * 4] * 4
+# What each process has is as well a copy on the other mesh, whichever comes first.
+for copied in (distribute(tc.ones((4, 4)), (), mesh=grid), tc.mean(on_grid)):
+    for x, y in ((rows, copied), (copied, rows)):
+        assert full(x * 2.0 + y).tolist() == [[3.0] * 4] * 4
+
 # -- checkpoints
 
 w = create(tc.zeros, (5000, 4), ("data",), mesh=m)
