@@ -218,6 +218,7 @@ def test_what_others_see_is_not_exclusive() -> None:
     assert not held_by(backend, numpy=lambda t: t.numpy())
     assert not held_by(backend, dlpack=torch.utils.dlpack.to_dlpack)
     assert not held_by(backend, saved=lambda t: torch.ones(1000, requires_grad=True) * t)
+    assert not held_by(backend, storage=lambda t: t.untyped_storage())
     expanded = torch.zeros(1).expand(1000)
     assert not backend.is_exclusive(expanded, 1)
     shared = torch.from_numpy(np.zeros(1000))

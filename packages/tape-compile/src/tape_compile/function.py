@@ -340,6 +340,7 @@ class Function(Generic[P, R_co]):
             self._check_retraces(self._traces)
         # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
+        from tape_compile.codegen.spares import release_spares
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import invalidate_donated
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays
@@ -372,6 +373,7 @@ class Function(Generic[P, R_co]):
         args, kwargs = signature.arguments(leaves, with_kwargs)
         # With fallback the function may run once more, as Python: then it draws the same random numbers.
         bits = random.get_state() if self._fallback or trace.stand_ins is not None else None
+        release_spares()  # this call makes new values beside what is there
         try:
             with tracing(trace):
                 with explain_leaked_arrays(trace):

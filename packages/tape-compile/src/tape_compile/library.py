@@ -99,6 +99,27 @@ class LibrarySupport:
         """Return a function that takes `out=`, and its arguments, to do what an elementwise call does; or None."""
         return None
 
+    def takes_memory(self, instruction: Instruction, specs: Specs) -> Callable[..., Raw] | None:
+        """Return a function with the bits of a call that takes `out=`, too; None if there is none.
+
+        That is an array of the result's shape and dtype which is none of the arguments, row by row, or None. Of a call
+        with a tuple of results it is a tuple of such.
+        """
+        return None
+
+    def lies_in(self, instruction: Instruction, value: int) -> int | None:
+        """Return the value in whose memory a result lies; None if it has memory of its own, or if that is unknown."""
+        return None
+
+    def has_spares(self, example: Raw) -> bool:
+        """Return whether the memory of such an array is kept for later values; `spare_memory` tells of each."""
+        return False
+
+    def spare_memory(self, kept: list[Raw], spec: Spec) -> Raw | None:
+        """Take an array out of a list, and return its memory; None if anybody else may see it, or it is another."""
+        kept.clear()
+        return None
+
     # -- layout
 
     def axes_in_rows(self, fn: Callable[..., Raw]) -> int | None:

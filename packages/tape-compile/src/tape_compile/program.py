@@ -15,6 +15,8 @@ from tape_core.support import one_line
 if TYPE_CHECKING:
     from tape_core.backends import Backend
 
+    from tape_compile.codegen.spares import Spares
+
 Raw: TypeAlias = Any
 """An array of the wrapped library, or a Python number."""
 
@@ -259,6 +261,7 @@ class Program:
         replaced: the inputs of `updates` whose memory the user gives away: results may have it, and an error may leave
             the Variable without a value.
         deferrable: the outputs of `updates` that code may return as deferred values, see `tape_core.engine.deferred`.
+        spares: memory for the new values of Variables, of which a compiler's Python code may plan the use; or None.
         recomputed: the numbers of values that derivatives compute again, by a `checkpoint`, and that are not kept.
     """
 
@@ -281,6 +284,7 @@ class Program:
         self.updates: dict[int, int] = {}
         self.replaced: frozenset[int] = frozenset()
         self.deferrable: frozenset[int] = frozenset()
+        self.spares: Spares | None = None
         self.recomputed: Sequence[range] = ()
         self._distinct: list[Spec] | None = None  # of `specs`, which nobody changes after this
 

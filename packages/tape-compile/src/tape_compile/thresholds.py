@@ -19,6 +19,11 @@ FUSE_MANY_OPERANDS = 4  # operands: with so many, an unrelated call begins a gro
 
 IN_PLACE_MIN_ELEMENTS = 1 << 12  # elements: a smaller array is made faster than `out=` is passed
 
+SPARE_MIN_ELEMENTS = 1 << 16  # elements: from here on memory comes from the system, page by page
+SPARE_MAX_GROWTH = 1.02  # times as much memory as without spares: what its pieces take otherwise is more
+GIVE_BACK_MIN_BYTES = 1 << 25  # bytes that are kept: for less the heap is not worth the milliseconds
+GIVE_BACK_CALLS = 6  # calls after which freed memory is given back: by then all code is made, and all spares are there
+
 HOIST_MIN_CALLS = 4  # calls: broadcasting once into memory takes as long as two of them (`rnn`)
 HOIST_MAX_ELEMENTS = 1 << 12  # elements: in larger arrays rows are long, and broadcasting costs nothing
 HOIST_MAX_CONSTANT_ELEMENTS = 1 << 14  # elements: a larger constant would take memory for little; fusion has those

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat.torch as namespace
 import torch
 from tape_core.backends import AxisError, Backend
-from tape_core.support import COUNTS_REFERENCES, dtypes, forget_in_children, keep_layouts
+from tape_core.support import dtypes, forget_in_children, keep_layouts
 
 from tape_torch import fallback
 from tape_torch.conversion import as_torch_tensor
@@ -28,6 +27,7 @@ from tape_torch.divided import (
 )
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
+from tape_torch.references import COUNTS, is_exclusive
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from tape_torch.blocks import TorchSupport
     from tape_torch.divided_together import Together
 
-# Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
-# disappear.
-_COUNTS_REFERENCES = (
-    COUNTS_REFERENCES and hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
-)
 # How PyTorch's messages for shapes that do not broadcast begin.
 _SHAPE_MISMATCH = ("The size of tensor", "Shape mismatch: objects cannot be broadcast")
 _WRONG_AXIS = re.compile(r"[Dd]imension (out of range|specified as)|[Aa]xis")
@@ -82,7 +77,7 @@ class TorchBackend(Backend):
         )
         fallback.set_namespace(self.xp)
         self.random = TorchRandom(self)
-        self.array_class = torch.Tensor if _COUNTS_REFERENCES else None
+        self.array_class = torch.Tensor if COUNTS else None
         self.checks = frozenset({"axes", "indices"})
         self.settings = _autocast
         self.distributed = "tape_torch.distributed"
@@ -271,19 +266,7 @@ class TorchBackend(Backend):
         whole = array.as_strided((reach,), (1,))  # all memory from the first to the last element
         return whole.clone().as_strided(shape, strides, 0)
 
-    def is_exclusive(self, array: torch.Tensor, references: int) -> bool:
-        """Compare three reference counts: Python's of the object, PyTorch's of the tensor, and that of the storage."""
-        if (
-            not _COUNTS_REFERENCES
-            or type(array) is not torch.Tensor
-            # The caller's, plus this frame's argument and getrefcount's.
-            or sys.getrefcount(array) > references + 2
-            or array._use_count() != 1  # type: ignore[attr-defined]
-            or not array.is_contiguous()  # an expanded tensor has one place for several elements
-        ):
-            return False
-        storage = array.untyped_storage()  # this object counts, hence 2; memory that NumPy owns is not resizable
-        return bool(torch._C._storage_Use_Count(storage._cdata) == 2 and storage.resizable())
+    is_exclusive = staticmethod(is_exclusive)
 
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""

@@ -37,6 +37,7 @@ _OUT_VARIANTS: dict[Any, Any] = {
 _WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
 # torch.maximum and torch.minimum take no number: with one, the kernels call clamp.
 _TENSORS_ONLY = frozenset({KERNELS["maximum"], KERNELS["minimum"]})
+_IN_PLACE = ("wait_tensor", "all_reduce_")  # collectives that return their argument
 _PRODUCTS = (operator.matmul, KERNELS["matmul"])
 
 _files = count()
@@ -120,7 +121,11 @@ class _Blocks:
         like = arrays[self.cut.index(True)]
         size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
         cut = [array for array, is_cut in zip(arrays, self.cut, strict=True) if is_cut]
-        if like.device.type != "cpu" or like.numel() <= size or not all([array.is_contiguous() for array in cut]):
+        in_rows = all([array.is_contiguous() for array in cut])
+        if like.device.type != "cpu" or like.numel() <= size or not in_rows:
+            if not in_rows:
+                # Results lie as these do, and not as memory of former values, which is no argument.
+                given = [x if x is None or any([x is array for array in arrays]) else None for x in given]
             return self.on_block(*arrays, *given)  # type: ignore[no-any-return]
         whole: list[Any] = [torch.empty_like(like) if target is None else target for target in given]
         # split() makes views: results are written into their places in `whole`.
@@ -211,6 +216,13 @@ def placed(shape: tuple[int, ...], keys: list[Any], *parts: Any) -> Any:
     return out
 
 
+def product(a: Any, b: Any, *, out: torch.Tensor | None = None) -> Any:
+    """Return the product of two matrices, in memory that is given."""
+    if out is None or a.requires_grad or b.requires_grad:
+        return torch.mm(a, b)
+    return torch.mm(a, b, out=out)
+
+
 class TorchSupport(LibrarySupport):
     """Calls with `out=`, and functions that take large tensors block by block."""
 
@@ -248,6 +260,32 @@ class TorchSupport(LibrarySupport):
         if not _is_known(instruction) or instruction.fn not in _OUT_VARIANTS:
             return None
         return _OUT_VARIANTS[instruction.fn], list(instruction.args)
+
+    def takes_memory(self, instruction: Instruction, specs: Specs) -> Callable[..., Raw] | None:
+        fn: Any = instruction.fn
+        if type(fn) is _Blocks:
+            return fn
+        owner = getattr(fn, "__self__", None)
+        if type(owner) is OnParts:
+            return owner.into(())
+        is_product = fn is torch.ops.aten.mm.default or _is_product(instruction, specs)
+        return product if is_product and not instruction.kwargs else None
+
+    def lies_in(self, instruction: Instruction, value: int) -> int | None:
+        fn: Any = instruction.fn
+        if "c10d" in getattr(fn, "namespace", "") and fn._schema.name.partition("::")[2] in _IN_PLACE:
+            return instruction.inputs[0]
+        return None
+
+    def has_spares(self, example: Any) -> bool:
+        from tape_torch.references import has_spares
+
+        return has_spares(example)
+
+    def spare_memory(self, kept: list[Raw], spec: Spec) -> torch.Tensor | None:
+        from tape_torch.references import spare_memory
+
+        return spare_memory(kept, spec)
 
 
 SUPPORT = TorchSupport()

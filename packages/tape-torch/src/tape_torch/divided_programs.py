@@ -178,7 +178,9 @@ class _OnParts:
         self._known = [None if layout is None else layout.spec for layout in self._inputs]
         outs = [layouts[k] for k in program.outputs]
         self._outputs = [None if layout is None else layout.spec for layout in outs]
-        self.source = Source(_program_of_parts(program, layouts), "on_parts")
+        self._spares = program.spares
+        own = _program_of_parts(program, layouts)
+        self.source = Source(own if program.spares is None else program.spares.planned(own), "on_parts")
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         parts = []
@@ -189,6 +191,8 @@ class _OnParts:
                 continue
             if type(array) is not DTensor or (array._spec is not spec and array._spec != spec):
                 parts.clear()
+                if self._spares is not None:
+                    self._spares.release()
                 return self._run(arrays)
             known[at] = array._spec  # which is found sooner the next time
             assert layout is not None  # as it has a spec

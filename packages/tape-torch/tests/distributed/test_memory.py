@@ -13,3 +13,8 @@ PROGRAM = Path(__file__).with_name("memory_in_processes.py")
 
 def test_steps_in_two_processes_have_two_states_at_most() -> None:
     run_processes(PROGRAM.read_text(encoding="utf-8"), 2)
+
+
+def test_steps_by_parts_write_into_the_memory_of_former_values() -> None:
+    program = PROGRAM.with_name("spares_in_processes.py")
+    run_processes(program.read_text(encoding="utf-8"), 2)

@@ -18,11 +18,13 @@ from tape_core.tracing import NO_SLOTS
 from tape_compile import passes
 from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
+from tape_compile.codegen import spares
 from tape_compile.codegen.deferral import Deferral, deferrable
 from tape_compile.codegen.source import Source
-from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Run
+from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Python, Run
 from tape_compile.donation import invalidate_donated
 from tape_compile.failures import fail
+from tape_compile.library import support_of
 from tape_compile.program import Program, Raw, Spec
 from tape_compile.results import freeze_leaf, restore_leaf
 from tape_compile.tracer.trace import Trace
@@ -56,6 +58,7 @@ class Compiled:
         donated: the places of those that it may overwrite.
         trainable: Variables, and for each whether it was trainable; guards: other things that must be as they were.
         deferral: of Variables whose values are deferred by the code; None for none.
+        spares: memory of former values of Variables, into which calls write new ones; None if there is none.
         outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
         age, recent: of the cache.
     """
@@ -112,8 +115,10 @@ class Compiled:
         report_stage("passes")
         self.program, self.effects = passes.run(self.traced, options, left_out(compiler))
         report_stage("code")
-        self.source = Source(self.program, name)
         self.options = options
+        self._note_updates(trace)
+        self.spares = self.program.spares = self._spares(compiler, trace, places)
+        self.source = Source(self.program if self.spares is None else self.spares.planned(self.program), name)
         self.run = self._compiled(name, how, compiler, trace)
         # What the library warns of is no matter of a compiler that calls none of its functions.
         library = None if compiler is not None and compiler.by_name else self.program.backend
@@ -126,14 +131,9 @@ class Compiled:
         self.returns_only_tensors = all(out[0] == TENSOR for out in self.outs)
         self.libraries = [out[1] for out in self.outs]
 
-    def _compiled(self, name: str, how: str | Compiler | None, compiler: Compiler | None, trace: Trace) -> Run:
-        """Return the function that runs the program: Python code, or a compiler's.
-
-        Raises:
-            ValueError: the compiler is not for arrays of this backend, or not for what this program does.
-            RuntimeError: the compiler fails, or what it returns is no function.
-        """
-        program, run = self.program, self.source.run
+    def _note_updates(self, trace: Trace) -> None:
+        """Tell the program which of its inputs are the old values of which of its outputs."""
+        program = self.program
         inputs = program.inputs[len(program.inputs) - len(self.variables) :]
         outputs = program.outputs[len(program.outputs) - len(self.assigned) :]
         known = {id(variable): k for variable, k in zip(self.variables, inputs, strict=True)}
@@ -142,6 +142,23 @@ class Compiled:
             program.replaced = frozenset(program.updates)
         elif not self.changed:
             program.deferrable = deferrable(self.assigned, outputs)
+
+    def _spares(
+        self, compiler: Compiler | None, trace: Trace, places: Sequence[tuple[object, str]]
+    ) -> spares.Spares | None:
+        """Return memory of former values to write new ones into; None for what others compile, or what has none."""
+        if not (compiler is None or type(compiler) is Python) or not self.options.get("in_place", True):
+            return None
+        return spares.spares_for(self.program, support_of(self.program), places, trace.values)
+
+    def _compiled(self, name: str, how: str | Compiler | None, compiler: Compiler | None, trace: Trace) -> Run:
+        """Return the function that runs the program: Python code, or a compiler's.
+
+        Raises:
+            ValueError: the compiler is not for arrays of this backend, or not for what this program does.
+            RuntimeError: the compiler fails, or what it returns is no function.
+        """
+        program, run = self.program, self.source.run
         examples = [trace.values[k] for k in program.inputs]
         numbers = sorted({v.name for v in self.variables if v.backend is None})
         if compiler is None:
@@ -352,7 +369,8 @@ class Compiled:
         if layouts.in_use:
             former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]
             found = (*found[:at], *layouts.settled(found[at:], former))
-        if len(objects) == 2 and self.new_leaves and not changed:  # a single Variable: nobody sees half of the values
+        # Of a single Variable nobody sees half of the values.
+        if len(objects) == 2 and self.new_leaves and not changed and self.spares is None:
             slots: dict[int, int] = {}
             objects[0]._raw = found[at]
             objects[0]._raw_slots = slots
@@ -366,6 +384,8 @@ class Compiled:
             values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
         # `setattr` returns None, so `any` runs through all of it, in C: no signal handler sees half of the new values.
         any(map(setattr, objects, names, values))
+        if self.spares is not None:
+            self.spares.keep(before, values)
         del before
 
     def result(self, found: tuple[Raw, ...]) -> Any:

@@ -41,6 +41,7 @@ AT_ANY_SIZE: dict[str, Any] = {
     "OUTLINE_MIN_PROGRAM": 0,
     "OUTLINE_MIN_STRETCH": 2,
     "RECYCLE_NAMES_MIN_PROGRAM": 0,
+    "SPARE_MIN_ELEMENTS": 1,
 }
 """Thresholds with which the small arrays and short programs of samples take the paths of large and long ones."""
 

@@ -1,0 +1,78 @@
+"""What test_memory.py runs in two processes: steps by parts that write new values into the memory of former ones."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tape_core as tc
+import tape_nn as nn
+import torch
+from tape_compile import thresholds
+from tape_core.support import COUNTS_REFERENCES
+from tape_torch.distributed import mesh
+
+os.environ["OMP_NUM_THREADS"] = "1"
+tc.set_backend("torch:cpu")
+thresholds.SPARE_MIN_ELEMENTS, thresholds.SPARE_MAX_GROWTH = 1, 100.0
+m = mesh(device="cpu")
+WIDTH = 1536  # gradients are added up each by itself
+
+
+class Training:
+    def __init__(self, kind, **options):
+        tc.set_seed(0)
+        self.model = nn.Sequential([nn.Dense(WIDTH, activation="tanh") for _ in range(2)])
+        self.model.build((None, WIDTH))
+        strategy = kind(m)
+        strategy.prepare(self.model)
+        self.x = strategy.divide(torch.linspace(-1.0, 1.0, 8 * WIDTH).reshape(8, WIDTH))
+        self.optimizer = nn.Adam(1e-2)
+        self.step = tc.function(self.update, **options)
+
+    def update(self, x):
+        variables = self.model.trainable_variables
+        with tc.GradientTape() as tape:
+            loss = tc.mean((self.model(x) - x) ** 2)
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.step(self.x)
+
+    @property
+    def parts(self):
+        slots = [slot for state in self.optimizer._states.values() for slot in state.slots.values()]
+        return [v.array._local_tensor for v in (*self.model.trainable_variables, *slots) if v.ndim == 2]
+
+
+for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
+    training, without = Training(kind), Training(kind, passes={"in_place": False})
+    training.run(7)
+    without.run(7)
+    for ways in (
+        lambda v: v.array,
+        lambda v: v.array.to_local(),
+        lambda v: v.array.to_local()[1:].numpy(),
+        lambda v: v.array.detach(),
+        lambda v: v.array[1:],
+    ):
+        held = [ways(v) for v in training.model.trainable_variables]
+        expected = [x.clone() if isinstance(x, torch.Tensor) else x.copy() for x in held]
+        training.run(3)
+        without.run(3)
+        for one, other in zip(held, expected, strict=True):
+            one, other = (getattr(x, "_local_tensor", x) for x in (one, other))
+            assert np.array_equal(one, other)
+        del held
+    for one, other in zip(training.parts, without.parts, strict=True):
+        assert torch.equal(one, other), kind
+    if COUNTS_REFERENCES and kind is nn.parallel.Replicated:
+        training.run(3)
+        first = {part.data_ptr() for part in training.parts}
+        training.run(1)
+        second = {part.data_ptr() for part in training.parts}
+        training.run(1)
+        assert {part.data_ptr() for part in training.parts} == first, "memory of former values is not used"
+        assert not first & second
