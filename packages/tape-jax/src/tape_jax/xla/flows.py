@@ -12,6 +12,7 @@ from tape_compile.extend import Flow, Instruction, NoteStateOfStep, Program, Ran
 from tape_core.typing import Raw
 
 from tape_jax.xla.lowering import GLOBAL, STATE_CALLS, Lowering, as_spec, function_by_name, is_uniform, on_host
+from tape_jax.xla.masks import with_fewer_masks
 from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.simplify import simplified
 from tape_jax.xla.sorts import with_fewer_sorts
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def for_xla(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls; so do its branches and loops."""
-    found = with_fewer_sorts(_shared(program))
+    found = with_fewer_masks(with_fewer_sorts(_shared(program)))
     if found is not program:
         renamed = dict(zip(program.outputs, found.outputs, strict=True))
         found.updates = {k: renamed[out] for k, out in program.updates.items()}
@@ -37,7 +38,7 @@ def program_of(part: Any) -> Program:
     """Return the program of a branch, test or step as XLA gets it."""
     found: Program | None = getattr(part, "for_xla", None)
     if found is None:
-        part.for_xla = found = with_fewer_sorts(_shared_of(part))
+        part.for_xla = found = with_fewer_masks(with_fewer_sorts(_shared_of(part)))
     return found
 
 

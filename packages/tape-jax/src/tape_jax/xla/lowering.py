@@ -36,6 +36,7 @@ from tape_core.typing import Raw
 
 from tape_jax import sorting
 from tape_jax.tasks import JaxCall
+from tape_jax.thresholds import UNMASKED_MIN_ELEMENTS
 from tape_jax.xla import products
 from tape_jax.xla.draws import drawn
 from tape_jax.xla.transfer import backend_dtype, jax_backend, jax_dtype
@@ -52,6 +53,8 @@ GLOBAL = 0
 
 INVERSE, UNSORTED = "inverse_permutation", "unsorted"
 """Calls that only simplified programs have: the inverse of an order, and elements put back where it took them from."""
+MASKED, UNMASKED = "masked", "unmasked"
+"""Others: cotangents with 0 in place of the NaN that a rule makes of zeros; see the functions of these names."""
 
 _KEYS = {"getitem": 1, "scatter": 1, **dict.fromkeys((
     "setitem", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply"), 2)}  # fmt: skip
@@ -322,10 +325,42 @@ def _all(x: Raw, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     return jnp.sum((x == 0).astype(jnp.float32), axis=axis, keepdims=keepdims) == 0
 
 
+@jax.custom_jvp
+def masked(d: Raw, g: Raw) -> Any:
+    """Return `d`, the product of a cotangent `g` and a number, with 0 where `g` is 0: there it is NaN or 0.
+
+    Where JAX differentiates it, a zero cotangent has a derivative of its own, if the number is finite.
+    """
+    return jnp.where(g == 0, 0, d)
+
+
+@masked.defjvp
+def _masked_jvp(primals: Sequence[Raw], tangents: Sequence[Raw]) -> Any:
+    d, g = primals
+    return masked(d, g), jnp.where((g == 0) & jnp.isnan(d), 0, tangents[0])
+
+
+def unmasked(d: Raw, g: Raw) -> Any:
+    """Return `d`, which a rule has made of a cotangent `g`, with 0 in place of NaN if all of `g` is 0.
+
+    On the CPU, whether it is is looked at only where there is a NaN, which one sum tells: infinities may add up to NaN,
+    too. Elsewhere XLA would wait for the host to know the branch.
+    """
+
+    def replaced(d: Raw, g: Raw) -> Any:
+        return jnp.where(jnp.isnan(d) & ~_any(g), 0, d)
+
+    if g.size < UNMASKED_MIN_ELEMENTS or g.size < d.size or jax.default_backend() != "cpu":
+        return replaced(d, g)
+    return jax.lax.cond(jnp.isnan(jnp.sum(d)), replaced, lambda d, g: d, d, g)
+
+
 _OWN: dict[str, Callable[..., Any]] = {
     "any": _any,
     "all": _all,
     INVERSE: sorting.inverse,
     UNSORTED: sorting.unsorted,
+    MASKED: masked,
+    UNMASKED: unmasked,
 }
 """Functions that no backend has, or that XLA is given in other words: as fast to run, and faster to compile."""

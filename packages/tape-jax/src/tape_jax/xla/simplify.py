@@ -27,7 +27,7 @@ RULES = Rules(exponentials.RULES)
 
 def simplified(program: Program) -> Program:
     """Return a program for XLA that computes the same by fewer calls."""
-    found = _Simplifier(_with_merged_constants(program)).run(RULES)
+    found = Simplifier(_with_merged_constants(program)).run(RULES)
     return without_unused(passes.PASSES["cse"].transform(found))
 
 
@@ -40,7 +40,7 @@ def _with_merged_constants(program: Program) -> Program:
     for spec, numbers in by_spec.items():
         first: dict[Hashable, int] = {}
         for k in numbers if len(numbers) > 1 else ():
-            value = _host_value(program.constants[k], spec)
+            value = host_value(program.constants[k], spec)
             if value is not None:
                 known = first.setdefault(blake2b(np.ascontiguousarray(value).tobytes()).digest(), k)
                 if known != k:
@@ -51,7 +51,7 @@ def _with_merged_constants(program: Program) -> Program:
     return program.replace([instruction.substitute(replaced) for instruction in program.instructions])
 
 
-def _host_value(value: Raw, spec: Spec) -> Any:
+def host_value(value: Raw, spec: Spec) -> Any:
     """Return a constant as an array of NumPy; None where it is large, or nowhere that the host can read at once."""
     if spec.dtype is None or spec.size * getattr(value, "itemsize", 1) > COMPARED_MAX_BYTES:
         return None
@@ -80,7 +80,7 @@ def without_unused(program: Program) -> Program:
     return program if len(kept) == len(program.instructions) else program.replace(kept)
 
 
-class _Simplifier(exponentials.Exponentials):
+class Simplifier(exponentials.Exponentials):
     """A rewriter that knows the values of masks that are constants."""
 
     def __init__(self, program: Program) -> None:
@@ -92,7 +92,7 @@ class _Simplifier(exponentials.Exponentials):
         if type(x) is not Ref or x.id not in self.constants or self.spec(x).dtype_name != "bool":
             return None
         if x.id not in self._masks:
-            self._masks[x.id] = _host_value(self.constants[x.id], self.spec(x))
+            self._masks[x.id] = host_value(self.constants[x.id], self.spec(x))
         return self._masks[x.id]
 
     def is_false(self, x: Argument) -> bool:
@@ -105,19 +105,19 @@ class _Simplifier(exponentials.Exponentials):
 
     def replace_by(self, x: Argument) -> bool:
         """Let a value stand for the call's result, if it is the same kind of array; whether it is."""
-        if type(x) is not Ref or not _is_alike(self.spec(x), self.out):
+        if type(x) is not Ref or not is_alike(self.spec(x), self.out):
             return False
         self._replaced[self.instruction.out] = x.id
         return True
 
 
-def _is_alike(a: Spec, b: Spec) -> bool:
+def is_alike(a: Spec, b: Spec) -> bool:
     """Return whether arrays have one shape, dtype and class; what stands for JAX's arrays in a trace is of theirs."""
     return a.shape == b.shape and a.dtype == b.dtype and (a.kind is b.kind or (is_of_jax(a) and is_of_jax(b)))
 
 
 @RULES.rewrite("where")
-def chosen_by_constant(r: _Simplifier, condition: Argument, yes: Argument, no: Argument) -> bool:
+def chosen_by_constant(r: Simplifier, condition: Argument, yes: Argument, no: Argument) -> bool:
     if r.is_false(condition):
         return r.replace_by(no)
     mask = r.mask(condition)
@@ -126,7 +126,7 @@ def chosen_by_constant(r: _Simplifier, condition: Argument, yes: Argument, no: A
     return (mask.all() and r.replace_by(yes)) or _masked_twice(r, condition, mask, yes, no)
 
 
-def _masked_twice(r: _Simplifier, condition: Argument, mask: Any, yes: Argument, no: Argument) -> bool:
+def _masked_twice(r: Simplifier, condition: Argument, mask: Any, yes: Argument, no: Argument) -> bool:
     """Simplify zeros where there may be zeros already: a triangle of a triangle."""
     inner = r.maker(yes, "where")
     if inner is None or type(no) is not int or type(inner.args[2]) is not int or inner.args[2] != no:
@@ -137,21 +137,21 @@ def _masked_twice(r: _Simplifier, condition: Argument, mask: Any, yes: Argument,
     if not (known & ~mask).any():
         return r.replace_by(yes)
     of = inner.args[1]
-    if (mask & ~known).any() or type(of) is not Ref or not _is_alike(r.spec(of), r.out):
+    if (mask & ~known).any() or type(of) is not Ref or not is_alike(r.spec(of), r.out):
         return False
     return r.become("where", r.instruction.fn, condition, of, no)
 
 
 # Tangents of differences are sums with a product by -1, of which XLA would not see that they are the same differences.
 @RULES.rewrite("multiply", of_constant=True)
-def times_minus_one(r: _Simplifier, x: Argument, y: Argument) -> bool:
+def times_minus_one(r: Simplifier, x: Argument, y: Argument) -> bool:
     if type(x) is not Ref:
         x, y = y, x
     return _is_minus_one(y) and _is_number_like(r, x) and r.become("negative", operator.neg, x)
 
 
 @RULES.rewrite("add")
-def plus_negative(r: _Simplifier, x: Argument, y: Argument) -> bool:
+def plus_negative(r: Simplifier, x: Argument, y: Argument) -> bool:
     for one, other in ((x, y), (y, x)):
         made = r.maker(other, "negative")
         if made is not None and _is_alike_dtype(r, one):
@@ -163,11 +163,11 @@ def _is_minus_one(x: Argument) -> bool:
     return type(x) in (int, float) and x == -1
 
 
-def _is_number_like(r: _Simplifier, x: Argument) -> bool:
+def _is_number_like(r: Simplifier, x: Argument) -> bool:
     """Return whether a value is real, of the dtype and shape of the result: a product by -1 is then its negative."""
-    return type(x) is Ref and r.spec(x).dtype_name.startswith(("float", "int")) and _is_alike(r.spec(x), r.out)
+    return type(x) is Ref and r.spec(x).dtype_name.startswith(("float", "int")) and is_alike(r.spec(x), r.out)
 
 
-def _is_alike_dtype(r: _Simplifier, x: Argument) -> bool:
+def _is_alike_dtype(r: Simplifier, x: Argument) -> bool:
     """Return whether a value is real and of the dtype of the result."""
     return type(x) is Ref and r.spec(x).dtype == r.out.dtype and r.out.dtype_name.startswith(("float", "int"))
