@@ -158,7 +158,9 @@ class _Alone:
             if self._host is not None:
                 given = tuple([known[at] for at in self._taken])
             del known  # there is one reference to each argument from here, as the segment counts them
-            if self.segment.takes_variables:
+            if self.segment.on_host is not None:
+                found = self.segment.on_host([], self.segment.large, given)[0]
+            elif self.segment.takes_variables:
                 arrays.append(_Begun(kept))
                 found = self.segment.call_into(arrays, given)
             else:

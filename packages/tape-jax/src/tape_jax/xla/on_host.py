@@ -99,8 +99,6 @@ class OnHost:
         code = self._packed if self._packs else function
         self.jitted = jax.jit(code) if device is None else jax.jit(code, in_shardings=self._sharding)
         sizes = {i: _nbytes(spec) for i, spec in enumerate(ins) if spec.dtype is not None}
-        self._places = [self._landing(spec) if sizes.get(i, LANDING_MAX_BYTES + 1) <= LANDING_MAX_BYTES else None
-                        for i, spec in enumerate(ins)]  # fmt: skip
         # Larger arguments, which have landing places only for arrays that JAX would have to copy.
         self._large = {i: ins[i] for i, n in sizes.items() if LANDING_MAX_BYTES < n <= LANDING_UNALIGNED_MAX_BYTES}
         self._large_places: dict[int, Any] = {}
@@ -113,6 +111,14 @@ class OnHost:
             and ins[i].dtype is not None
             and _nbytes(ins[i]) <= KEPT_MAX_BYTES
             and not is_swapped(outs[o])
+        ]
+        self._is_simple = not self._packs and not self._kept
+        may_be_known = {i for _, i, _ in self._kept}
+        # Of each argument by itself: what converts it, and its landing place, if it is small.
+        small = {i for i, n in sizes.items() if n <= LANDING_MAX_BYTES}
+        self._ways = [
+            (i, self._into[i], self._landing(ins[i]) if i in small else None, i in may_be_known, i in self._large)
+            for i in self._singles
         ]
         # Of each argument the object that is known, the array of JAX with its elements, its shape and its address.
         self._known: list[tuple[Any, ...]] = [(None, None, None, None)] * len(ins)
@@ -143,30 +149,33 @@ class OnHost:
 
     def __call__(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
         """Return the results and the states after it."""
-        is_mine = self._lock.acquire(blocking=False)
+        lock = self._lock
+        is_mine = lock.acquire(False)
         try:
             # Else another thread, or a callback inside, is in a call, and the landing places are in use.
-            arrays = (self._landed if is_mine else self._plain)(given)
+            arrays = self._landed(given) if is_mine else self._plain(given)
+            if self._packs:
+                try:
+                    arrays += [pack.given(given, is_mine) for pack in self._packs]
+                except Misfit:
+                    return self._unpacked(states, large, given)
             try:
-                arrays += [pack.given(given, is_mine) for pack in self._packs]
-            except Misfit:
-                return self._unpacked(states, large, given)
-            return self._returned(*self._run(states, large, arrays))
+                found, ends = self.jitted(states, large, *arrays)
+            except ValueError:
+                if self._device is None:
+                    raise
+                found, ends = self._on_a_mesh(states, large, arrays)
+            return self._returned(found, ends)
         finally:
             if is_mine:
-                self._lock.release()
+                lock.release()
 
-    def _run(self, states: Sequence[Any], large: Sequence[Any], arrays: list[Any]) -> Found:
-        try:
-            return self.jitted(states, large, *arrays)  # type: ignore[no-any-return]
-        except ValueError:
-            if self._device is None:
-                raise
-            # Where a mesh of devices is set JAX wants all arrays there: these are given to JAX as any others.
-            plain = jax.tree.map(lambda value: np.asarray(value) if isinstance(value, jax.Array) else value, arrays)
-            code = self._packed if self._packs else self._function
-            found: Found = jax.jit(code)(states, [np.asarray(value) for value in large], *plain)
-            return found
+    def _on_a_mesh(self, states: Sequence[Any], large: Sequence[Any], arrays: list[Any]) -> Found:
+        """Call the function where a mesh of devices is set, and JAX wants all arrays there: they are as any others."""
+        plain = jax.tree.map(lambda value: np.asarray(value) if isinstance(value, jax.Array) else value, arrays)
+        code = self._packed if self._packs else self._function
+        found: Found = jax.jit(code)(states, [np.asarray(value) for value in large], *plain)
+        return found
 
     def _unpacked(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
         """Return the results for arguments of other shapes, one by one."""
@@ -181,22 +190,26 @@ class OnHost:
     def _landed(self, given: Sequence[Raw]) -> list[Any]:
         """Return arguments for the function: known arrays, and landing places with the others' elements."""
         arrays: list[Any] = []
-        for i in self._singles:
-            value, convert, known, place = given[i], self._into[i], self._known[i], self._places[i]
-            # Its elements are those of the array of JAX, but its axes may have been changed in place, or of a tensor of
-            # PyTorch all its memory.
-            if known[0] is value and value.shape == known[2]:
-                address = known[3]
-                if address is None or (value.data_ptr() == address and value.is_contiguous()):
-                    arrays.append(known[1])
-                    continue
+        for i, convert, place, may_be_known, is_large in self._ways:
+            value = given[i]
+            if may_be_known:
+                known = self._known[i]
+                # Its elements are those of the array of JAX, but its axes may have been changed in place, or of a
+                # tensor of PyTorch all its memory.
+                if known[0] is value and value.shape == known[2]:
+                    address = known[3]
+                    if address is None or (value.data_ptr() == address and value.is_contiguous()):
+                        arrays.append(known[1])
+                        continue
             if convert is not None:
                 value = convert(value)
-            if i in self._large and (value.ctypes.data % ALIGNMENT or not value.flags.c_contiguous):
+            if is_large and (value.ctypes.data % ALIGNMENT or not value.flags.c_contiguous):
                 place = self._place_of_large(i)
-            if place is not None and value.shape == place[0].shape and value.dtype is place[0].dtype:
-                place[0][...] = value
-                value = place[1]
+            if place is not None:
+                memory, array = place
+                if value.shape == memory.shape and value.dtype is memory.dtype:
+                    memory[...] = value
+                    value = array
             arrays.append(value)
         return arrays
 
@@ -210,6 +223,8 @@ class OnHost:
         return self._large_places[i]
 
     def _returned(self, found: Sequence[Any], ends: Sequence[Any]) -> Found:
+        if self._is_simple:
+            return [x if f is None else f(x) for f, x in zip(self._out_of, found, strict=True)], ends
         made: list[Any] = [None] * len(self._out_of)
         for o, array in zip(self._single_results, found, strict=False):
             convert = self._out_of[o]

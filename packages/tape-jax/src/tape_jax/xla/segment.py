@@ -110,6 +110,8 @@ class Segment:
         takes_variables: whether XLA may be given the memory of Variables, so that it must be known what has become of
             a call.
         large: the constants that each call is given.
+        on_host: the function for arrays of other libraries, of states, large constants and the tuple of the arguments,
+            where no random numbers are drawn; else None.
         plain: the function of `jax.jit` itself, of states, large constants and arguments, where nothing is converted
             and no random numbers are drawn; else None.
     """
@@ -176,6 +178,7 @@ class Segment:
         more: list[Any] = [
             self._on_host, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
         ]  # fmt: skip
+        self.on_host = self._on_host if not self._keys else None
         self.plain = self._jitted if all([part is None for part in more]) else None
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
