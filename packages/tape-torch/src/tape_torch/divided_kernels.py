@@ -41,7 +41,7 @@ from tape_torch.divided_rows import on_rows
 from tape_torch.divided_specs import with_spec
 from tape_torch.divided_together import number_later
 from tape_torch.divided_ways import WAYS
-from tape_torch.divided_weights import beside, forget
+from tape_torch.divided_weights import beside, forget, whole_weight
 from tape_torch.kernels import KERNELS
 
 _LACKS = (
@@ -438,11 +438,11 @@ def _by_examples(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: 
         count == 1
         or any([p.is_shard() and not p.is_shard(0) for p in placements])
         or any([x.placements != placements or x.shape[0] % count for x in parts])
-        or not all(map(is_here, others))
     ):
         cause = "of a convolution each process computes whole examples, of which all have the same number"
         return _on_whole_arrays(name, kernel, mesh, args, kwargs, cause)
-    args, kwargs = tree_map_only(DTensor, part_of, (args, kwargs))
+    whole = {id(x): whole_weight(x) for x in others}  # gathered, and not the batch, as FSDP does
+    args, kwargs = tree_map_only(DTensor, lambda x: part_of(whole.get(id(x), x)), (args, kwargs))
     if not others:  # a sum over all examples
         placements = tuple([Partial() if p.is_shard() else p for p in placements])
     return DTensor.from_local(kernel(*args, **kwargs), mesh, placements, run_check=False)

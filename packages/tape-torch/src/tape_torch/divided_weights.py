@@ -19,7 +19,7 @@ import torch
 from tape_core import Variable
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from tape_torch.divided import own_part
+from tape_torch.divided import is_here, own_part
 from tape_torch.divided_specs import whole_as
 from tape_torch.thresholds import GATHERED_KEPT_BYTES, GATHERED_TOGETHER_BYTES, SUMMED_ALONE_BYTES
 
@@ -108,6 +108,14 @@ def whole_of(x: Any) -> Any:
         return None
     known = _gathered(model, k, axis).get(address)
     return None if known is None else _as_given(known, x, part)
+
+
+def whole_weight(x: Any) -> Any:
+    """Return a weight of which each process has all, gathered together with others if it is known to be needed."""
+    if is_here(x):
+        return x
+    found = whole_of(x)
+    return x.redistribute(placements=[Replicate()] * x.device_mesh.ndim) if found is None else found
 
 
 def _divided_along(x: Any) -> int | None:

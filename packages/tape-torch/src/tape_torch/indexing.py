@@ -118,7 +118,7 @@ def _assign(out: Tensor, key: IndexKey, values: Operand) -> Any:
 
 def _flat_values(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
     """Broadcast `values` to the shape that a key selects, and flatten them."""
-    if type(values) is not Tensor:
+    if not isinstance(values, Tensor):  # of a class of its own where calls are noted
         values = torch.tensor(values, dtype=x.dtype, device=x.device)
     # NumPy lets a value have more axes than its place, if these have the length 1; broadcast_to does not.
     extra = values.ndim - len(shape)
@@ -149,7 +149,7 @@ def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
         # index_add_ along an axis adds rows as a whole; by flat indices each element would need an index of its own.
         axis, rows = found
         before, after = out.shape[:axis], out.shape[axis + 1 :]
-        if type(values) is not Tensor:
+        if not isinstance(values, Tensor):  # of a class of its own where calls are noted
             values = torch.tensor(values, dtype=out.dtype, device=out.device)
         values = values.broadcast_to((*before, *rows.shape, *after)).reshape(*before, rows.numel(), *after)
         return out.index_add_(axis, rows.reshape(-1), values)

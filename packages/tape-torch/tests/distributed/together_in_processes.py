@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import tape_core as tc
 import tape_nn as nn
@@ -204,3 +206,41 @@ for room in (None, 2048, 1024, 64):
     for strategy in (nn.parallel.Sharded(line), nn.parallel.Sharded(grid), nn.parallel.Replicated(line)):
         for k, (y, value) in enumerate(zip(followed(strategy), expected, strict=True)):
             np.testing.assert_allclose(y, value, rtol=1e-4, atol=1e-5, err_msg=f"{room} {strategy} {k}")
+
+# -- kernels of convolutions are gathered, and the batch is not: each process computes with its examples
+
+images, targets = values(8, 6, 6, 2, dtype="float32"), values(8, 4, dtype="float32")
+
+
+def convolved(strategy, compiled):
+    tc.set_seed(0)
+    model = nn.Sequential([nn.Conv2D(4, 3), nn.BatchNorm(), nn.Conv2D(8, 2), nn.Flatten(), nn.Dense(4)])
+    model(tc.asarray(images))
+    batch = tc.asarray(images), tc.asarray(targets)
+    if strategy is not None:
+        strategy.prepare(model)
+        batch = strategy.divide(batch)
+
+    def step(x, y):
+        with tc.GradientTape() as tape:
+            loss = tc.mean((model(x, training=True) - y) ** 2)
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    optimizer = nn.SGD(0.05)
+    run = tc.function(step) if compiled else step
+    return [float(run(*batch)) for _ in range(6)]
+
+
+alone = convolved(None, False)
+with warnings.catch_warnings():
+    warnings.simplefilter("error")  # of ops that are computed in each process on the whole arrays
+    for compiled in (False, True):
+        np.testing.assert_allclose(convolved(nn.parallel.Sharded(line), compiled), alone, rtol=1e-4)
+    # What is indexed in a compiled function is noted in arrays of another class, which are no numbers to be copied.
+    warnings.filterwarnings("ignore", message="PyTorch cannot divide scatter")
+    places = distribute(np.asarray([0, 1, 2, 0]), (), mesh=line)
+    chosen = tc.function(tc.grad(lambda x: tc.mean(tc.sin(tc.take_along_axis(x, places[:, None], axis=1)))))
+    for k in range(6):
+        full(chosen(distribute(tc.ones((4, 3)) * k, ("data",), mesh=line)))
