@@ -413,3 +413,35 @@ def test_a_compiled_sweep_goes_through_ops_of_constants_that_were_computed_while
     call = tc.function(f)
     for _ in range(2):
         assert np.array_equal(call(X).numpy(), f(X).numpy())
+
+
+ONES = tc.ones(200, dtype=tc.float64)
+MASKED: dict[str, Any] = {
+    "checkpoint": tc.checkpoint(tc.sqrt),
+    "two checkpoints": tc.checkpoint(lambda a: tc.checkpoint(tc.sqrt)(a) * 2.0),
+    "a policy": tc.checkpoint(lambda a: tc.sqrt(a) * tc.cos(a), policy=["cos"]),
+    "cond": lambda a: tc.cond(tc.sum(a) > -1, tc.sqrt, tc.sin, a),
+    "while_loop": lambda a: tc.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, tc.sqrt(c[1])), (0, a))[1],
+    "long scan": lambda a: tc.scan(lambda c, r: (tc.sqrt(a) * r, tc.sum(c)), a, ONES)[0],
+    "vmap of checkpoint": tc.vmap(tc.checkpoint(tc.sqrt)),
+    "checkpoint in a function": tc.function(tc.checkpoint(tc.sqrt)),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_mask_hides_the_nan_of_a_function_that_is_one_record(name: str) -> None:
+    x = tc.asarray([0.0, 1.0], dtype=tc.float64)
+
+    def masked(x: Any) -> Any:
+        return tc.sum(tc.where(x > 0, MASKED[name](x), 0))
+
+    def plain(x: Any) -> Any:
+        return tc.sum(MASKED[name](x))
+
+    slope = float(tc.grad(plain)(x)[1])
+    assert tc.grad(plain)(x)[0] == np.inf or np.isnan(float(tc.grad(plain)(x)[0]))
+    for found in (tc.grad(masked), tc.function(tc.grad(masked)), tc.jacfwd(masked)):
+        np.testing.assert_allclose(found(x).numpy(), [0.0, slope], rtol=1e-12)
+    assert np.all(np.isfinite(tc.jacrev(tc.jacrev(masked))(x).numpy()))
+    # A zero that is no mask's stays what it is.
+    assert np.isnan(float(tc.grad(lambda x: tc.sum(0 * MASKED[name](x)))(x)[0]))

@@ -23,6 +23,8 @@ name                  is set by                                       is read by
                       a vmap that has ended                           with own derivatives
 `INNER_AXES`          `modes.function_op`, while it computes a        derivatives of loops and branches
                       derivative from outside of some vmaps
+`MASKED`              a sweep, around the derivative of a function    that derivative, if it is a sweep, too
+                      that is one record
 `REPLAY`              `checkpoint` with a policy                      kernels that the policy names
 `READY`               `tape_torch.distributed`, around the gradient   that gradient, which tells when that of a source
                       of a tape                                       is final
@@ -81,6 +83,9 @@ BINDINGS: ContextVar[dict[int, Bound] | None] = ContextVar("tape_core.bindings",
 STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
 OPEN_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())
 INNER_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.inner_axes", default=())
+MASKED: ContextVar[int] = ContextVar("tape_core.masked", default=0)
+"""How far the masks reach that the cotangents of the function's results have come through."""
+
 REPLAY: ContextVar[Session | None] = ContextVar("tape_core.replay", default=None)
 READY: ContextVar[Callable[[int, Any], None] | None] = ContextVar("tape_core.ready", default=None)
 """Called with the number of the source, and its gradient."""

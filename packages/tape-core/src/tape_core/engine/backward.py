@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tape_core.base.ambient import ACTIVE, READY
+from tape_core.base.ambient import ACTIVE, MASKED, READY
 from tape_core.base.contexts import setting
 from tape_core.base.lookup import OPS, ops
 from tape_core.base.thresholds import REUSE_ABOVE
@@ -290,9 +290,8 @@ def _walk_careful(
             for at, d in zip(calls[slot].values(), within, strict=True):
                 if d is not None:
                     found[at] = d if recorded else _wrap_cotangent(d, backend)
-        through = 0
+        through, own = 0, rec[PLAN]
         if masked:
-            own = rec[PLAN]
             if type(own) is Plan and OPS.get(own.op.name) is own.op:
                 through = onward = reach[slot]
                 if own.op.reach_of_mask > onward:
@@ -312,7 +311,11 @@ def _walk_careful(
         if careful or through:
             if recorded:
                 plan = plan.recorded
-            plan.backward_careful(g, rec, grads, xp, lift, through, wide)
+            if through and type(own) is Plan and own.op.of_functions:
+                with setting(MASKED, reach[slot]):
+                    plan.backward_careful(g, rec, grads, xp, lift, through, wide)
+            else:
+                plan.backward_careful(g, rec, grads, xp, lift, through, wide)
         elif (type(g) is large and g.nbytes > REUSE_ABOVE) or type(g) is divided:
             plan.backward_reusing(g, rec, grads, xp, backend)
         else:

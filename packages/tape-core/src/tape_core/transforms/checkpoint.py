@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tape_core import random
 from tape_core.backends.selection import get_backend
-from tape_core.base.ambient import ACTIVE
+from tape_core.base.ambient import ACTIVE, MASKED
 from tape_core.base.mistakes import check_callable, meant
 from tape_core.engine.cuts import cuts_of
 from tape_core.engine.op import Op, registry
@@ -100,7 +100,7 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
                 raise replay_error(str(error)) from None
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
-            return linear_transpose(recompute, inputs, gs, watched, closure, axes_inside())
+            return linear_transpose(recompute, inputs, gs, watched, closure, axes_inside(), MASKED.get())
 
         return results.record(f"checkpoint({name})", [*inputs, *closure.tensors], pull)
 

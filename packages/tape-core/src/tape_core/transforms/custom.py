@@ -8,7 +8,8 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-from tape_core.base.ambient import OPEN_AXES
+from tape_core.base.ambient import MASKED, OPEN_AXES
+from tape_core.base.contexts import setting
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import layouts, pytree
 from tape_core.engine.backward import gradients
@@ -91,7 +92,7 @@ def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
             upstream = _upstream_gradients(results, gs)
-            with own_derivative():
+            with own_derivative(), setting(MASKED, 0):
                 answer = grad(*upstream, variables=variables) if variables else grad(*upstream)
             if variables:
                 by_argument, by_variable = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, ())
@@ -253,6 +254,7 @@ def linear_transpose(
     watched: Sequence[bool],
     around: Closure | None = None,
     inner: Axes = (),
+    masked: int = 0,
 ) -> list[Any]:
     """Apply the transpose of the derivative of `f` at `at` to cotangents; for a linear `f` that is its own transpose.
 
@@ -263,6 +265,7 @@ def linear_transpose(
         watched: for each input, True if its cotangent is wanted; the others are None.
         around: the closure of `f`; the cotangents of its Tensors come after those of the arguments.
         inner: the hidden axes below which the derivative is asked for, see :func:`axes_inside`.
+        masked: how far the masks reach that the cotangents have come through.
     """
     fresh = [with_own_slots(move_to_level(t)) for t in at]
     found_around = [move_to_level(t) for t in around.tensors] if around else []
@@ -273,10 +276,12 @@ def linear_transpose(
     tape = GradientTape(watch_accessed_variables=False)
     tape._cuts = Cuts()
     tape.watch(wanted)
-    with share_slots(around.shared_with(at, fresh) if around else (), tape._key):
+    with setting(MASKED, 0), share_slots(around.shared_with(at, fresh) if around else (), tape._key):
         with tape:
             outs = f(fresh)
         used = [lower_cotangent(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
+        if masked:
+            tape._masked, tape._starts_masked = max(tape._masked, masked), masked
         # The tape conjugates, a transpose does not.
         found = gradients(tape, [out for out, _ in used], wanted, [conj(g) for _, g in used], release=True)
     for cuts in around.cuts if around else ():

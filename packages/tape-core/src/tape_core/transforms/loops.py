@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from tape_core import random
-from tape_core.base.ambient import OBSERVERS, UNROLLED_STEPS
+from tape_core.base.ambient import MASKED, OBSERVERS, UNROLLED_STEPS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
 from tape_core.engine.levels import move_to_level
@@ -176,7 +176,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
     flowing = _inexact(outs)
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
-        inner = axes_inside()
+        inner, masked = axes_inside(), MASKED.get()
         given = [k for k, g in zip(flowing, gs, strict=True) if g is not None]
         # Filled while the branches run: only they show which inputs get a cotangent.
         reached: set[int] = set()
@@ -194,6 +194,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
                         values[len(operands) :],
                         watched,
                         inner,
+                        masked,
                     )
                 reached.update([k for k, d in enumerate(found) if d is not None])
                 return rerun.materialize_zeros(found, watched, values)
@@ -336,7 +337,7 @@ def _loop(
         Raises:
             _ReachedError: other parts of the carry get one, too.
         """
-        inner = axes_inside()
+        inner, masked = axes_inside(), MASKED.get()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
         by_step = [g for g in [*gys, *gsaved] if g is not None]
         carrying = [k for k in range(m) if wanted[k]]
@@ -351,7 +352,8 @@ def _loop(
             cotangents = [*[own.get(k) for k in range(m)], *[None if g is None else next(each) for g in gys]]
             with draws.replay(number):
                 # All parts of the carry are asked for: a cotangent that one of them gets belongs to the step before.
-                found = rerun.transpose(results, values, cotangents, [k < m or w for k, w in enumerate(wanted)], inner)
+                all_wanted = [k < m or w for k, w in enumerate(wanted)]
+                found = rerun.transpose(results, values, cotangents, all_wanted, inner, masked)
             reached.update([k for k, d in enumerate(found) if d is not None])
             if not reached.isdisjoint(k for k in range(m) if not wanted[k]):
                 raise _ReachedError(reached)
@@ -464,11 +466,11 @@ class _Rerun:
             return f(arguments)
 
     def transpose(
-        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes
+        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes, masked: int
     ) -> Tensors:
         """Return the cotangents of the inputs for those of the results; None where not wanted or not reached."""
         at = [*[with_all_axes(arguments[k], inner) for k in self.places], *self.read]
-        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner)
+        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner, masked)
 
     def materialize_zeros(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
         """Return the wanted cotangents, with zeros for the inputs that got none."""
