@@ -11,6 +11,8 @@ import pytest
 import tape_core as tc
 from scipy import special
 
+pytestmark = pytest.mark.usefixtures("on_jax")  # arrays are of 64 bits when the backend has been loaded
+
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "betainc": ([0.5, 2.0], [1.5, 3.0], [0.2, 0.7]),
     "gammainc": ([0.5, 2.0], [0.3, 4.0]),
@@ -64,3 +66,42 @@ def test_an_order_is_read_where_its_kernel_is_compiled() -> None:
         np.testing.assert_allclose(tc.special.polygamma(order, x).numpy(), np.pi**2 / 6, rtol=1e-6)
     with pytest.raises(TypeError, match="n must be one integer"):
         tc.special.polygamma(1.5, x)
+
+
+SMALL = np.asarray([0.4, 0.7, 1.3])
+ON_HOST: dict[str, Any] = {
+    "airy": lambda x: tc.special.airy(x)[0],
+    "ber": tc.special.ber,
+    "bei": tc.special.bei,
+    "betainc": lambda x: tc.special.betainc(x, x + 0.5, 0.3 * x),
+    "gammainc": lambda x: tc.special.gammainc(x, 0.5 + x),
+    "j0": tc.special.j0,
+    "jv of a constant order": lambda x: tc.special.jv(1.5, x),
+    "dawsn": tc.special.dawsn,
+    "ellipkinc": lambda x: tc.special.ellipkinc(x, 0.3 * x),
+    "spence": tc.special.spence,
+}
+
+
+@pytest.mark.parametrize("name", ON_HOST)
+def test_jax_has_tapes_derivatives_of_what_the_host_computes(name: str) -> None:
+    f = ON_HOST[name]
+    with tc.use_backend("jax"):
+        x = tc.asarray(SMALL)
+        loss = lambda x: tc.sum(tc.sin(f(x)))  # noqa: E731
+        on_arrays = lambda x: loss(tc.asarray(x)).array  # noqa: E731
+        expected = tc.grad(loss)(x).numpy()
+        h = 1e-5
+        at = lambda x: float(loss(tc.asarray(x)))  # noqa: E731
+        slopes = [(at(SMALL + h * e) - at(SMALL - h * e)) / (2 * h) for e in np.eye(3)]
+        np.testing.assert_allclose(expected, slopes, rtol=1e-6)
+        for way in (jax.grad(on_arrays), jax.jit(jax.grad(on_arrays)), jax.jacfwd(on_arrays)):
+            np.testing.assert_allclose(way(SMALL), expected, rtol=1e-9)
+        rows = jax.vmap(jax.grad(on_arrays))(np.stack([SMALL, SMALL + 0.1]))
+        np.testing.assert_allclose(rows[0], expected, rtol=1e-9)
+        np.testing.assert_allclose(jax.hessian(on_arrays)(SMALL), tc.hessian(loss)(x).numpy(), rtol=1e-7, atol=1e-9)
+
+
+def test_a_complex_argument_of_the_host_is_still_no_constant_to_jax() -> None:
+    with tc.use_backend("jax"), pytest.raises(ValueError, match="JVP"):
+        jax.grad(lambda x: tc.real(tc.special.wofz(tc.asarray(x) * (1 + 1j))).array)(0.5)

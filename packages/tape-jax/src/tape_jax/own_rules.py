@@ -1,8 +1,8 @@
-"""Tape's derivatives of ops for JAX, where JAX's own are NaN at points at which Tape's are not."""
+"""Tape's derivatives of ops for JAX, where JAX has none of its own, or has NaN at points at which Tape has not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -26,26 +26,46 @@ def by_tape(
 
     @wraps(kernel)
     def found(*arrays: Any, **kwargs: Any) -> Any:
-        out = kernel(*arrays, **kwargs)
-        traced = any([isinstance(x, jax.core.Tracer) for x in arrays])
-        if not traced or not suits(**kwargs) or not all([jnp.issubdtype(x.dtype, jnp.floating) for x in arrays]):
-            return out
-        n = len(arrays)
-
-        def cotangents(*values: Any) -> list[Any]:
-            """Map the arrays, the result and its cotangent to cotangents; it runs only where JAX asks for one."""
-            with setting(ACTIVE, ()), setting(STAGE, None):
-                inputs = [tc.asarray(x, backend="jax") for x in values[:n]]
-                with tc.GradientTape() as tape:
-                    tape.watch(inputs)
-                    result = op(*inputs, **kwargs)
-                gradients = tape.gradient(result, inputs, output_gradients=tc.asarray(values[-1], backend="jax"))
-            return [g.array.astype(x.dtype) for g, x in zip(gradients, values, strict=False)]
-
-        directions = Directions(cotangents, n, 1, (True,) * n, pushes=False)
-        return bind_given(arrays, arrays, [jax.lax.stop_gradient(out)], directions)[0]
+        if not suits(**kwargs) or not all([jnp.issubdtype(x.dtype, jnp.floating) for x in arrays]):
+            return kernel(*arrays, **kwargs)
+        return with_rules_of(op, kernel, arrays, kwargs)
 
     return found
+
+
+def with_rules_of(
+    op: Callable[..., Any], kernel: Callable[..., Any], values: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Return the result of an op's kernel, whose derivatives by the real arrays that JAX traces are those of the op."""
+    traced = [k for k, x in enumerate(values) if isinstance(x, jax.core.Tracer)]
+    if not traced:
+        return kernel(*values, **kwargs)
+    residuals = [values[k] for k in traced]
+    real = [k for k in traced if jnp.issubdtype(values[k].dtype, jnp.floating)]
+    dtypes = [values[k].dtype for k in real]
+    known = [None if k in traced else value for k, value in enumerate(values)]
+    # Under `jax.grad` alone what is stopped is a value, of NumPy's where such a one was given.
+    stopped = [jnp.asarray(jax.lax.stop_gradient(x)) if k in real else x for k, x in enumerate(values)]
+    out = kernel(*stopped, **kwargs)
+    if not real or not jnp.issubdtype(out.dtype, jnp.floating):
+        return kernel(*values, **kwargs)  # JAX's own derivative, or its error where it has none
+
+    def cotangents(*given: Any) -> list[Any]:
+        """Map the traced arrays, the result and its cotangent to cotangents; it runs only where JAX asks for one."""
+        with setting(ACTIVE, ()), setting(STAGE, None):
+            inputs = list(known)
+            for k, array in zip(traced, given, strict=False):
+                inputs[k] = tc.asarray(array, backend="jax")
+            watched = [inputs[k] for k in real]
+            with tc.GradientTape() as tape:
+                tape.watch(watched)
+                result = op(*inputs, **kwargs)
+            upstream = tc.asarray(given[-1], backend="jax")
+            gradients = tape.gradient(result, watched, output_gradients=upstream, unconnected_gradients="zero")
+        return [g.array.astype(dtype) for g, dtype in zip(gradients, dtypes, strict=True)]
+
+    directions = Directions(cotangents, len(real), 1, (True,) * len(real), pushes=False)
+    return bind_given(residuals, [values[k] for k in real], [jax.lax.stop_gradient(out)], directions)[0]
 
 
 def is_finite_order(*, ord: float = 2, **parameters: Any) -> bool:

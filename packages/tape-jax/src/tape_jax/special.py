@@ -1,7 +1,8 @@
 """Special functions: XLA's where they are as accurate as the ops' default kernels, and SciPy's and core's on the host.
 
 On the host, a call takes microseconds for a small array, where XLA would compile for each new shape, some of the
-derivatives for minutes. Inside `jax.jit` such a function is a callback from the compiled program to the host.
+derivatives for minutes. Inside `jax.jit` such a function is a callback from the compiled program to the host. JAX has
+no derivative of a callback: it is given Tape's.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from tape_core.backends import DEFAULT_KERNELS
+from tape_core.extend import registry
 
 from tape_jax.host import numpy_on_host
+from tape_jax.own_rules import with_rules_of
 
 _FLOATS = frozenset({np.dtype("float32"), np.dtype("float64")})
 
@@ -65,7 +68,7 @@ def _on_host(name: str) -> Callable[..., Any]:
     """Return a kernel that computes on the host, and puts the result where the first array is."""
     in_trace = _TRACED.get(name)
 
-    def kernel(*values: Any, **parameters: Any) -> Any:
+    def computed(*values: Any, **parameters: Any) -> Any:
         arrays = [v for v in values if _is_array(v)]
         if any(isinstance(v, jax.core.Tracer) for v in arrays):
             if in_trace is not None and all(v.dtype in _FLOATS for v in arrays):
@@ -75,6 +78,11 @@ def _on_host(name: str) -> Callable[..., Any]:
         place = arrays[0].sharding if arrays[0].committed else None
         with jax.ensure_compile_time_eval():
             return jax.device_put(found, place)
+
+    def kernel(*values: Any, **parameters: Any) -> Any:
+        if any(isinstance(v, jax.core.Tracer) for v in values):
+            return with_rules_of(registry[name].function, computed, values, parameters)
+        return computed(*values, **parameters)
 
     return kernel
 
