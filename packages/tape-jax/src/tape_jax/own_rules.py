@@ -61,7 +61,7 @@ def with_rules_of(
                 tape.watch(watched)
                 result = op(*inputs, **kwargs)
             upstream = tc.asarray(given[-1], backend="jax")
-            gradients = tape.gradient(result, watched, output_gradients=upstream, unconnected_gradients="zero")
+            gradients: Any = tape.gradient(result, watched, output_gradients=upstream, unconnected_gradients="zero")
         return [g.array.astype(dtype) for g, dtype in zip(gradients, dtypes, strict=True)]
 
     directions = Directions(cotangents, len(real), 1, (True,) * len(real), pushes=False)
