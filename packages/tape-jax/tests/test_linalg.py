@@ -71,3 +71,15 @@ def test_the_gradient_of_cholesky_is_not_halved_for_xla(backend: str) -> None:
         f(tc.asarray(small))
     traced = [len(one.program.instructions) for one in f._compiled.all]
     assert traced[0] == traced[1]
+
+
+@pytest.mark.parametrize("order", [np.inf, -np.inf])
+@pytest.mark.parametrize("x", [[0.0, 0.0, 0.0], [0.0, 1.0, -2.0], [1.0, -1.0, 0.5], [2.0, 2.0, 2.0]])
+def test_norms_of_infinite_order_have_tapes_derivative_at_0_to_jax(x, order):
+    with tc.use_backend("jax"):
+        norm = lambda x: tc.linalg.vector_norm(tc.asarray(x), ord=order)  # noqa: E731
+        x = tc.asarray(x, dtype="float64")
+        expected = tc.grad(norm)(x).numpy()
+        on_arrays = lambda x: norm(x).array  # noqa: E731
+        for way in (jax.grad(on_arrays), jax.jit(jax.grad(on_arrays)), jax.jacfwd(on_arrays)):
+            np.testing.assert_allclose(way(x.array), expected)

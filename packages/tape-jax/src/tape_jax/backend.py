@@ -24,7 +24,7 @@ from tape_jax.convolution import convolution_kernels
 from tape_jax.jitted import Jitted
 from tape_jax.kernels import KERNELS
 from tape_jax.linalg import linalg_kernels
-from tape_jax.own_rules import by_tape, is_finite_order
+from tape_jax.own_rules import by_tape, is_finite_order, vector_norm
 from tape_jax.random import JaxRandom
 from tape_jax.sliding import sliding_kernels
 from tape_jax.sorting import RULES, sorting_kernels
@@ -62,7 +62,7 @@ class JaxBackend(Backend):
         for kernels in (special_kernels, linalg_kernels, convolution_kernels, sliding_kernels, sorting_kernels):
             self.kernels.update(kernels(jitted.__getitem__))
         self.kernels = {**jitted, **self.kernels, **KERNELS}
-        self.kernels["vector_norm"] = by_tape(tc.linalg.vector_norm, jnp.linalg.vector_norm, is_finite_order)
+        self.kernels["vector_norm"] = by_tape(tc.linalg.vector_norm, vector_norm, is_finite_order)
         self.kernels["cross_entropy"] = partial(self._cross_entropy, jitted["cross_entropy"])
         self.kernels["cross_entropy_vjp"] = partial(self._cross_entropy_vjp, jitted["cross_entropy_vjp"])
         self.random = JaxRandom(self)

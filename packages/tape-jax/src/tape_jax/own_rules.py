@@ -71,3 +71,10 @@ def with_rules_of(
 def is_finite_order(*, ord: float = 2, **parameters: Any) -> bool:
     """Return whether a norm is no maximum or minimum."""
     return abs(ord) != float("inf")
+
+
+def vector_norm(x: Any, **parameters: Any) -> Any:
+    """Return JAX's norm; for a maximum or minimum with a derivative of 0 at elements that are 0, where JAX has 1."""
+    if not is_finite_order(**parameters) and isinstance(x, jax.core.Tracer):
+        x = jnp.where(x == 0, jax.lax.stop_gradient(x), x)
+    return jnp.linalg.vector_norm(x, **parameters)
