@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_core import Tensor, Variable
@@ -50,6 +50,13 @@ class ExponentialMovingAverage:
         # (Variable, its average) by the id of the Variable. The entry keeps the Variable alive, and so its id unique.
         self._averages: dict[int, tuple[Variable, Variable]] = {}
         self._named_variables()  # raises here, and not at the first update, if `variables` is something else
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled: its Variables have other ids."""
+        vars(self).update(state)
+        self._averages = {id(pair[0]): pair for pair in self._averages.values()}
+        for variable, average in self._averages.values():
+            placement.follow(variable, average)
 
     @lenient
     def __repr__(self) -> str:

@@ -80,6 +80,11 @@ class GradientAccumulation:
         self._count, self._total, self._examples = 0, 0.0, 1.0
         self._sums: dict[int, _Sum] = {}  # by the id of the Variable, which the entry keeps alive
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled: its Variables have other ids."""
+        vars(self).update(state)
+        self._sums = {id(own.variable): own for own in self._sums.values()}
+
     @lenient
     def __repr__(self) -> str:
         reduction = "" if self.reduction == "mean" else f", reduction={self.reduction!r}"
@@ -363,8 +368,16 @@ class _Sum:
             column = xp.zeros_like(zeros[(slice(None), *[0] * (variable.ndim - 1))])
             self.rows = Variable(wrap(column, home), trainable=False, name=f"{name}_rows")
         self.seen = HostNumber(0, "seen")
+        self._follow()
+
+    def _follow(self) -> None:
         for holder in self.parts().values():
-            placement.follow(variable, holder)
+            placement.follow(self.variable, holder)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled, whose sums move with its own Variable."""
+        vars(self).update(state)
+        self._follow()
 
     @property
     def is_seen(self) -> bool:

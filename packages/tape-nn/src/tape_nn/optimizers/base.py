@@ -150,6 +150,14 @@ class Optimizer:
         self._version = 0  # counts changes that compiled functions must be traced again for, besides settings
         self._settings: _SettingsGuard | None = None
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled: its Variables have other ids."""
+        vars(self).update(state)
+        self._states = {id(own.variable): own for own in self._states.values()}
+        self._without_decay = {id(variable): variable for variable in self._without_decay.values()}
+        self._groups_by_id = {id(entry[0]): entry for entry in self._groups_by_id.values()}
+        self._warned = set()
+
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next update. It can be set at any time, to a number or to a schedule."""

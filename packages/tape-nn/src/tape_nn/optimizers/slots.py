@@ -82,5 +82,13 @@ class SlotState:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
+        self._follow()
+
+    def _follow(self) -> None:
         for slot in self.slots.values():
-            placement.follow(variable, slot)
+            placement.follow(self.variable, slot)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled, whose slots move with its own Variable."""
+        vars(self).update(state)
+        self._follow()

@@ -67,6 +67,11 @@ class TransformOptimizer:
         self._slots: list[Any] = []  # the leaves of the state: Variables, and what is no Tensor
         self._structure: Any = None
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy, or of what was pickled: its Variables have other ids."""
+        vars(self).update(state)
+        self._names = {id(variable): name for name, variable in self._trained.items()}
+
     @lenient
     def __repr__(self) -> str:
         return f"TransformOptimizer({self.transformation!r}, variables={len(named_variables(self.variables))})"
