@@ -704,7 +704,7 @@ for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
         traced, theirs = made()
         f, compiled = derived(eager, ours), tc.function(derived(traced, theirs), compile="xla")
         tc.set_seed(1)
-        for call in (1, 2, 3, 4):
+        for call in (1, 2, 3):
             before = tc.random.get_state()
             expected = run(f, inputs(call))
             if expected is None:  # XLA checks no values
@@ -712,7 +712,7 @@ for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
             after = tc.random.get_state()
             tc.random.set_state(before)
             close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
-            if call in (1, 4):  # XLA keeps values that nobody reads from call to call
+            if call != 2:  # XLA keeps values that nobody reads from call to call
                 close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
             assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
 """
