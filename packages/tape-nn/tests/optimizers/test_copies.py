@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "loss scaler": lambda model: nn.LossScaler(nn.Adam(0.1)),
     "transformation": lambda model: nn.TransformOptimizer(nn.transforms.adam(0.1), model),
 }
-COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda both: pickle.loads(pickle.dumps(both))}  # noqa: S301
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda both: pickle.loads(pickle.dumps(both))}
 
 
 def _step(model: Any, optimizer: Any) -> None:
