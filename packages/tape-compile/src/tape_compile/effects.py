@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
 from tape_core.staging import TracedValue, value_of
-from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, pytree, wrap
+from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, layouts, pytree, wrap
 from tape_core.typing import Raw
 
 from tape_compile.program import literal_key
@@ -278,7 +278,9 @@ class SetStateOfStep:
 
 def _is_between(array: Raw, bounds: tuple[int, int], backend: Backend) -> bool:
     """Return whether integers that can be read now are surely between bounds."""
-    if not backend.is_known(array) or 0 in array.shape:
+    if not backend.is_known(array) or 0 in array.shape or not backend.dtype(array.dtype).kind.endswith("integer"):
+        return False
+    if layouts.in_use and layouts.is_divided(array):  # each process has a part: the check itself asks all
         return False
     least, greatest = backend.extremes(array)
     return bounds[0] <= least and greatest <= bounds[1]
