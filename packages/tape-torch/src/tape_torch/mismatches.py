@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from tape_core import Variable
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -65,6 +66,14 @@ _CURE: Final = (
     "shapes and dtypes. Look for what depends on the rank, or on data that only one process has, before these lines"
 )
 
+_CURE_OF_MANY: Final = (
+    ". The gradients are to be those of the same Variables in all processes, in the same order, such as "
+    "model.trainable_variables: look for a Variable that is trainable in one alone, and for orders of sets"
+)
+
+Call = str | list[str]
+"""What a process is about to do, in the words of users; of many arrays in a list, with one after the other."""
+
 
 class MismatchError(RuntimeError):
     """The processes of a checked mesh do not run the same program; see :func:`tape_torch.distributed.mesh`."""
@@ -99,7 +108,9 @@ def compare(timeout: float | None) -> None:
         _comparing[0].meetings.timeout = timeout
 
 
-def compare_first(key: tuple[Any, ...], describe: Callable[[], str], group_name: str, waits: Waits) -> None:
+def compare_first(
+    key: tuple[Any, ...], describe: Callable[[], Call], group_name: str, waits: Waits, *, always: bool = False
+) -> None:
     """Compare a collective with those of the other processes of a group, the first time that this one calls such a one.
 
     Programs that are the same in all processes have the same first times. Where one process calls what it has called
@@ -110,6 +121,7 @@ def compare_first(key: tuple[Any, ...], describe: Callable[[], str], group_name:
         key: what tells such calls from others.
         describe: returns it in the words of users.
         waits: from a group to how long its operations wait for other processes, or None.
+        always: whether processes of a checked mesh compare this, too: it says more than the collective itself.
 
     Raises:
         MismatchError: the others call something else, have ended, or do not come.
@@ -119,12 +131,47 @@ def compare_first(key: tuple[Any, ...], describe: Callable[[], str], group_name:
         _first.begin(world)
     if key in _first.known:
         return
-    if not _comparing:  # which compares all
+    if always or not _comparing:  # which compares all
         group = distributed_c10d._resolve_process_group(group_name)  # type: ignore[arg-type,attr-defined]
         if group.size() > 1 and dist.get_backend(group) not in _NOT_REAL:
-            limit = waits(group)
-            _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds())
+            if _comparing:
+                _comparing[0].meetings.compare(group, describe())
+            else:
+                limit = waits(group)
+                _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds())
     _first.known.add(key)
+
+
+def identity(sources: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what tells sources of gradients, in this order, from others of such shapes: names, and who is older.
+
+    It takes as good as no time, and programs that are alike have the same in all processes.
+    """
+    serials = [x._serial if isinstance(x, Variable) else -1 for x in sources]
+    names = [(x.name, x.trainable) if isinstance(x, Variable) else None for x in sources]
+    return (*names, *sorted(range(len(serials)), key=serials.__getitem__))
+
+
+def names_of(sources: Sequence[Any]) -> list[str]:
+    """Return what tells sources of gradients from others of such shapes, for the messages of `compare_first`.
+
+    Of Variables that have one name, or none, it is the place in the order in which they were made: the same in all
+    processes, also where one of them has made Variables of its own.
+    """
+    alike: dict[Any, set[int]] = {}
+    for x in sources:
+        if isinstance(x, Variable):
+            alike.setdefault((x.name, x.dtype, x.shape), set()).add(x._serial)
+    shown = []
+    for x in sources:
+        if not isinstance(x, Variable):
+            shown.append("")
+            continue
+        same = sorted(alike[x.name, x.dtype, x.shape])
+        which = f"number {same.index(x._serial) + 1} of {len(same)} in the order of their making"
+        notes = [*["not trainable"] * (not x.trainable), *[which] * (len(same) > 1)]
+        shown.append(" ".join([*[repr(x.name)] * (x.name is not None), *[f"({', '.join(notes)})"] * bool(notes)]))
+    return shown
 
 
 looks: Final[list[Callable[[float], None]]] = []
@@ -187,7 +234,7 @@ class _Meetings:
         self._counts: dict[str, int] = {}
         self._store.set(f"who/{self._rank}", json.dumps([*machine(), os.getpid()]))
 
-    def compare(self, group: Any, call: str, timeout: float | None = None) -> None:
+    def compare(self, group: Any, call: Call, timeout: float | None = None) -> None:
         """Wait for the other processes of a group, and compare what they are about to do.
 
         Raises:
@@ -203,12 +250,16 @@ class _Meetings:
         others = [k for k in ranks if k != self._rank]
         keys = [f"{place}/{k}" for k in others]
         if not self._have_come(keys):
-            self._wait(place, others, call, self.timeout if timeout is None else timeout)
+            self._wait(place, others, _in_short(call), self.timeout if timeout is None else timeout)
         found = {k: json.loads(text) for k, text in zip(others, self._store.multi_get(keys), strict=True)}
         if any([theirs != call for theirs, _ in found.values()]):
             found[self._rank] = [call, _line()]
-            said = "; ".join([f"rank {k} calls {theirs} at {line}" for k, (theirs, line) in sorted(found.items())])
-            raise MismatchError(f"the processes run different programs: {said}. {_CURE}")
+            calls = [theirs for theirs, _ in found.values()]
+            said = "; ".join(
+                [f"rank {k} calls {_in_short(theirs, calls)} at {line}" for k, (theirs, line) in sorted(found.items())]
+            )
+            cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
+            raise MismatchError(f"the processes run different programs: {said}. {cure}")
         if count > 1:  # all have come to this one, so they have read the one before
             self._store.delete_key(f"{of}/{count - 1}/{self._rank}")
 
@@ -319,6 +370,22 @@ def _end() -> None:
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
+def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
+    """Return what a process is about to do in one line: of many arrays the first that others have otherwise."""
+    if isinstance(call, str):
+        return call
+    many = [one for one in calls if isinstance(one, list)]
+    for k in range(1, max(map(len, many), default=0)):
+        if len({one[k] if k < len(one) else None for one in many}) > 1:
+            return f"{call[0]}, of which {call[k]} differs," if k < len(call) else f"{call[0]}, which end too early,"
+    return call[0]
+
+
+def described_array(x: torch.Tensor, name: str) -> str:
+    """Return an array in the words of users, such as `'kernel' float32 (4, 2)`."""
+    return f"{name}{name and ' '}{_dtype(x)} {tuple(x.shape)}"
+
+
 def _group_of(args: Sequence[Any]) -> Any:
     """Return the group of processes among the arguments of a collective."""
     for arg in reversed(args):
@@ -358,7 +425,7 @@ def _tensors(arg: Any) -> list[torch.Tensor]:
     return [x for part in arg for x in _tensors(part)] if isinstance(arg, list | tuple) else []
 
 
-def _dtype(x: torch.Tensor) -> str:
+def _dtype(x: Any) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 

@@ -41,7 +41,7 @@ values = {
     ),
     "broadcast": (broadcast(x, m, source=n - 1), X[n - 1]),
     "means_in_group": (
-        means_in_group([x, x[:2]], m.group().group_name, n),
+        means_in_group([x, x[:2]], m.group().group_name, n, labels=("", "")),
         np.concatenate([X.mean(0).ravel(), X.mean(0)[:2].ravel()]),
     ),
 }
@@ -56,7 +56,7 @@ functions = {
     "reduce_scatter": lambda x: reduce_scatter(x, m),
     "all_to_all": lambda x: all_to_all(x, m, split=0, concat=1),
     "broadcast": lambda x: broadcast(x, m, source=n - 1),
-    "means_in_group": lambda x: means_in_group([x, 2.0 * x[:2]], m.group().group_name, n),
+    "means_in_group": lambda x: means_in_group([x, 2.0 * x[:2]], m.group().group_name, n, labels=("", "")),
 }
 eps = 1e-5
 for name, f in functions.items():

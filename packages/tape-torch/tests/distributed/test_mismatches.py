@@ -23,6 +23,12 @@ def test_first_calls_that_differ_are_an_error_without_a_checked_mesh() -> None:
     assert run_processes(program.read_text(encoding="utf-8"), 2) == ["done\n"] * 2
 
 
+@pytest.mark.parametrize("how", ["plain", "checked"])
+def test_gradients_of_other_variables_are_an_error_that_names_them(how: str) -> None:
+    program = Path(__file__).with_name("other_gradients_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, how) == ["done\n"] * 2
+
+
 def test_an_environment_variable_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
     from tape_torch.distributed import mesh
 

@@ -10,12 +10,14 @@ import torch.distributed as dist
 from tape_core import GradientTape, IndexedSlices, Tensor, reshape
 from tape_core.meshes import check_mesh
 from tape_core.staging import current
-from tape_core.support import ACTIVE, READY, dense, pytree, setting, wrap
+from tape_core.support import ACTIVE, READY, counted, dense, pytree, setting, wrap
 from tape_core.typing import PyTree
 from torch.distributed.device_mesh import DeviceMesh
 
 from tape_torch.distributed.collectives import means_in_group
+from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
+from tape_torch.mismatches import compare_first, described_array, identity, names_of
 
 BUCKET_BYTES = 25 * 1024 * 1024
 """How much is sent at once: as much as PyTorch's DistributedDataParallel sends."""
@@ -42,12 +44,14 @@ def average_gradients(
 
     Raises:
         ValueError: the mesh has no such axis, or a gradient is None.
+        MismatchError: the first time that they are averaged, the gradients of other processes have other shapes,
+            dtypes or keys, or are in another order.
     """
     check_mesh(mesh, Mesh, DeviceMesh, "average_gradients")
     leaves, structure = pytree.flatten(gradients)
     if current() is not None or ACTIVE.get():
-        return pytree.unflatten(structure, _by_ops(leaves, mesh, axis, bucket_bytes))
-    buckets = _Buckets(leaves, mesh, axis, bucket_bytes)
+        return pytree.unflatten(structure, _by_ops(leaves, leaves, structure, mesh, axis, bucket_bytes))
+    buckets = _Buckets(leaves, structure, mesh, axis, bucket_bytes)
     for k, leaf in reversed(list(enumerate(leaves))):
         if leaf is not None:
             buckets.add(k, leaf)
@@ -84,12 +88,15 @@ def averaged_gradient(
 
     Raises:
         ValueError: the mesh has no such axis, and whatever `tape.gradient` raises.
+        MismatchError: the first time that their gradients are averaged, other processes have other sources, or these
+            in another order. Names tell Variables from others, and the order in which they were made.
     """
     check_mesh(mesh, Mesh, DeviceMesh, "averaged_gradient")
     leaves, structure = pytree.flatten(sources)
     if current() is not None or ACTIVE.get():
-        return average_gradients(tape.gradient(target, sources), mesh, axis, bucket_bytes=bucket_bytes)
-    buckets = _Buckets(leaves, mesh, axis, bucket_bytes)
+        found = tape.gradient(target, leaves)
+        return pytree.unflatten(structure, _by_ops(found, leaves, structure, mesh, axis, bucket_bytes))
+    buckets = _Buckets(leaves, structure, mesh, axis, bucket_bytes)
     with setting(READY, buckets.add):
         found = tape.gradient(target, leaves)
     for k, gradient in reversed(list(enumerate(found))):
@@ -121,7 +128,7 @@ class _Bucket:
 class _Buckets:
     """Buckets of the gradients of some arrays: filled in any order, and sent in the same order by each process."""
 
-    def __init__(self, like: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: int) -> None:
+    def __init__(self, like: Sequence[Any], structure: Any, mesh: Mesh, axis: str | None, bucket_bytes: int) -> None:
         self._like = like
         self._group = mesh.group(axis)
         self._buckets: list[_Bucket] = []
@@ -129,13 +136,16 @@ class _Buckets:
         self._sent = 0
         self._result: list[Any] = [None] * len(like)
         open_ones: dict[Any, _Bucket] = {}
+        arrays: list[Any] = []
         for k, x in reversed(list(enumerate(like))):  # as the backward pass comes to them
             if x is None:
                 raise ValueError(
                     f"average_gradients: gradient {k} is None in this process, and may not be so in others: "
                     f"averaged_gradient(tape, target, sources, mesh) takes the shape of the source, or give zeros"
                 )
-            array, size = _array_of(x), _size(x.shape)
+            array, shape = _array_of(x), x.shape
+            size = _size(shape)
+            arrays += [array.dtype, array.device, shape]
             bucket = open_ones.get((array.dtype, array.device))
             if bucket is None or array.element_size() * (bucket.size + size) > bucket_bytes:
                 bucket = open_ones[array.dtype, array.device] = _Bucket()
@@ -144,6 +154,16 @@ class _Buckets:
             bucket.places[k] = bucket.size
             bucket.size += size
             self._bucket_of[k] = bucket
+        if self._group.size() > 1:
+            key = ("averaged gradients", self._group.group_name, structure, bucket_bytes, *arrays, *identity(like))
+            told = lambda: self._described(structure, bucket_bytes)  # noqa: E731
+            compare_first(key, told, self._group.group_name, waits_of, always=True)
+
+    def _described(self, structure: Any, bucket_bytes: int) -> list[str]:
+        devices = ", ".join(sorted({_array_of(x).device.type for x in self._like}))
+        how = f" in buckets of {bucket_bytes} bytes" if bucket_bytes != BUCKET_BYTES else ""
+        each = map(described_array, [_array_of(x) for x in self._like], _labels(self._like, structure))
+        return [f"averaged gradients of {counted(len(self._like), 'array')} on {devices}{how}", *each]
 
     def add(self, k: int, gradient: Tensor | IndexedSlices) -> None:
         """Put a gradient into its bucket, and send each that is full and whose turn it is; a second time is ignored."""
@@ -207,9 +227,18 @@ def _size(shape: Sequence[int]) -> int:
     return size
 
 
-def _by_ops(leaves: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: int) -> list[Any]:
+def _labels(sources: Sequence[Any], structure: Any) -> list[str]:
+    """Return what tells each source, or gradient, from others: its place in what is given, and its name."""
+    paths = [pytree.path(structure, k) for k in range(len(sources))]
+    return [" ".join(filter(None, both)) for both in zip(paths, names_of(sources), strict=True)]
+
+
+def _by_ops(
+    leaves: Sequence[Any], sources: Sequence[Any], structure: Any, mesh: Mesh, axis: str | None, bucket_bytes: int
+) -> list[Any]:
     """Average by ops, which are recorded and traced; what is None is so in all processes, which run one program."""
     group = mesh.group(axis)
+    labels = _labels(sources, structure)
     result: list[Any] = list(leaves)
     waiting: dict[Any, list[int]] = {}
     full: list[list[int]] = []
@@ -225,7 +254,8 @@ def _by_ops(leaves: Sequence[Any], mesh: Mesh, axis: str | None, bucket_bytes: i
             size[key] = x.size * x.dtype.itemsize
         waiting.setdefault(key, []).append(k)
     for members in [*full, *waiting.values()]:
-        flat = means_in_group([result[k] for k in members], group.group_name, group.size())
+        told = tuple([labels[k] for k in members])
+        flat = means_in_group([result[k] for k in members], group.group_name, group.size(), labels=told)
         start = 0
         for k in members:
             shape = result[k].shape

@@ -20,13 +20,14 @@ from tape_core import Tensor, Variable, asarray, concat, reshape
 from tape_core.backends import backend_of_type
 from tape_core.extend import batching, linear, op, transpose, vjp
 from tape_core.meshes import check_mesh
+from tape_core.support import counted
 from tape_core.typing import ArrayLike
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
-from tape_torch.mismatches import compare_first
+from tape_torch.mismatches import compare_first, described_array
 
 # PyTorch 2.13 has other names for them.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
@@ -165,11 +166,17 @@ def broadcast_in_group(x: ArrayLike, /, group: str, source: int, is_source: bool
     raise NotImplementedError
 
 
+def _described_in_order(arrays: Sequence[torch.Tensor], labels: Sequence[str]) -> list[str]:
+    """Return gradients in the order of their sources: they are sent from the last to the first."""
+    shown = [*map(described_array, arrays, labels)]
+    return [f"averaged gradients of {counted(len(arrays), 'array')}", *reversed(shown)]
+
+
 @_ordered
-def _means_in_group(xp: Any, arrays: Any, group: Any, size: int) -> torch.Tensor:
-    key = ("averaged gradients", group, arrays[0].dtype, *[x.shape for x in arrays])
-    if type(arrays[0]) is torch.Tensor:
-        compare_first(key, lambda: _described("averaged gradients", arrays, ()), group, waits_of)
+def _means_in_group(xp: Any, arrays: Any, group: Any, size: int, labels: tuple[str, ...]) -> torch.Tensor:
+    if size > 1 and type(arrays[0]) is torch.Tensor:
+        key = ("averaged gradients by ops", group, labels, arrays[0].dtype, *[x.shape for x in arrays])
+        compare_first(key, lambda: _described_in_order(arrays, labels), group, waits_of, always=True)
     # Divided on the way into the array that is sent, in whose memory the sum is taken.
     flat = torch.empty(sum([x.numel() for x in arrays]), dtype=arrays[0].dtype, device=arrays[0].device)
     for x, place in zip(arrays, torch.split(flat, [x.numel() for x in arrays]), strict=True):
@@ -177,7 +184,9 @@ def _means_in_group(xp: Any, arrays: Any, group: Any, size: int) -> torch.Tensor
     return _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
 
 
-def _means_in_group_transpose(xp: Any, g: Any, arrays_spec: Any, group: str, size: int) -> list[Any]:
+def _means_in_group_transpose(
+    xp: Any, g: Any, arrays_spec: Any, group: str, size: int, labels: tuple[str, ...]
+) -> list[Any]:
     total, pieces, start = xp.all_reduce_in_group(g, group, reduction="mean"), [], 0
     for spec in arrays_spec:
         stop = start + math.prod(spec.shape)
@@ -193,8 +202,11 @@ def _means_in_group_batch(call: Any, *arrays: Any) -> Any:
 
 
 @linear(arrays=transpose(_means_in_group_transpose), kernel=_means_in_group, sequence=True, batch=_means_in_group_batch)
-def means_in_group(arrays: Sequence[ArrayLike], /, group: str, size: int) -> Tensor:
-    """Average arrays of one dtype over all processes of a group; return them one after the other, flat."""
+def means_in_group(arrays: Sequence[ArrayLike], /, group: str, size: int, *, labels: tuple[str, ...]) -> Tensor:
+    """Average arrays of one dtype over all processes of a group; return them one after the other, flat.
+
+    `labels` has what tells each from others of its shape, to be compared between the processes.
+    """
     raise NotImplementedError
 
 
