@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from tape_core.support import counted
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
@@ -21,6 +22,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from tape_torch.divided import added_up, is_watched, own_part, sent, sent_later, wait_for_dropped
 from tape_torch.divided_specs import divided_as, with_spec
 from tape_torch.divided_weights import forget_all
+from tape_torch.mismatches import compare_first, described_array, identity, names_of
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
 
 
@@ -113,13 +115,15 @@ class _Bucket:
     """Gradients that are sent together.
 
     Attributes:
-        members: of each its key, what this process adds, the source, and along which axis it is scattered.
+        members: of each its key, what this process adds, the source's array, and along which axis it is scattered.
+        sources: the source of each.
         nbytes: of all, as they are whole.
     """
 
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.members: list[tuple[int, torch.Tensor, Any, int]] = []
+        self.sources: list[Any] = []
         self.nbytes = 0
         self._found: list[torch.Tensor] = []
         self._work: Any = None
@@ -128,6 +132,8 @@ class _Bucket:
         """Begin the collective; each process calls this for the same buckets in the same order."""
         mesh, axis, scattered, _ = self.kind
         group, n = mesh.get_group(axis), mesh.size(axis)
+        key = ("gradients", self.kind, *[(x.shape, dim) for _, x, _, dim in self.members], *identity(self.sources))
+        compare_first(key, self._described, group.group_name, _waits_of, always=True)
         if not scattered:
             flat = torch.cat([x.reshape(-1) for _, x, _, _ in self.members])
             self._work = dist.all_reduce(flat, group=group, async_op=True)
@@ -142,10 +148,22 @@ class _Bucket:
         parts = torch.split(flat, [shape.numel() for shape in shapes])
         self._found = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
+    def _described(self) -> list[str]:
+        arrays = [like for _, _, like, _ in self.members]
+        manner = " that are scattered" * self.kind.scattered
+        each = map(described_array, arrays, names_of(self.sources))
+        return [f"the sum of {counted(len(arrays), 'gradient')}{manner}", *each]
+
     def received(self) -> dict[int, Any]:
         """Wait, and return the gradients by their keys."""
         self._work.wait()
         return {key: divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
+
+
+def _waits_of(group: Any) -> Any:
+    from tape_torch.distributed.failures import waits_of  # which needs the arrays of this package
+
+    return waits_of(group)
 
 
 def _in_parts(x: torch.Tensor, dim: int, count: int) -> torch.Tensor:
@@ -159,11 +177,12 @@ class Together:
         self._open: dict[_Kind, _Bucket] = {}
         self._sent: list[_Bucket] = []
 
-    def add(self, key: int, gradient: Any, like: Any) -> bool:
+    def add(self, key: int, gradient: Any, source: Any) -> bool:
         """Take a gradient that is to be laid out as another array; return False if it goes another way.
 
         What is taken depends on shapes and layouts alone, which are the same in all processes.
         """
+        like = source._array
         if type(gradient) is not DTensor or type(like) is not DTensor:
             return False
         found = _way(gradient._spec, like._spec)
@@ -175,6 +194,7 @@ class Together:
         if bucket is None:
             bucket = self._open[kind] = _Bucket(kind)
         bucket.members.append((key, own_part(gradient), like, dim))
+        bucket.sources.append(source)
         bucket.nbytes += nbytes
         # The first one begins early, as that of DistributedDataParallel.
         if bucket.nbytes >= (SUMMED_TOGETHER_BYTES if self._sent else TAKEN_TOGETHER_BYTES):

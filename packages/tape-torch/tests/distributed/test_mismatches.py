@@ -29,6 +29,12 @@ def test_gradients_of_other_variables_are_an_error_that_names_them(how: str) -> 
     assert run_processes(program.read_text(encoding="utf-8"), 2, how) == ["done\n"] * 2
 
 
+@pytest.mark.parametrize("strategy", ["Replicated", "Sharded"])
+def test_gradients_of_copies_of_a_model_that_differ_are_an_error_that_names_them(strategy: str) -> None:
+    program = Path(__file__).with_name("other_layers_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, "plain", strategy) == ["done\n"] * 2
+
+
 def test_an_environment_variable_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
     from tape_torch.distributed import mesh
 

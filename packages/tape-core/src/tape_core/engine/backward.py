@@ -138,7 +138,7 @@ class _Noted(dict[int, Any]):
             source, again = self._sources[k], slot in self
             self._taken.discard(slot)
             if self._together is not None and isinstance(cotangent, Tensor) and not again:
-                is_taken = self._together.add(slot, cotangent._array, source._array)
+                is_taken = self._together.add(slot, cotangent._array, source)
             else:
                 is_taken = False
             if is_taken:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tape_core.typing import Raw
+
+if TYPE_CHECKING:
+    from tape_core.engine.tensor import Tensor
 
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
@@ -14,7 +17,7 @@ Tell = Callable[[Raw], bool]
 class Together(Protocol):
     """What lays out gradients as their sources, several at once, while a backward pass goes on."""
 
-    def add(self, key: int, gradient: Raw, like: Raw) -> bool:
+    def add(self, key: int, gradient: Raw, source: Tensor) -> bool:
         """Take a gradient that is to be laid out as its source; return False if it is laid out by itself."""
 
     def finish(self) -> dict[int, Raw]:
