@@ -116,7 +116,8 @@ def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]], *, has_
         AssertionError: they differ, or the program raises on divided arrays alone.
     """
     m = _mesh()
-    inputs = _with_nan(inputs) if has_nan else inputs
+    # JAX's own extremes over several devices of the CPU lose a NaN, as docs/jax.md says.
+    inputs = _with_nan(inputs) if has_nan and not ON_JAX else inputs
     with tc.use_backend("jax" if ON_JAX else "torch:cpu"):
         try:
             expected = _results(made, inputs, lambda value, k: value, None)
