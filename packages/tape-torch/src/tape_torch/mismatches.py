@@ -76,7 +76,7 @@ Call = str | list[str]
 
 
 class MismatchError(RuntimeError):
-    """The processes of a checked mesh do not run the same program; see :func:`tape_torch.distributed.mesh`."""
+    """The processes do not run the same program; :func:`tape_torch.distributed.mesh` says how it is compared."""
 
 
 def is_wanted(checked: bool | None) -> bool:
