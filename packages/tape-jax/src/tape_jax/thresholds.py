@@ -74,5 +74,5 @@ TRANSPOSED_MIN_PRODUCTS: Final = 1 << 17
 TRANSPOSED_MAX_BYTES: Final = 1 << 24
 """Bytes of what is transposed: 25 MB take as long to move as is saved, and as much memory."""
 
-UNMASKED_MIN_ELEMENTS = 1024
+UNMASKED_MIN_ELEMENTS: Final = 1024
 """A cotangent of at least so many elements, and no fewer than the result has, is looked at for zeros in a branch."""

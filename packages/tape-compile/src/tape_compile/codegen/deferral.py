@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
@@ -38,9 +38,8 @@ class Deferral:
         own = set(map(id, variables))
         self._others = [variable for variable in reads if id(variable) not in own]
         # The inputs in a call that is given what the last one has returned: others' values, those of groups, and None.
-        inputs = {id(variable): at for at, variable in enumerate(self._others)}
-        ends = [0, *accumulate(map(len, groups))]
-        inputs.update({id(variables[at]): len(inputs) + n for n, at in enumerate(ends[:-1])})
+        given = [*self._others, *[assigned[group[0] - first] for group in groups]]
+        inputs = {id(variable): at for at, variable in enumerate(given)}
         in_order = [inputs.get(id(variable), -1) for variable in reads]
         # Of one place, `itemgetter` returns no tuple.
         order = itemgetter(*in_order) if len(in_order) > 1 else itemgetter(slice(1))
@@ -48,10 +47,8 @@ class Deferral:
         self._cell = cell = deferred.Cell()
         self._where = [(cell, n, at) for n, group in enumerate(groups) for at in range(len(group))]
         kept = [at for at, instance in enumerate(places[0]) if id(instance) not in own]
-        self._objects, self._names = (
-            [cell, *[places[0][at] for at in kept]],
-            ["values", *[places[1][at] for at in kept]],
-        )
+        self._objects = [cell, *[places[0][at] for at in kept]]
+        self._names = ["values", *[places[1][at] for at in kept]]
         self._other_results = [first + at for at in kept if at < len(assigned)]
         self._new_leaves = len(kept) - len(self._other_results)
         # The slots that Variables have with the values in the cell: with another value, a Variable has others.
@@ -84,8 +81,9 @@ class Deferral:
             any(map(setattr, objects, names, news))
         else:
             slots: list[Slots] = [{} for _ in self._variables]
-            cell.is_read = False
+            # First, since an interrupt may come after each line: without slots the next call takes nothing as known.
             self._slots = []
+            cell.is_read = False
             every = deferred.assignments(self._variables, self._where, slots)
             any(chain(map(setattr, objects, names, news), every))
             self._slots = slots
