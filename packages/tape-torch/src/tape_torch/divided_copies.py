@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, describe, is_here, part_of, without_group
+from tape_torch.mismatches import described_array
 
 _SAID: Final = 8  # processes in a message that have other arrays
 
@@ -114,7 +115,8 @@ def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str, said: str = _
         RuntimeError: there are no processes any more.
     """
     values = tensor.detach().to("cpu").contiguous().view(-1)
-    digest = hashlib.blake2b(_about(tensor).encode(), digest_size=8)
+    about = described_array(tensor)
+    digest = hashlib.blake2b(about.encode(), digest_size=8)
     if values.numel():
         digest.update(values.view(torch.uint8).numpy().tobytes())
     try:
@@ -124,17 +126,13 @@ def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str, said: str = _
             raise gone from error
         raise
     if not same:
-        differing = _differing(_about(tensor), digest.digest(), mesh)
+        differing = _differing(about, digest.digest(), mesh)
         raise ValueError(said.format(where=where, shape=tuple(tensor.shape), differing=differing, rank=dist.get_rank()))
 
 
 def same_everywhere(text: str, mesh: DeviceMesh) -> bool:
     """Return whether all processes of a mesh, which all call this, have the same text."""
     return _is_same(hashlib.blake2b(text.encode(), digest_size=8).digest(), mesh)
-
-
-def _about(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _is_same(digest: bytes, mesh: DeviceMesh) -> bool:

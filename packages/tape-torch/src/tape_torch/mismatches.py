@@ -381,7 +381,7 @@ def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
     return call[0]
 
 
-def described_array(x: torch.Tensor, name: str) -> str:
+def described_array(x: torch.Tensor, name: str = "") -> str:
     """Return an array in the words of users, such as `'kernel' float32 (4, 2)`."""
     return f"{name}{name and ' '}{_dtype(x)} {tuple(x.shape)}"
 

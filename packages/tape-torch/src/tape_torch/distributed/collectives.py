@@ -46,13 +46,8 @@ def _check_first(name: str, x: torch.Tensor, group: Any, *how: Any) -> None:
     """Compare a collective with those of the other processes, if this one has not called such a one before."""
     if type(x) is torch.Tensor:  # and not one of PyTorch's traces
         key = (name, group, x.shape, x.dtype, how)
-        compare_first(key, lambda: _described(name, [x], how), group, waits_of)
-
-
-def _described(name: str, arrays: Sequence[torch.Tensor], how: tuple[Any, ...]) -> str:
-    shown = ", ".join([f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in arrays])
-    manner = ", ".join(map(str, how))
-    return f"{name}{f' ({manner})' if how else ''} of {shown}"
+        manner = f" ({', '.join(map(str, how))})" if how else ""
+        compare_first(key, lambda: f"{name}{manner} of {described_array(x)}", group, waits_of)
 
 
 def _wait(found: Any) -> torch.Tensor:
