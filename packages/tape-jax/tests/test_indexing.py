@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_jax import backend as backend_module
 from tape_jax import indexing
 
 _X = np.arange(60.0).reshape(3, 4, 5)
@@ -175,3 +177,32 @@ def test_ids_of_segments_are_looked_at_except_inside_a_function_of_jax() -> None
         assert compiled(tc.asarray(x), tc.asarray(ids) % 3).tolist() == [5.0, 3.0, 7.0]
         with pytest.raises(ValueError, match=r"segment_sum: segment_ids must be in \[0, 3\), got 0 to 5"):
             compiled(tc.asarray(x), tc.asarray(ids))
+
+
+class TestIndicesThatWereSeenBefore:
+    """An array of indices is looked at once; what is known of one that is gone is never taken for a new one's."""
+
+    @pytest.mark.parametrize("size", [3, 100], ids=["by Python", "by NumPy"])
+    def test_a_new_array_in_the_place_of_one_that_is_gone_is_looked_at(self, size: int) -> None:
+        x = tc.asarray(jnp.arange(4.0))
+        refused = 0
+        for k in range(60):  # the memory, and so the `id`, of one is that of another before long
+            inside = jnp.full((size,), k % 4)
+            for _ in range(2):
+                assert tc.take(x, tc.asarray(inside))[0] == k % 4
+            del inside
+            outside = tc.asarray(jnp.full((size,), 4 + k))
+            for _ in range(2):
+                with pytest.raises(IndexError):
+                    tc.take(x, outside)
+                refused += 1
+            del outside
+        assert refused == 120
+
+    def test_what_is_known_goes_with_the_array(self) -> None:
+        x = tc.asarray(jnp.arange(4.0))
+        before = len(backend_module._EXTREMES)
+        for k in range(20):
+            tc.take(x, tc.asarray(jnp.full((100,), k % 4)))
+        gc.collect()
+        assert len(backend_module._EXTREMES) <= before + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,9 @@ ARRAY_TYPES = ("jax:Array", "jax.core:Tracer")
 """Arrays, and what stands for them while JAX traces a function, as `jax.jit` does."""
 
 _FLOAT32 = np.dtype("float32")
+
+_EXTREMES: dict[int, tuple[weakref.ref[jax.Array], tuple[int, int]]] = {}
+"""The least and the greatest of living arrays of indices, by `id`: a graph's edges come to each step."""
 
 
 class JaxBackend(Backend):
@@ -218,6 +222,15 @@ class JaxBackend(Backend):
         return kernel(cotangent, logits, labels, axis=axis)
 
     def extremes(self, indices: jax.Array) -> tuple[int, int]:
+        """Return the least and the greatest of an array of indices: one look is enough, nobody writes to it."""
+        key = id(indices)
+        if (known := _EXTREMES.get(key)) is not None and known[0]() is indices:
+            return known[1]
+        found = self._look_for_extremes(indices)
+        _EXTREMES[key] = weakref.ref(indices, lambda _: _EXTREMES.pop(key, None)), found
+        return found
+
+    def _look_for_extremes(self, indices: jax.Array) -> tuple[int, int]:
         """Return the least and the greatest of an array of indices: of a short one by Python, which is faster."""
         if not devices.is_here(indices) and indices.dtype.kind in "iu":  # computed where they are
             return int(jnp.min(indices)), int(jnp.max(indices))
