@@ -28,3 +28,14 @@ def test_a_fault_leaves_all_that_a_step_assigns_old_or_new(
         search(check, faults.programs(), 20, record_property, "steps with faults")
     finally:
         record_property("fuzzed faults", injected)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["LossScaler(nn.Adam(0.01))", "LossScaler(nn.GradientAccumulation(nn.SGD(0.1), 2))"]
+)
+@pytest.mark.parametrize("kind", ["handler", "KeyboardInterrupt", "thread"])
+def test_nobody_sees_the_middle_of_a_step_whose_optimizer_is_called_in_it(optimizer: str, kind: str) -> None:
+    """While it ran, the Variables had the values that the step had assigned so far."""
+    program = {"shapes": [()], "dtype": "float32", "compiled": True}
+    lines = [("view", 0, 0), ("update", optimizer, False)]
+    faults.check({**program, "lines": lines, "faults": [(kind, 1, part / 10) for part in range(3, 10)]})

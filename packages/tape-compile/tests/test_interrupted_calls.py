@@ -220,3 +220,59 @@ def test_a_memory_error_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) ->
     before = bits(variables)
     assert interrupted_at(60, lambda: step(tc.asarray(GOOD)), MemoryError())
     assert bits(variables) == before
+
+
+def test_an_opaque_call_alone_sees_values_of_the_middle_of_a_run() -> None:
+    from tape_core.staging import opaque
+
+    v = tc.Variable(1.0)
+    seen, inside = [], []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(v.item()))
+    fails = False
+
+    @opaque
+    def call(x: Any, variable: Any) -> Any:
+        inside.append(variable.item())
+        variable.assign(variable * 10.0)
+        signal.raise_signal(signal.SIGTERM)
+        thread = threading.Thread(target=lambda: seen.append(v.item()))
+        thread.start()
+        thread.join()
+        if fails:
+            raise ValueError("too late")
+        return x + variable
+
+    @tc.function
+    def step(x: Any) -> Any:
+        v.assign(v + 1.0)
+        y = call(x, v)
+        v.assign(v + 1.0)
+        return y
+
+    try:
+        assert [step(tc.asarray(0.0)).item() for _ in range(3)] == [20.0, 220.0, 2220.0]
+        assert (inside, seen) == ([2.0, 22.0, 222.0], [1.0, 1.0, 21.0, 21.0, 221.0, 221.0])
+        fails = True
+        with pytest.raises(ValueError, match="too late"):
+            step(tc.asarray(0.0))
+        assert (v.item(), seen[-2:]) == (2221.0, [2221.0, 2221.0])
+        assert signal.getsignal(signal.SIGTERM).__name__ == "<lambda>"  # type: ignore[union-attr]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_interrupt_while_variables_are_bound_leaves_no_call_that_passes_the_binding_by() -> None:
+    from tape_core.engine import binding
+
+    v = tc.Variable(1.0)
+
+    def bound() -> float:
+        with binding.bind([v], [tc.asarray(5.0)]):
+            return float((v * 2.0).item())
+
+    for number in range(1, 10_000):
+        if not interrupted_at(number, bound):
+            break
+        assert bound() == 10.0, number
+        assert (v * 2.0).item() == 2.0
+    assert number > 100

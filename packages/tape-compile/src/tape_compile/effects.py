@@ -13,7 +13,7 @@ from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_
 from tape_core.typing import Raw
 
 from tape_compile.program import literal_key
-from tape_compile.tracer.contexts import outside
+from tape_compile.tracer.contexts import handlers_outside, outside
 from tape_compile.tracer.traced_backend import tracing_backend
 
 if TYPE_CHECKING:
@@ -168,6 +168,17 @@ class Effects:
             yield
         finally:
             self.effect("set_state_of_step", set_state_of_step, (None,), step.backend)
+
+
+@contextmanager
+def _in_midst_of_run(variables: list[Any], arrays: list[Any]) -> Iterator[None]:
+    """Enter a context in which Variables and host numbers have the values of the middle of a run, for nobody else.
+
+    The run may still fail, and commits its new values at its end. Signal handlers run in the context of what they
+    interrupt, so they are sent outside.
+    """
+    with handlers_outside(), held_for_a_while(variables, arrays):
+        yield
 
 
 def _with_iterators_as_lists(args: Sequence[Any]) -> tuple[Any, ...]:
@@ -386,11 +397,7 @@ class OpaqueCall:
                 leaves[k] = wrap(value_of(arrays.pop()), backend)
         args, kwargs = pytree.unflatten(self.structure, leaves)
         arrays.reverse()
-        # The new values are those of the whole run, which may still fail: it commits them at its end.
-        held = (
-            held_for_a_while(self.variables, arrays, [{} for _ in self.variables]) if self.variables else nullcontext()
-        )
-        with held:
+        with _in_midst_of_run(self.variables, arrays) if self.variables else nullcontext():
             arrays.clear()
             result = self.function(*args, **kwargs)
             found, structure = pytree.flatten_whole(result)

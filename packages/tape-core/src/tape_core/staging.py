@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from tape_core.base.ambient import FORMER, STAGE
+from tape_core.base.ambient import BINDINGS, FORMER, STAGE
 from tape_core.base.contexts import contextmanager
 from tape_core.base.undoing import keep_former
 
@@ -403,51 +403,78 @@ def guard(get: Callable[[], Any]) -> Any:
 # -- Python numbers that compiled functions read and assign
 
 
+class BoundNumber:
+    """The value that a host number has in one binding, as `tape_core.engine.binding.Bound` is that of a Variable."""
+
+    __slots__ = ("_raw", "_raw_slots")
+    _held_as = "_raw"
+
+    def __init__(self, value: float) -> None:
+        self._raw = value
+        self._raw_slots: dict[int, int] = {}
+
+    @property
+    def _holder(self) -> BoundNumber:
+        return self
+
+    _place = _holder
+
+
 class HostNumber:
     """A Python number that compiled functions read and assign in each run, as they do Variables.
 
     Attributes:
-        kept: the number, outside of traces.
         name: its name in exported files.
     """
 
-    __slots__ = ("__weakref__", "_slots", "kept", "name")
-    _raw: Any  # the slot `kept`, by the name that it has in a Variable
-    _raw_slots: Any
+    __slots__ = ("__weakref__", "_raw", "_raw_slots", "name")
     backend = None
     shape = ()
     _held_as = "_raw"
 
     def __init__(self, value: float, name: str) -> None:
-        self.kept = value
+        self._raw: Any = value
         self.name = name
-        self._slots: dict[int, int] = {}
+        self._raw_slots: dict[int, int] = {}
+
+    @property
+    def kept(self) -> Any:
+        """The number, outside of traces."""
+        return self._place._raw
 
     @property
     def _holder(self) -> HostNumber:
         """The object whose attribute `_held_as` has the value; see `tape_core.engine.commit`."""
         return self
 
-    _place = _holder
+    @property
+    def _place(self) -> HostNumber | BoundNumber:
+        """The keeper of the value here: the number itself, or what it is bound to."""
+        bindings = BINDINGS.get()
+        return self if bindings is None else bindings.get(id(self), self)
 
     @property
     def _array(self) -> Any:
-        stage = current()
-        return self.kept if stage is None else stage.read(self)
+        stage, place = current(), self._place
+        return place._raw if stage is None or place is not self else stage.read(self)
 
     @_array.setter
     def _array(self, value: Any) -> None:
-        stage = current()
-        if stage is None:
+        stage, place = current(), self._place
+        if stage is None or place is not self:
             if FORMER.get():
-                keep_former([self], ["_raw"])
-            self.kept = value
+                keep_former([place], ["_raw"])
+            place._raw = value
         else:
             stage.write(self, value)
 
+    @property
+    def _slots(self) -> dict[int, int]:
+        return self._place._raw_slots
 
-HostNumber._raw = HostNumber.__dict__["kept"]
-HostNumber._raw_slots = HostNumber.__dict__["_slots"]
+    @_slots.setter
+    def _slots(self, slots: dict[int, int]) -> None:
+        self._place._raw_slots = slots
 
 
 class host_number:

@@ -24,7 +24,8 @@ from tape_core.base.row_updates import rows_added
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, deferred, layouts, placement, pytree
-from tape_core.engine.commit import Commit, assign_together, held_for_a_while, set_all
+from tape_core.engine.binding import held_for_a_while
+from tape_core.engine.commit import Commit, assign_together, set_all
 from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
 from tape_core.engine.levels import BatchedArray, innermost, is_watched

@@ -58,7 +58,7 @@ def tracing(trace: Trace) -> Iterator[None]:
     chosen = selection.select()
     backend = selection.use_backend(tracing_backend(chosen.backend, trace), chosen.device)
     inner = setting(BINDINGS, None if trace.parent is None else BINDINGS.get())
-    with _handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace), inner:
+    with handlers_outside(), setting(TRACING, True), setting(ACTIVE, ()), backend, setting(STAGE, trace), inner:
         try:
             _begin(trace)
             yield
@@ -67,19 +67,20 @@ def tracing(trace: Trace) -> Iterator[None]:
 
 
 class _Outside:
-    """A signal handler wrapped so that it runs outside of the trace that it interrupts."""
+    """A signal handler wrapped so that it runs outside of the trace or the opaque call that it interrupts."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self.handler = handler
+        self.bindings = BINDINGS.get()
 
     def __call__(self, number: int, frame: FrameType | None) -> object:
-        with outside():
+        with setting(ACTIVE, ()), setting(STAGE, None), setting(BINDINGS, self.bindings):
             return self.handler(number, frame)
 
 
 @contextmanager
-def _handlers_outside() -> Iterator[None]:
-    """Enter a context in which signal handlers run outside of the trace that they interrupt.
+def handlers_outside() -> Iterator[None]:
+    """Enter a context in which signal handlers run outside of what they interrupt, with the values of Variables there.
 
     Python calls handlers in its main thread only. Those written in C, such as the default one of SIGINT, read no
     Variables, so they stay.
@@ -91,7 +92,7 @@ def _handlers_outside() -> Iterator[None]:
     try:
         for number in range(1, _signal.NSIG):
             handler = _signal.getsignal(number)
-            # An `_Outside` is there already where a trace is begun inside another one.
+            # An `_Outside` is there already where a trace or an opaque call is begun inside another one.
             if callable(handler) and not isinstance(handler, _Outside | BuiltinFunctionType):
                 wrapped[number] = _Outside(handler)
                 _signal.signal(number, wrapped[number])

@@ -61,7 +61,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tape_core.backends.selection import Selection
     from tape_core.base.progress import Task
-    from tape_core.engine.binding import Bound
     from tape_core.engine.levels import Axis
     from tape_core.engine.recording import Recorder
     from tape_core.meshes.draws import Making
@@ -77,8 +76,8 @@ ops, while its effects happen all the same."""
 FORMER: ContextVar[tuple[dict[tuple[int, str], tuple[Any, str, Any]], ...]] = ContextVar("tape_core.former", default=())
 """By the ids of objects and the names of their attributes: the objects, the names, the values from before."""
 
-BINDINGS: ContextVar[dict[int, Bound] | None] = ContextVar("tape_core.bindings", default=None)
-"""By the ids of the Variables."""
+BINDINGS: ContextVar[dict[int, Any] | None] = ContextVar("tape_core.bindings", default=None)
+"""By the ids of Variables and host numbers: a `Bound`, or a `BoundNumber`."""
 
 STAGE: ContextVar[Stage | None] = ContextVar("tape_core.stage", default=None)
 OPEN_AXES: ContextVar[tuple[Axis, ...]] = ContextVar("tape_core.open_axes", default=())

@@ -7,8 +7,9 @@ are told by `IN_USE` listeners to ask when the first is entered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from tape_core.base.ambient import ACTIVE, BINDINGS, OBSERVERS, OPEN_AXES
 from tape_core.base.contexts import contextmanager, setting
@@ -16,12 +17,13 @@ from tape_core.base.forking import Lock
 from tape_core.engine.levels import BatchedArray
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor, own_slots, wrap
-from tape_core.staging import TracedValue, current
+from tape_core.staging import BoundNumber, TracedValue, current
 from tape_core.typing import Raw, Slots
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
     from tape_core.engine.variable import Variable
+    from tape_core.staging import HostNumber
 
 in_use = 0
 """The number of bindings in the process, in all threads. Where it is 0 a Variable has its own value."""
@@ -131,27 +133,74 @@ def bind(variables: Sequence[Variable], values: Sequence[Tensor]) -> Iterator[li
 
 
 @contextmanager
+def held_for_a_while(holders: Iterable[Variable | HostNumber], values: Iterable[Raw]) -> Iterator[None]:
+    """Enter a context, outside of traces, in which Variables and host numbers have other raw values.
+
+    What is assigned to them there stays in it. Other threads, and whoever looks after an error, see them as they are.
+    """
+    bounds: dict[int, Any] = {}
+    for holder, value in zip(holders, values, strict=True):
+        library = holder.backend
+        bounds[id(holder)] = BoundNumber(value) if library is None else Bound(holder, wrap(value, library))  # type: ignore[arg-type]
+    with _counted(), setting(BINDINGS, {**(BINDINGS.get() or {}), **bounds}):
+        yield
+
+
+class _Open:
+    """A binding that is open. They are counted by weak references: one that an interrupt leaves behind goes as well."""
+
+    __slots__ = ("__weakref__",)
+
+
+_open: WeakSet[_Open] = WeakSet()
+
+
+@contextmanager
 def _counted() -> Iterator[None]:
-    _count(1)
+    own = _Open()
     try:
+        _begin(own)
         yield
     finally:
-        _count(-1)
+        try:
+            _end(own)
+        except BaseException:  # an interrupt
+            _end(own)
+            raise
 
 
-def _count(change: int) -> None:
+# An interrupt may come between any two lines: call paths are told before the first binding counts, and after the last.
+
+
+def _begin(own: _Open) -> None:
     global in_use
     with _lock.now:
-        before, in_use = in_use, in_use + change
-        if not before or not in_use:
-            for ask in ask_for_bindings:
-                ask(bool(in_use))
+        if not in_use:
+            _tell(on=True)
+        _open.add(own)
+        in_use = len(_open)
+
+
+def _end(own: _Open) -> None:
+    global in_use
+    with _lock.now:
+        _open.discard(own)
+        in_use = len(_open)
+        if not in_use:
+            _tell(on=False)
+
+
+def _tell(*, on: bool) -> None:
+    for ask in ask_for_bindings:
+        ask(on)
 
 
 def differing_specs() -> tuple[object, ...]:
     """Return, as part of a cache key, the backends, shapes and dtypes of bound values that are not the Variables'."""
     found: list[object] = []
     for bound in (BINDINGS.get() or {}).values():
+        if type(bound) is BoundNumber:
+            continue
         variable, value = bound.variable, bound._raw
         own = variable._raw
         spec = bound._home, tuple(value.shape), value.dtype, value.device

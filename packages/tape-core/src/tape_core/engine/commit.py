@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import FORMER
-from tape_core.base.contexts import contextmanager
 from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound
@@ -98,27 +97,6 @@ def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:
     if all([getattr(kind, "_held_as", None) == "_raw" for kind in {*map(type, variables)}]):
         return variables, ["_raw"] * len(variables)
     return [v._holder for v in variables], [v._held_as for v in variables]
-
-
-@contextmanager
-def held_for_a_while(variables: Iterable[Any], arrays: Iterable[Any], slots: Iterable[Any]) -> Iterator[None]:
-    """Enter a context in which Variables and host numbers have other raw values, outside of traces."""
-    variables = [variable._place for variable in variables]
-    holders, places = _places(variables)
-    objects, names = [*holders, *variables], [*places, *["_raw_slots"] * len(variables)]
-    if FORMER.get():
-        keep_former(objects, names)
-    # An iterator, whose end is no harm: an exception at any moment, a KeyboardInterrupt, leads to one of the two.
-    back = map(setattr, objects, names, list(map(getattr, objects, names)))
-    values = [*arrays, *slots]
-    try:
-        try:
-            any(map(setattr, objects, names, values))
-            yield
-        finally:
-            any(back)
-    finally:
-        any(back)
 
 
 def assign_together(variables: Iterable[Any], values: Iterable[Any]) -> None:

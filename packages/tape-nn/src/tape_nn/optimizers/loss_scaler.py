@@ -10,7 +10,7 @@ from typing import Any
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend
-from tape_core.staging import host_number, stateful
+from tape_core.staging import current, guard, host_function, host_number, stateful
 from tape_core.support import Commit, integer, lenient, real, wrap
 from tape_core.typing import ArrayLike
 
@@ -169,35 +169,42 @@ class LossScaler:
     def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Commit:
         """Compute the update and the new scale, without making them. An inner optimizer of somebody else is called."""
         pairs = [(_as_tensor(pair[0]), *pair[1:]) for pair in grads_and_vars]
-        if _all_finite([pair[0] for pair in pairs if pair[0] is not None]):
-            # The scale is a power of two by default, so that this division is exact.
-            unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
-            # With an optimizer of this package the update and the scale are one commit: an interrupt leaves both or
-            # neither. One of somebody else has no commit to join.
-            ours = hasattr(self.optimizer, "_compute_update")
-            commit: Commit = self.optimizer._compute_update(unscaled) if ours else Commit()
-            if not ours:
-                self.optimizer.apply_gradients(unscaled)
-            in_a_row, scale = self._in_a_row + 1, self._scale
-            if in_a_row == self.growth_interval:
-                in_a_row, scale = 0, min(scale * self.growth_factor, LARGEST_SCALE)
-            return self._with_numbers(commit, scale, in_a_row, self._skipped)
-        scale = self._scale
-        if self.growth_interval is not None:
-            smaller = self._scale * self.backoff_factor
-            # Without a limit a loss of NaN would shrink the scale for ever, and skip every update in silence.
-            if smaller < SMALLEST_SCALE:
-                raise FloatingPointError(
-                    f"LossScaler: gradients are not finite with the scale {self._scale}, either, so it is not their "
-                    "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
-                )
-            scale = smaller
-        return self._with_numbers(Commit(), scale, 0, self._skipped + 1)
+        finite = _all_finite([pair[0] for pair in pairs if pair[0] is not None])
+        if current() is not None:
+            return self._trace_update(pairs, finite)
+        commit = self._inner_update(pairs) if finite else Commit()
+        return self._with_numbers(commit, finite)
 
-    def _with_numbers(self, commit: Commit, scale: float, in_a_row: int, skipped: int) -> Commit:
-        """Add the assignment of these numbers to a commit."""
-        for name, value in (("_scale", scale), ("_in_a_row", in_a_row), ("_skipped", skipped)):
-            commit.value(getattr(LossScaler, name).of(self), value)
+    def _inner_update(self, pairs: list[Any]) -> Commit:
+        # The scale is a power of two by default, so that this division is exact.
+        unscaled = [(_times(g, 1 / self._scale), *rest) for g, *rest in pairs]
+        # With an optimizer of this package the update and the scale are one commit: an interrupt leaves both or
+        # neither. One of somebody else has no commit to join.
+        if hasattr(self.optimizer, "_compute_update"):
+            commit: Commit = self.optimizer._compute_update(unscaled)
+            return commit
+        self.optimizer.apply_gradients(unscaled)
+        return Commit()
+
+    def _trace_update(self, pairs: list[Any], finite: Any) -> Commit:
+        """Compute the update in a branch of the program, which makes it: to the trace it is one commit with the rest.
+
+        Where the inner optimizer decides by a value the trace ends with an error, and the call becomes an opaque one.
+        """
+        guard(self._settings)
+        tc.cond(finite, lambda: self._inner_update(pairs).make(), lambda: None)
+        return self._with_numbers(Commit(), finite._array)
+
+    def _settings(self) -> tuple[int | None, float, float]:
+        return self.growth_interval, self.growth_factor, self.backoff_factor
+
+    def _with_numbers(self, commit: Commit, finite: Any) -> Commit:
+        """Add the assignment of the new scale and the new counts to a commit."""
+        scale, in_a_row = self._scale, self._in_a_row
+        new_scale = _next_scale(finite, scale, in_a_row, *self._settings(), SMALLEST_SCALE, LARGEST_SCALE)
+        commit.value(LossScaler._scale.of(self), new_scale)
+        commit.value(LossScaler._in_a_row.of(self), _next_in_a_row(finite, in_a_row, self.growth_interval))
+        commit.value(LossScaler._skipped.of(self), _next_skipped(finite, self._skipped))
         return commit
 
     def state_dict(self, variables: Module | Mapping[str, Variable]) -> dict[str, Tensor]:
@@ -221,7 +228,10 @@ class LossScaler:
         inner = {name: value for name, value in state.items() if name not in own}
         scale, in_a_row, skipped = float(state[own[0]]), int(state[own[1]]), int(state[own[2]])
         self.optimizer.load_state_dict(inner, variables)
-        self._with_numbers(Commit(), scale, in_a_row, skipped).make()
+        commit = Commit()
+        for name, value in (("_scale", scale), ("_in_a_row", in_a_row), ("_skipped", skipped)):
+            commit.value(getattr(LossScaler, name).of(self), value)
+        commit.make()
 
 
 def _as_tensor(gradient: Gradient) -> Tensor | IndexedSlices | None:
@@ -230,14 +240,56 @@ def _as_tensor(gradient: Gradient) -> Tensor | IndexedSlices | None:
     return tc.asarray(gradient)
 
 
-def _all_finite(gradients: list[Tensor | IndexedSlices]) -> bool:
+def _all_finite(gradients: list[Tensor | IndexedSlices]) -> Any:
+    """Return whether all elements are finite; in a trace a Tensor, where all gradients are on one backend."""
     found: dict[Backend, Any] = {}  # one flag for each backend, so that a GPU is waited for once
     for gradient in gradients:
         values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
         backend = values.backend
         flag = backend.xp.all(backend.xp.isfinite(values.array))
         found[backend] = found[backend] & flag if backend in found else flag
+    if current() is not None and len(found) == 1:
+        ((backend, flag),) = found.items()
+        return wrap(flag, backend)
     return all(map(bool, found.values()))
+
+
+# Numbers of the host, which compiled functions compute in each run. They are functions of all that they read, so that
+# exported files can have them.
+
+
+@host_function
+def _next_scale(
+    finite: Any,
+    scale: float,
+    in_a_row: int,
+    growth_interval: int | None,
+    growth_factor: float,
+    backoff_factor: float,
+    smallest: float,
+    largest: float,
+) -> float:
+    if finite:
+        return min(scale * growth_factor, largest) if in_a_row + 1 == growth_interval else scale
+    if growth_interval is None:
+        return scale
+    # Without a limit a loss of NaN would shrink the scale for ever, and skip every update in silence.
+    if scale * backoff_factor < smallest:
+        raise FloatingPointError(
+            f"LossScaler: gradients are not finite with the scale {scale}, either, so it is not their "
+            "size; tape_core.GradientTape(check_numerics=True) tells which operation is the first"
+        )
+    return scale * backoff_factor
+
+
+@host_function
+def _next_in_a_row(finite: Any, in_a_row: int, growth_interval: int | None) -> int:
+    return in_a_row + 1 if finite and in_a_row + 1 != growth_interval else 0
+
+
+@host_function
+def _next_skipped(finite: Any, skipped: int) -> int:
+    return skipped if finite else skipped + 1
 
 
 def _times(gradient: Tensor | IndexedSlices | None, factor: float) -> Tensor | IndexedSlices | None:
