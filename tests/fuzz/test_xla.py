@@ -27,11 +27,12 @@ class Counted:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, record_property: Any) -> Iterator[Counted]:
     """What XLA has compiled for a test, which the summary of the run tells, too."""
-    from tape_jax.xla import packs
+    from tape_jax.xla import kept, packs
     from tape_jax.xla.compiler import XLA as Compiler
 
     # Programs have two Variables: with this each is packed, so that its values are deferred from call to call.
     monkeypatch.setattr(packs, "PACK_MIN_ARRAYS", 1)
+    monkeypatch.setattr(kept, "KEPT_MIN_ARRAYS", 1)
     found, original = Counted(), Compiler.compile
 
     def compile(self: Any, *args: Any) -> Any:

@@ -205,7 +205,9 @@ class Function(Generic[P, R_co]):
         active = ACTIVE.get()
         if active:
             active = active_recorders()
-        is_traced = foreign_tracers and any([tracer() for tracer in foreign_tracers])
+        is_traced = False
+        for tracer in foreign_tracers:
+            is_traced = is_traced or tracer()
         if active or OPEN_AXES.get() or current() is not None or is_traced:
             one = len(active) == 1 and not is_traced and BINDINGS.get() is None
             if one and self._records_whole and not OPEN_AXES.get() and current() is None:
@@ -273,7 +275,7 @@ class Function(Generic[P, R_co]):
         else:
             static, kwargs = self._split_static(args, kwargs)
             args = ()
-        keys = [key for _, _, key in static]
+        keys = [key for _, _, key in static] if static else ()
         signature = Signature(args, kwargs, keys, self._name)
         if self._host_places and (place := self._host_places.get(signature.key)) is not None:
             signature = Signature(args, kwargs, keys, self._name, place)

@@ -58,6 +58,10 @@ PACK_MAX_BYTES: Final = 1 << 18
 PACK_MIN_ARRAYS: Final = 3
 """Arrays of a pack: each spares 1.4 µs of a call on NumPy, and the pack takes as long as one or two of them."""
 
+KEPT_MIN_ARRAYS: Final = 3
+"""Values of Variables, arrays of JAX, that stay in one array from call to call: with 3, a step of elementwise calls
+takes 13.6 µs in place of 14.1, with 8 14.6 in place of 20.6, with 40 37 in place of 68; with one 13.8 not 10.8."""
+
 COMPARED_MAX_BYTES: Final = 1 << 22
 """Bytes: to find two constants of this size equal takes 8 ms, less than XLA takes for one call of the second."""
 

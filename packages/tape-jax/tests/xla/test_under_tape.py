@@ -28,7 +28,7 @@ def runs(monkeypatch):
     run = Segment.__call__
     monkeypatch.setattr(Segment, "__call__", lambda self, *given: found.append(self) or run(self, *given))
     # Each is run by its own call, also where nothing is left to do but to call JAX's function.
-    for direct in ("plain", "on_host"):
+    for direct in ("plain", "whole"):
         monkeypatch.setattr(Segment, direct, property(lambda self: None, lambda self, value: None), raising=False)
     return found
 

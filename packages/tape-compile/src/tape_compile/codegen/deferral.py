@@ -44,19 +44,17 @@ class Deferral:
         # Of one place, `itemgetter` returns no tuple.
         order = itemgetter(*in_order) if len(in_order) > 1 else itemgetter(slice(1))
         self._in_order: Callable[[Sequence[Any]], Iterable[Any]] = order
-        self._cell = cell = deferred.Cell()
+        self._cell = cell = deferred.cell_of([[assigned[at - first] for at in group] for group in groups])
         self._where = [(cell, n, at) for n, group in enumerate(groups) for at in range(len(group))]
         kept = [at for at, instance in enumerate(places[0]) if id(instance) not in own]
         self._objects = [cell, *[places[0][at] for at in kept]]
         self._names = ["values", *[places[1][at] for at in kept]]
         self._other_results = [first + at for at in kept if at < len(assigned)]
         self._new_leaves = len(kept) - len(self._other_results)
-        # The slots that Variables have with the values in the cell: with another value, a Variable has others.
-        self._slots: list[Slots] = []
 
     def values(self) -> tuple[Iterable[Any], bool]:
         """Return the values of all Variables that are read, and whether they are as the last call has left them."""
-        slots = self._slots
+        slots = self._cell.slots
         if slots and all(map(is_, map(deferred.slots_of, self._variables), slots)):
             return self._in_order([*map(_raw_of, self._others), *self._cell.values, None]), True
         return map(_raw_of, self._reads), False
@@ -77,16 +75,16 @@ class Deferral:
         news = [values, *[found[at] for at in self._other_results], *[{} for _ in range(self._new_leaves)]]
         # New values need new slots where somebody knows the old ones: a recorder that watches, or who has read a value,
         # as assigning does, too.
-        if as_left and not cell.is_read and not any(self._slots):
+        if as_left and not cell.is_read and not any(cell.slots):
             any(map(setattr, objects, names, news))
         else:
             slots: list[Slots] = [{} for _ in self._variables]
             # First, since an interrupt may come after each line: without slots the next call takes nothing as known.
-            self._slots = []
+            cell.slots = ()
             cell.is_read = False
             every = deferred.assignments(self._variables, self._where, slots)
             any(chain(map(setattr, objects, names, news), every))
-            self._slots = slots
+            cell.slots = slots
         del before
         return True
 

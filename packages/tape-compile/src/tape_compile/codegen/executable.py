@@ -67,6 +67,7 @@ class Compiled:
     recent = False
     deferral: Deferral | None = None
     _groups: Sequence[Sequence[int]] = ()
+    _replaces = False  # whether the code may take the memory of Variables
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class Compiled:
         program.updates = {known[id(v)]: k for v, k in zip(self.assigned, outputs, strict=True)}
         if trace.donates_variables:
             program.replaced = frozenset(program.updates)
-        elif not self.changed:
+        if not self.changed:
             program.deferrable = deferrable(self.assigned, outputs)
 
     def _spares(
@@ -164,6 +165,7 @@ class Compiled:
         if compiler is None:
             return run if program.backend is None else self._offered(name, run, examples, numbers)
         code = compile_program(program, run, examples, name, how, compiler, numbers, trace.backends)
+        self._replaces = bool(program.replaced) and getattr(code, "takes_variables", True) is True
         return self._check_first_run(code, run, name, how)
 
     def _offered(self, name: str, run: Run, examples: list[Any], numbers: Sequence[str]) -> Run:
@@ -317,7 +319,7 @@ class Compiled:
         if self.donated:
             check_no_alias(self.name, leaves, self.donated, DONATED)
             invalidate_donated(self.name, leaves, self.donated)
-        if self.program.replaced:
+        if self._replaces:
             return self._call_replacing(arrays, [leaves[k] for k in self.changed])
         try:
             if not self._warns:

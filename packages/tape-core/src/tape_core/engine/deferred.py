@@ -35,25 +35,41 @@ class Held:
         """The values as arrays: the same ones each time."""
         raise NotImplementedError
 
+    def array(self, number: int) -> Raw:
+        """Return one of them."""
+        return self.arrays[number]
+
 
 class Cell:
-    """The deferred values of an executable's Variables.
+    """The deferred values of the Variables of an executable, and of others that have the same ones.
 
     Attributes:
+        serials: of these Variables, for each of the values.
         values: theirs.
+        slots: those that Variables have with these values: with another value, a Variable has others. None are known
+            before there are values.
         is_read: whether one has been read since Variables were told of this cell: somebody may put it back, as an
             array, and then a Variable has that.
     """
 
-    __slots__ = ("is_read", "values")
+    __slots__ = ("is_read", "serials", "slots", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, serials: Sequence[Sequence[int]]) -> None:
+        self.serials = serials
         self.values: Sequence[Held] = ()
+        self.slots: Sequence[Slots] = ()
         self.is_read = False
 
 
 Place = tuple[Cell, int, int]
 """Where the value of a Variable is: the cell, which of its values, and which of the arrays of that."""
+
+
+def cell_of(groups: Sequence[Sequence[Any]]) -> Cell:
+    """Return a cell for the values of these Variables: the one in which they are already, if there is one."""
+    serials = [[variable._serial for variable in group] for group in groups]
+    place: Place | None = getattr(groups[0][0], "_deferred", None)
+    return place[0] if place is not None and place[0].serials == serials else Cell(serials)
 
 
 def settled(values: Iterable[Any], groups: Iterable[Sequence[int]]) -> list[Raw]:
@@ -80,7 +96,7 @@ def _getattr(self: Variable, name: str) -> Any:
             pass  # it has no value yet
         else:
             cell.is_read = True
-            return cell.values[at].arrays[number]
+            return cell.values[at].array(number)
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 

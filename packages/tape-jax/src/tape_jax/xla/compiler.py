@@ -8,8 +8,7 @@ host does, such as counting an optimizer's steps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Ref, Run, Source
@@ -19,6 +18,7 @@ from tape_core.typing import Raw
 import tape_jax.xla.transfer as transfer
 from tape_jax.xla.flows import for_xla, generators_of, program_of, step_of
 from tape_jax.xla.levels import Level, divide
+from tape_jax.xla.picking import picking
 from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.segment import Segment
 from tape_jax.xla.stand_ins import StandIns
@@ -92,6 +92,7 @@ class _Alone:
 
     Attributes:
         takes_host_data: whether inputs of JAX may be NumPy's arrays: nothing but XLA has them.
+        takes_variables: whether XLA may be given the memory of Variables.
         deferred: the places of outputs that are deferred values, in groups; see `tape_core.engine.deferred`.
     """
 
@@ -101,14 +102,14 @@ class _Alone:
         self._run = run
         inputs, constants = program.inputs, program.constants
         self._host: Run | None = None
-        self._host_places: list[int] = []
+        for_host: list[int] = []
         on_host: list[int] = []  # the numbers of what the host makes
         if level.on_host:
             on_host = list(dict.fromkeys([k for i in level.on_host for k in i.outputs]))
             used = {k for i in level.on_host for k in i.inputs}
             host = program.replace([_on_host(i, name) for i in level.on_host], outputs=on_host)
             host.inputs, host.owned = [k for k in inputs if k in used], {}
-            self._host_places = [at for at, k in enumerate(inputs) if k in used]
+            for_host = [at for at, k in enumerate(inputs) if k in used]
             self.source = Source(host, name)
             self._host = self.source.run
             used = {k for i in level.computed for k in i.inputs}
@@ -118,7 +119,7 @@ class _Alone:
         known = [*inputs, *on_host]
         outputs = [k for k in dict.fromkeys(program.outputs) if k not in {*known, *constants}]
         # What is the new value of a Variable and nothing else, whose old value nothing but XLA needs.
-        counts, needed = Counter(program.outputs), {*program.outputs, *[inputs[at] for at in self._host_places]}
+        counts, needed = Counter(program.outputs), {*program.outputs, *[inputs[at] for at in for_host]}
         olds = {o: i for i, o in program.updates.items() if o in program.deferrable and i in taken and i not in needed}
         deferrable = [k for k in outputs if k in olds and counts[k] == 1]
         self.segment = Segment(program, level.computed, taken, outputs, name, program.replaced, deferrable)
@@ -127,8 +128,9 @@ class _Alone:
         self._may_be_deferred = [[inputs.index(olds[k]) for k in group] for group in groups]
         # An output that is an input is the array that was given, as in Python; a constant is the constant.
         kept = [k for k in dict.fromkeys(program.outputs) if k in known]
-        self._taken = [known.index(k) for k in taken]
-        self._kept = [known.index(k) for k in kept]
+        self._for_host = picking(for_host)
+        self._taken = picking([known.index(k) for k in taken])
+        self._kept = picking([known.index(k) for k in kept])
         self._is_whole = program.outputs == outputs
         # The outputs in one list: what was given, what XLA makes, and constants. They are picked from it by one call of
         # C, since a program that trains may have hundreds.
@@ -136,11 +138,11 @@ class _Alone:
         self._constants = [constants[k] for k in named]
         place_of = {k: at for at, k in enumerate([*kept, *outputs, *named])}
         places = [place_of[k] for k in program.outputs]
-        self._pick: Callable[[Sequence[Raw]], Any] | None = itemgetter(*places) if len(places) > 1 else None
-        self._only = places[0] if len(places) == 1 else None
+        self._pick = picking(places)
         self._plain = self.segment.plain if self._host is None else None
         arrays = {k for k in inputs if program.specs[k].dtype is not None}
         used = {*program.outputs, *[k for i in level.on_host for k in i.inputs]}
+        self.takes_variables = self.segment.takes_variables
         self.takes_host_data = self.segment.native and not arrays & used
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
@@ -150,16 +152,18 @@ class _Alone:
         arrays.clear()
         plain = self._plain  # what JAX has made, where nothing else is left to do
         if plain is not None:
-            kept = [given[at] for at in self._kept]
+            kept = self._kept(given)
             found = plain([], self.segment.large, *given)[0]
         else:
-            known = given if self._host is None else given + self._host([given[at] for at in self._host_places])
-            kept = [known[at] for at in self._kept]
-            if self._host is not None:
-                given = tuple([known[at] for at in self._taken])
-            del known  # there is one reference to each argument from here, as the segment counts them
-            if self.segment.on_host is not None:
-                found = self.segment.on_host([], self.segment.large, given)[0]
+            if self._host is None:
+                kept = self._kept(given)
+            else:
+                known = given + self._host([*self._for_host(given)])
+                kept = self._kept(known)
+                given = self._taken(known)
+                del known  # there is one reference to each argument from here, as the segment counts them
+            if self.segment.whole is not None:
+                found = self.segment.whole([], self.segment.large, given)[0]
             elif self.segment.takes_variables:
                 arrays.append(_Begun(kept))
                 found = self.segment.call_into(arrays, given)
@@ -170,10 +174,7 @@ class _Alone:
     def _all(self, kept: Sequence[Raw], found: Sequence[Raw]) -> tuple[Any, ...]:
         if self._is_whole:
             return tuple(found)
-        values = (*kept, *found, *self._constants)
-        if self._pick is not None:
-            return self._pick(values)  # type: ignore[no-any-return]
-        return () if self._only is None else (values[self._only],)
+        return self._pick((*kept, *found, *self._constants))
 
     def finished(self, arrays: list[Any]) -> tuple[Any, ...] | None:
         """Return the outputs of a call that something has ended, if XLA had made them; `arrays` is the list it got."""

@@ -24,6 +24,7 @@ from tape_jax import devices
 from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
+from tape_jax.xla.kept import Keeping, keeping
 from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
@@ -110,8 +111,8 @@ class Segment:
         takes_variables: whether XLA may be given the memory of Variables, so that it must be known what has become of
             a call.
         large: the constants that each call is given.
-        on_host: the function for arrays of other libraries, of states, large constants and the tuple of the arguments,
-            where no random numbers are drawn; else None.
+        whole: the function for arrays of other libraries, or the one that keeps values of Variables, of states, large
+            constants and the tuple of the arguments, where no random numbers are drawn; else None.
         plain: the function of `jax.jit` itself, of states, large constants and arguments, where nothing is converted
             and no random numbers are drawn; else None.
     """
@@ -151,12 +152,13 @@ class Segment:
         self._out_of = None if not any(outs) else outs
         self.native = self._out_of is None
         self._on_host: OnHost | None = None
+        self._keeping: Keeping | None = None
+        places = {k: at for at, k in enumerate(self.inputs)}
+        pairs = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
+        ins, out_specs = [specs[k] for k in self.inputs], [specs[k] for k in outputs]
+        defers = [outputs.index(k) for k in deferrable]
         if all([is_for(specs[k]) for k in (*self.inputs, *outputs, *constants)]) and self._is_of_tape:
-            places = {k: at for at, k in enumerate(self.inputs)}
-            kept = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
-            ins = [specs[k] for k in self.inputs]
-            defers = [outputs.index(k) for k in deferrable]
-            self._on_host = OnHost(self._traced, ins, [specs[k] for k in outputs], kept, defers)
+            self._on_host = OnHost(self._traced, ins, out_specs, pairs, defers)
             self.large = tuple(map(self._on_host.put, large.values()))
             self._jitted = self._on_host.jitted
         else:
@@ -167,6 +169,11 @@ class Segment:
         self._likes = [at for at, k in enumerate(self.inputs) if k in likes]
         self._by_layout: dict[tuple[Any, ...], Any] = {}
         self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs, replaced)
+        if self._on_host is None and self._into is None and self._out_of is None and self._is_of_tape:
+            found = keeping(self._traced, ins, out_specs, pairs, defers)
+            # Small values are kept, too, where the user gives them away, unless there are large ones beside them.
+            if found is not None and found.arguments.issuperset(self._donated):
+                self._keeping, self._donated = found, ()
         self._of_variables = {at for at in self._donated if self.inputs[at] in replaced}
         self.takes_variables = bool(self._of_variables)
         self._has_run = False
@@ -175,10 +182,11 @@ class Segment:
             jit: Any = jax.jit
             after = 2  # the states and the large constants
             self._donating = jit(self._traced, donate_argnums=[after + at for at in self._donated])
+        whole = self._on_host if self._keeping is None else self._keeping
         more: list[Any] = [
-            self._on_host, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
+            whole, self._into, self._out_of, self._keys or None, self._likes or None, self._donating
         ]  # fmt: skip
-        self.on_host = self._on_host if not self._keys else None
+        self.whole = whole if not self._keys and (self._on_host is not None or not self._likes) else None
         self.plain = self._jitted if all([part is None for part in more]) else None
 
     def trace(self, examples: Sequence[Raw] | None) -> None:
@@ -192,8 +200,11 @@ class Segment:
         if self._on_host is not None:
             self._on_host.trace(states, self.large, examples)
             return
-        function = self._function(examples) if self._donating is None else self._donating
-        traced = function.trace(states, self.large, *examples)
+        if self._keeping is not None:
+            traced = self._keeping.trace(states, self.large, examples)
+        else:
+            function = self._function(examples) if self._donating is None else self._donating
+            traced = function.trace(states, self.large, *examples)
         # XLA calls Python in a thread of its own, where the user may draw: who draws there must not wait for the call.
         self._others_wait = self._others_wait and (self._is_of_tape or not calls_python(traced.jaxpr))
 
@@ -254,13 +265,19 @@ class Segment:
         begun, states = self._begun()
         if self._on_host is not None:
             return self.results(self._on_host(states, self.large, given), begun)
+        if self._keeping is not None:
+            if not (self._likes and kept_layouts.in_use):
+                return self.results(self._keeping(states, self.large, given), begun)
+            return self._keeping.unpacked(states, self.large, given)
         given = self._converted(given)
         return self.results(self._for_call(given)(states, self.large, *given), begun)
 
     @property
     def deferred(self) -> list[list[int]]:
         """The places of results that are deferred values, in groups."""
-        return [] if self._on_host is None else self._on_host.deferred
+        if self._on_host is not None:
+            return self._on_host.deferred
+        return [] if self._keeping is None else self._keeping.deferred
 
     def _begun(self) -> tuple[list[tuple[Generator, State]], list[Any]]:
         """Return generators with their states, also as arrays; they go on at once where it is known how far."""

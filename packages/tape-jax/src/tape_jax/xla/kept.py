@@ -1,0 +1,251 @@
+"""Values of Variables that are arrays of JAX: from one call to the next they stay in one array, as in `packs.py`.
+
+Nothing is written in place: arrays are made of what somebody reads, and another array of what somebody has assigned.
+That is done by NumPy, for which nothing need be compiled: the arrays are on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tape_core.support import deferred
+from tape_core.typing import Raw
+
+from tape_jax import devices
+from tape_jax.conversion import is_tracing
+from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES
+from tape_jax.xla.picking import picking
+from tape_jax.xla.transfer import is_of_jax, nbytes
+
+if TYPE_CHECKING:
+    from tape_compile.extend import Spec
+
+Shapes = tuple[tuple[int, ...], ...]
+Found = tuple[Sequence[Any], Sequence[Any]]
+
+
+class Held(deferred.Held):
+    """The values of a pack after a call; arrays are made of them when the first is asked for."""
+
+    __slots__ = ("_arrays", "_pack", "whole")
+
+    def __init__(self, pack: Pack, whole: Any) -> None:
+        self.whole = whole
+        self._pack = pack
+        self._arrays: list[Raw | None] = []
+
+    @property
+    def shapes(self) -> Shapes:
+        """Those of the values."""
+        return self._pack.shapes
+
+    @property
+    def arrays(self) -> list[Raw]:
+        """The values as arrays: the same ones each time."""
+        return [self.array(number) for number in range(len(self.shapes))]
+
+    def array(self, number: int) -> Raw:
+        """Return one of the arrays, which is made when it is asked for first."""
+        if not self._arrays:
+            self._arrays = [None] * len(self.shapes)
+        arrays = self._arrays
+        found = arrays[number]
+        if found is None:
+            if is_tracing():
+                with jax.ensure_compile_time_eval():  # there, too, it is an array
+                    found = self._pack.array(self.whole, number)
+            else:
+                found = self._pack.array(self.whole, number)
+            arrays[number] = found
+        return found
+
+    def has(self, values: Iterable[Raw]) -> bool:
+        """Return whether these arrays have been made of it."""
+        arrays = self._arrays
+        return bool(arrays) and all(map(is_, values, arrays))
+
+
+class Pack:
+    """Results, of one dtype, that are arguments of the next call, in one array.
+
+    Args:
+        pairs: the places of each as a result, and as an argument.
+        specs: those of the values.
+
+    Attributes:
+        results, arguments: the places of each.
+        shapes, size, dtype: of the values, of the array.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], specs: Sequence[Spec]) -> None:
+        self.results = [o for o, _ in pairs]
+        self.arguments = [i for _, i in pairs]
+        self._first = self.arguments[0]
+        self.shapes: Shapes = tuple([tuple(spec.shape) for spec in specs])
+        self.size = sum(map(math.prod, self.shapes))
+        self.dtype = specs[0].dtype
+        self._last: Held | None = None
+        ends = [0, *accumulate(map(math.prod, self.shapes))]
+        self._slices = [slice(*pair) for pair in pairwise(ends)]
+
+    def parts(self, whole: Any) -> list[Any]:
+        """Return the arrays that are in one; for XLA's code."""
+        return [whole[own].reshape(shape) for own, shape in zip(self._slices, self.shapes, strict=True)]
+
+    def array(self, whole: jax.Array, number: int) -> Raw:
+        """Return one of the arrays that are in one."""
+        own, shape = self._slices[number], self.shapes[number]
+        place = whole.sharding if whole.committed else None
+        found = _copy_on(place)(np.asarray(whole)[own].reshape(shape))
+        if found.dtype != self.dtype:  # JAX has been told to have no float64, meanwhile or in this thread
+            found = jax.lax.slice(whole, [own.start], [own.stop]).reshape(shape)
+        return found
+
+    def given(self, arguments: Sequence[Raw]) -> Any:
+        """Return the array for a call: the last result if all is as it was, else one of the arguments."""
+        held = arguments[self._first]
+        if type(held) is Held:
+            if held.shapes is self.shapes or held.shapes == self.shapes:
+                return held.whole
+            values = held.arrays
+        else:
+            values = [arguments[k] for k in self.arguments]
+            last = self._last  # whoever has it, has its arrays
+            if last is not None and last.has(values):
+                return last.whole
+        for value, shape in zip(values, self.shapes, strict=True):
+            if value.shape != shape or value.dtype != self.dtype:
+                raise Misfit
+        whole = np.concatenate([np.asarray(value).reshape(-1) for value in values])
+        places = [value.sharding for value in values if value.committed]
+        return jax.device_put(whole, places[0]) if places else whole
+
+    def held(self, whole: Any) -> Held:
+        """Return the values in an array that XLA has returned."""
+        self._last = held = Held(self, whole)
+        return held
+
+
+class Misfit(Exception):
+    """A value is not what the pack is for."""
+
+
+class Keeping:
+    """A function of `jax.jit` between arrays of JAX, some of whose results stay in packs until the next call.
+
+    Args:
+        function: what to compile: it takes states of generators, large constants, and the arrays.
+        ins, outs: the counts of arguments and results.
+        packs: of which at least one is there.
+
+    Attributes:
+        arguments: the places of those that are in packs.
+        deferred: the places of the results of each pack.
+    """
+
+    def __init__(self, function: Callable[..., Found], ins: int, outs: int, packs: Sequence[Pack]) -> None:
+        self._function = function
+        self._packs = packs
+        self.deferred = [pack.results for pack in packs]
+        self.arguments = {i for pack in packs for i in pack.arguments}
+        self._others = [i for i in range(ins) if i not in self.arguments]
+        self._pick_others = picking(self._others)
+        packed = {o for pack in packs for o in pack.results}
+        self._other_results = [o for o in range(outs) if o not in packed]
+        # The results in order, out of the others, the packs, and None.
+        places = {o: at for at, o in enumerate([*self._other_results, *[pack.results[0] for pack in packs]])}
+        self._in_order = picking([places.get(o, len(places)) for o in range(outs)])
+        self.jitted = jax.jit(self._packed)
+        self._one_by_one = jax.jit(function)
+
+    def _packed(self, states: Sequence[Raw], large: Sequence[Raw], others: Sequence[Raw], wholes: Sequence[Raw]) -> Any:
+        given = dict(zip(self._others, others, strict=True))
+        for pack, whole in zip(self._packs, wholes, strict=True):
+            given.update(zip(pack.arguments, pack.parts(whole), strict=True))
+        found, ends = self._function(states, large, *[given[i] for i in range(len(given))])
+        made = [_whole([found[o] for o in pack.results]) for pack in self._packs]
+        return [found[o] for o in self._other_results], made, ends
+
+    def trace(self, states: Sequence[Any], large: Sequence[Any], examples: Sequence[Any]) -> Any:
+        """Lower the function, for arguments that are, or stand for, what is given to JAX; return what it is then."""
+        like: Any = jax.ShapeDtypeStruct  # its constructor has no types
+        wholes = [like((pack.size,), pack.dtype) for pack in self._packs]
+        return self.jitted.trace(states, large, self._pick_others(tuple(examples)), wholes)
+
+    def __call__(self, states: Sequence[Any], large: Sequence[Any], given: tuple[Raw, ...]) -> Found:
+        """Return the results, with an object for those of each pack, and the states after it."""
+        packs = self._packs
+        try:
+            wholes = [pack.given(given) for pack in packs]
+        except Misfit:
+            return self.unpacked(states, large, given)
+        others, made, ends = self.jitted(states, large, self._pick_others(given), wholes)
+        helds = [pack.held(whole) for pack, whole in zip(packs, made, strict=True)]
+        return self._in_order((*others, *helds, None)), ends
+
+    def unpacked(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
+        """Return the results for arguments of other shapes, one by one."""
+        given = deferred.settled(given, [pack.arguments for pack in self._packs])
+        found: Found = self._one_by_one(states, large, *given)
+        return found
+
+
+def keeping(
+    function: Callable[..., Found],
+    ins: Sequence[Spec],
+    outs: Sequence[Spec],
+    pairs: Sequence[tuple[int, int]],
+    deferrable: Collection[int],
+) -> Keeping | None:
+    """Return the function for arrays of JAX that keeps values from call to call; None where it would keep none.
+
+    With several devices it keeps none, as arrays of one pack would be divided alike; nor on any but CPUs, for which it
+    is measured.
+
+    Args:
+        function: see :class:`Keeping`.
+        ins, outs: the specs of arguments and results.
+        pairs: (result, argument): the result is the argument of the next call.
+        deferrable: the results that may be deferred values.
+    """
+    groups: dict[Any, list[list[tuple[int, int]]]] = {}
+    sizes: dict[Any, int] = {}
+    for o, i in pairs:
+        spec = ins[i]
+        if o not in deferrable or not is_of_jax(spec) or -1 in spec.shape or not spec.size:
+            continue
+        if (tuple(outs[o].shape), outs[o].dtype) != (tuple(spec.shape), spec.dtype) or nbytes(spec) > PACKED_MAX_BYTES:
+            continue
+        size = nbytes(spec)
+        if spec.dtype not in groups or sizes[spec.dtype] + size > PACK_MAX_BYTES:
+            groups.setdefault(spec.dtype, []).append([])
+            sizes[spec.dtype] = 0
+        groups[spec.dtype][-1].append((o, i))
+        sizes[spec.dtype] += size
+    found = [several for of_dtype in groups.values() for several in of_dtype if len(several) >= KEPT_MIN_ARRAYS]
+    if not found or devices.several() or devices.default().platform != "cpu":
+        return None
+    packs = [Pack(several, [ins[i] for _, i in several]) for several in found]
+    return Keeping(function, len(ins), len(outs), packs)
+
+
+def _whole(values: Sequence[Any]) -> Any:
+    return jnp.concatenate([jnp.ravel(value) for value in values])
+
+
+@cache
+def _copy_on(place: Any) -> Any:
+    """Return a function that makes an array of JAX of one of NumPy's, in a third of the time of `jnp.asarray`."""
+    return jax.jit(_same) if place is None else jax.jit(_same, in_shardings=place)
+
+
+def _same(array: Raw) -> Raw:
+    return array
