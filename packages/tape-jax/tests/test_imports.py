@@ -75,3 +75,24 @@ def test_arrays_of_jax_stay_where_they_are_whatever_is_selected(selected):
         "assert tc.sin(x).backend.name == 'jax' and tc.asarray(x).array is x\n",
         environment={"TAPE_BACKEND": selected},
     )
+
+
+FIRST_PROGRAM = """
+import warnings
+warnings.simplefilter("error")
+import jax, tape_core as tc
+traced = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, duration, **_: traced.append(event) if event.endswith("/jaxpr_trace_duration") else None
+)
+tc.function(lambda: tc.random.global_rng().normal((5,)), compile="xla")()
+first = len(traced)
+traced.clear()
+tc.function(lambda: tc.random.global_rng().normal((5,)), compile="xla")()
+assert first == len(traced), (first, len(traced))
+"""
+
+
+def test_the_first_program_of_a_process_is_traced_as_often_as_others():
+    """JAX's 64 bits are switched on before it is, and not by it."""
+    run_python("-c", FIRST_PROGRAM, environment={"TAPE_BACKEND": "numpy"})

@@ -711,9 +711,10 @@ for name in [name for name in ("numpy", "torch", "jax") if is_installed(name)]:
                 break
             after = tc.random.get_state()
             tc.random.set_state(before)
-            close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", 1e-5)  # draws are float32
+            rtol = 1e-5 if after == before else 1e-3  # draws are float32, of which derivatives multiply the rounding
+            close(arrays(compiled(*inputs(call))), expected, f"compiled by XLA on {name}, call {call}", rtol)
             if call != 2:  # XLA keeps values that nobody reads from call to call
-                close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", 1e-5)
+                close(arrays(theirs), arrays(ours), f"Variables on {name} after call {call}", rtol)
             assert tc.random.get_state() == after, f"on {name} call {call} has drawn as far as {tc.random.get_state()}, not {after}"
 """
 

@@ -32,5 +32,7 @@ def tape_load_compiler() -> Compiler:
 
     check_version()
     from tape_jax.xla.compiler import XLA
+    from tape_jax.xla.transfer import jax_backend
 
+    jax_backend()  # switches JAX to 64 bits: a program that was traced before would be traced once more
     return XLA()
