@@ -302,9 +302,7 @@ XLA = ["xla"]
 """Functions that XLA compiles, wherever they are called: under tapes, vmap and forward mode."""
 LONG = ["long scan", "long map"]
 """Loops of more steps than are recorded one by one."""
-KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *OWN[2:], *FORWARD, *BACKWARD, *TWICE]
-EAGER = [*(kind for kind in KINDS if kind != "function"), *IMPLICIT]
-"""With solvers, whose searches decide by values: Tape does not compile them."""
+KINDS = [*FLOWS, *FLOWS[:2], *BATCHES, "vmap", *WRAPPERS, *OWN[2:], *IMPLICIT, *FORWARD, *BACKWARD, *TWICE]
 TRACED = ["scan", "map", "cond", *BATCHES, "checkpoint", "both", "module", *OWN, *IMPLICIT, *FORWARD, *BACKWARD]
 """What assigns nothing, and is of as many steps whatever the values: JAX can trace it."""
 
@@ -331,7 +329,6 @@ def programs(
         by_jax: whether derivatives are those of JAX's transformations, and none of the whole is compiled.
     """
     names = ["x", "w", "c"]
-    compiles = not by_jax and not {*IMPLICIT} & {*outermost, *inner}
     expression = _Writer(draw, inner).expression(names, depth, order=2, kinds=outermost)
     return Program(
         f"{expression} + 0.1 * x * x",
@@ -339,7 +336,7 @@ def programs(
         draw(st.sampled_from(sorted(SECOND_OF_JAX if by_jax else SECOND))),
         draw(st.sampled_from(backends)),
         draw(st.booleans()),
-        compiles and draw(st.integers(0, 3)) == 3,
+        not by_jax and draw(st.integers(0, 3)) == 3,
         against if draw(st.integers(0, 3)) == 3 else "",
         draw(st.sampled_from(compilers)),
         draw(st.booleans()),

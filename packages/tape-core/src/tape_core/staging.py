@@ -121,6 +121,9 @@ class Stage(Protocol):
     def is_assigned(self, *variables: Variable) -> bool:
         """Return whether the program has assigned to one of these Variables; without arguments, to any."""
 
+    def assigned_variables(self) -> list[Variable]:
+        """Return the Variables to which the program has assigned so far, here or around."""
+
     def commit(self) -> None:
         """Let the real Variables have the values that the program has assigned so far."""
 

@@ -599,6 +599,13 @@ class Trace(Effects):
         chosen = {id(variable) for variable in variables}
         return any(held.written and (not chosen or key in chosen) for key, held in self.variable_states.items())
 
+    def assigned_variables(self) -> list[Variable]:
+        """Return the Variables to which the program has assigned so far, here or around."""
+        held = [held for held in self.variable_states.values() if held.written and held.first is not None]
+        own = [h.variable for h in held if not isinstance(h.variable, HostNumber)]
+        around = [] if self.parent is None else self.parent.assigned_variables()
+        return [*own, *[v for v in around if not any([v is known for known in own])]]
+
     def is_traced(self, value: TracedValue) -> bool:
         """Return whether a value is an input or computed in each run, rather than a constant."""
         return self.failed is None and value.id not in self.constants  # type: ignore[attr-defined]  # of our classes

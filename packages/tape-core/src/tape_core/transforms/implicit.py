@@ -7,6 +7,7 @@ again defined by an equation, so derivatives of any order follow from the same f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial, wraps
@@ -15,17 +16,20 @@ from typing import Any
 from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
+from tape_core.engine.binding import held_for_a_while
 from tape_core.engine.levels import innermost
-from tape_core.engine.tensor import SCALARS, Tensor, read
+from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import off_tapes, stop_gradient
+from tape_core.ops.statistical import max as greatest
+from tape_core.staging import current, outside, value_check
 from tape_core.transforms import solvers, traced, unread
 from tape_core.transforms.calls import Arguments, forbid_captures, name_of, reading, substitute, unrecorded
 from tape_core.transforms.custom import linear_transpose
 from tape_core.transforms.derivatives import jvp
 from tape_core.transforms.solvers import Accuracy, ConvergenceError, LinearSolver
-from tape_core.transforms.vectors import Vector, norm, worst
+from tape_core.transforms.vectors import Vector, norm
 from tape_core.typing import ArrayLike, PyTree, Scalar
 
 Function = Callable[..., Any]
@@ -54,8 +58,8 @@ def fixed_point(
     (0.25, -0.03125)
 
     Derivatives, reverse and forward and of any order, come from the implicit function theorem: no step is kept. They
-    exist for `args` and for trainable Variables that `f` reads, not for `z0`. Inside vmap the iteration ends when all
-    examples have converged.
+    exist for `args` and for trainable Variables that `f` reads, not for `z0`. Inside vmap the iteration of each example
+    ends when that one has converged.
 
     Args:
         f: a function of pytrees whose result has the structure, shapes and dtypes of `z0`. It must do the same whenever
@@ -74,7 +78,9 @@ def fixed_point(
             `"dense"` for up to 1000 unknowns, which must be real, and else `"gmres"`.
 
     Raises:
-        ConvergenceError: it did not converge, here or in the backward pass; an ArithmeticError.
+        ConvergenceError: it did not converge, here or in the backward pass; an ArithmeticError. Where nobody can raise
+            it, as inside `jax.jit`, and in a branch or loop of a compiled function while a tape records there, the
+            result is NaN. In compiled functions a singular matrix of `"dense"` is the ValueError of `solve`.
         ValueError: the result of `f` differs from `z0` in structure or shape; or an argument has no valid value.
         TypeError: the dtypes differ; or `f` uses a watched Tensor that is not among its arguments.
     """
@@ -100,35 +106,31 @@ def fixed_point(
             out = called(zs, values)
         return [own - z for own, z in zip(out, zs, strict=True)]
 
-    accuracy = _accuracy(name, tol, maxiter, start)
-    # Newton's method solves systems, too, and plain iteration converges for contractions only.
-    direct = _linear_solver(name, linear_solver if linear_solver != "iteration" else None, accuracy, start, structure)
+    accuracy = _accuracy(name, tol, maxiter, start, "fixed_point: ")
+    in_derivative = _accuracy(name, tol, maxiter, start, "fixed_point: in the derivative: ")
+
+    def solved_by(accuracy: Accuracy) -> LinearSolver:
+        # Newton's method solves systems, too, and plain iteration converges for contractions only.
+        return _linear_solver(name, linear_solver if linear_solver != "iteration" else None, accuracy, start, structure)
+
     ways: dict[str, Function] = {
         "iteration": solvers.iteration,
         "anderson": solvers.anderson,
-        "newton": partial(solvers.newton, direct),
+        "newton": partial(solvers.newton, solved_by(accuracy)),
     }
     if solver not in ways:
         raise ValueError(f"fixed_point: solver must be one of {', '.join(map(repr, ways))}, got {solver!r}")
+    others = "', '".join(way for way in ways if way != solver)
+    accuracy.hint = f"; start nearer to the solution, allow for more with maxiter= or tol=, or use solver='{others}'"
     # The search leaves no record, and what it captures would lose its derivative: hence `forbid_captures`.
     bare = list(map(stop_gradient, inputs))
-    try:
-        with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
-            zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
-    except ConvergenceError as error:
-        others = "', '".join(way for way in ways if way != solver)
-        raise ConvergenceError(
-            f"fixed_point: {error}; start nearer to the solution, allow for more with maxiter= or tol=, or use "
-            f"solver='{others}'"
-        ) from None
+    with forbid_captures(f"fixed_point: {name_of(f)}"), start[0].backend.quiet():
+        zs = ways[solver](lambda zs: residual(zs, bare), start, accuracy)
     if linear_solver == "iteration" or (linear_solver is None and solver != "newton"):
-        linear = _with_context(
-            solvers.neumann_series(accuracy),
-            "fixed_point: in the derivative",
-            "; f may be no contraction at the fixed point: use linear_solver='dense' or 'gmres'",
-        )
+        in_derivative.hint = "; f may be no contraction at the fixed point: use linear_solver='dense' or 'gmres'"
+        linear = solvers.neumann_series(in_derivative)
     else:
-        linear = _with_context(direct, "fixed_point: in the derivative")
+        linear = solved_by(in_derivative)
     return pytree.unflatten(structure, _record_implicit("fixed_point", residual, zs, inputs, linear))
 
 
@@ -155,7 +157,8 @@ def custom_root(
             that is to be differentiated must be an argument.
         solver: a function of the arguments that returns z, a pytree of floating or complex Tensors, arrays of an
             installed backend or Python floats. Nothing it does is recorded, so it may compute with other libraries.
-            Keyword arguments go to the solver alone.
+            Keyword arguments go to the solver alone. Compiled functions call one that asks for values as it is, in
+            each run.
         tol: the greatest norm of the residual at z that is accepted; by default any finite one.
         linear_solver: as for :func:`fixed_point`; by default `"dense"` for up to 1000 unknowns, which must be real,
             and else `"gmres"`.
@@ -181,7 +184,7 @@ def custom_root(
         flows = traced.flows_of(bare)
         explained = nullcontext() if flows is None else flows.explained(_TRACED_SOLVER.format(name_of(solver)))
         with unrecorded(), explained:
-            found, structure = pytree.flatten(solver(*arguments.replaced(bare), **kwargs))
+            found, structure = pytree.flatten(_call_solver(solver, arguments.replaced(bare), kwargs))
         # Python numbers from the solver take the dtype and the device of an argument.
         beside = next(iter(bare), None)
         zs = [
@@ -197,16 +200,10 @@ def custom_root(
         with reading(alone=True) as readers:
             left = called(zs, bare)
             _check_captures(name, residual, left)
-            # A norm that is not finite leaves NaN, which no comparison passes.
-            excess = norm(left) - (float("inf") if tol is None else tol)
-        if traced.flows_of([excess]) is not None:
-            zs = unread.where_solved(zs, excess)
-        elif not worst(excess) <= 0:
-            size = worst(norm(left))
-            raise ConvergenceError(
-                f"custom_root: at what {name_of(solver)} gave the residual has norm {size:.3g}"
-                + ("" if tol is None else f", above tol={tol:.3g}")
-            )
+            size = norm(left)
+        # A norm that is not finite leaves NaN, which no comparison passes.
+        excess = size - (math.inf if tol is None else tol)
+        zs = unread.checked(zs, excess, lambda: _check_root(size, tol, name_of(solver)))
         variables = [v for v in readers.found if v.dtype.inexact]
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
@@ -218,12 +215,51 @@ def custom_root(
         if ACTIVE.get():
             with forbid_captures(f"custom_root: {name_of(residual)}"):
                 equations(zs, [off_tapes(t) for t in inputs])
-        accuracy = _accuracy(name, None, 1000, zs)
+        accuracy = _accuracy(name, None, 1000, zs, "custom_root: in the derivative: ")
         linear = _linear_solver(name, linear_solver, accuracy, zs, structure)
-        linear = _with_context(linear, "custom_root: in the derivative")
         return pytree.unflatten(structure, _record_implicit("custom_root", equations, zs, inputs, linear))
 
     return wrapped
+
+
+def _call_solver(solver: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what a solver finds. In a compiled function that it cannot be part of it is called in each run."""
+    stage = current()
+    leaves, structure = pytree.flatten_whole((args, kwargs))
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    given = [leaves[k] for k in places]
+    if stage is None or any([t.backend.level for t in given]) or not traced.is_unread(given):
+        return solver(*args, **kwargs)
+    found = stage.attempt(lambda: [solver(*args, **kwargs)])
+    if found is not None:
+        return found[0]
+    libraries = [t.backend.library for t in given]
+    variables = stage.assigned_variables()  # outside of the trace they have their values from before
+    made: list[Any] = []
+
+    def solve(*arrays: Any) -> tuple[Any, ...]:
+        inner = list(leaves)
+        for k, array, library in zip(places, arrays, libraries, strict=False):
+            inner[k] = wrap(array, library)
+        args, kwargs = pytree.unflatten(structure, inner)
+        with outside(), held_for_a_while(variables, arrays[len(places) :]):
+            found, own = pytree.flatten(solver(*args, **kwargs))
+        made[:] = [own]
+        where = f"custom_root: a result of {name_of(solver)}"
+        return tuple([_as_unknown(t, where, inner[places[0]])._array for t in found])
+
+    solve.__name__ = "custom_root_solver"  # compilers go by names, and a function of the user's may be called `solve`
+    inputs = [*[t._array for t in given], *[v._array for v in variables]]
+    arrays = stage.foreign(solve, inputs, libraries[0], is_pure=True)
+    return pytree.unflatten(made[0], [wrap(array, stage.tracing(libraries[0])) for array in arrays])
+
+
+@value_check
+def _check_root(size: Tensor, tol: float | None, solver: str) -> None:
+    worst = float(greatest(size)) if size.size else 0.0
+    if not worst - (math.inf if tol is None else tol) <= 0:
+        above = "" if tol is None else f", above tol={tol:.3g}"
+        raise ConvergenceError(f"custom_root: at what {solver} gave the residual has norm {worst:.3g}{above}")
 
 
 # -- the implicit function theorem
@@ -317,12 +353,12 @@ def _check_captures(name: str, f: Function, outs: Vector) -> None:
             )
 
 
-def _accuracy(name: str, tol: float | None, maxiter: int, like: Vector) -> Accuracy:
+def _accuracy(name: str, tol: float | None, maxiter: int, like: Vector, what: str) -> Accuracy:
     if tol is not None and not tol > 0:
         raise ValueError(f"{name}: tol must be positive, got {tol!r}")
     if type(maxiter) is not int or maxiter < 1:
         raise ValueError(f"{name}: maxiter must be a positive int, got {maxiter!r}")
-    return Accuracy(tol, maxiter, like)
+    return Accuracy(tol, maxiter, like, what)
 
 
 def _linear_solver(
@@ -333,25 +369,17 @@ def _linear_solver(
         real = all([t.dtype.kind != "complex floating" for t in like])
         chosen = "dense" if real and sum([t.size for t in like]) <= DENSE_MAX_UNKNOWNS else "gmres"
     if chosen == "dense":
-        return solvers.dense
+        return solvers.dense(accuracy)
     if chosen == "gmres":
         return solvers.gmres(accuracy)
     if not callable(chosen):
         raise ValueError(f"{name}: linear_solver must be 'iteration', 'dense', 'gmres' or a function, got {chosen!r}")
-    return partial(_call_user_solver, chosen, name, structure)
+    return partial(_call_user_solver, chosen, name, structure, accuracy)
 
 
-def _with_context(solver: LinearSolver, what: str, hint: str = "") -> LinearSolver:
-    def explained(affine: solvers.Residual, zeros: Vector) -> Vector:
-        try:
-            return solver(affine, zeros)
-        except ConvergenceError as error:
-            raise ConvergenceError(f"{what}: {error}{hint}") from error
-
-    return explained
-
-
-def _call_user_solver(solve: Function, name: str, structure: PyTree, affine: solvers.Residual, zeros: Vector) -> Vector:
+def _call_user_solver(
+    solve: Function, name: str, structure: PyTree, accuracy: Accuracy, affine: solvers.Residual, zeros: Vector
+) -> Vector:
     """Solve by a user's function `(matvec, b)`; the affine residual is A x - b, so b = -affine(0)."""
     constant = affine(zeros)
 
@@ -359,7 +387,10 @@ def _call_user_solver(solve: Function, name: str, structure: PyTree, affine: sol
         leaves = _check_like_unknowns(x, zeros, structure, f"{name}: the argument of matvec", "z")
         return pytree.unflatten(structure, [a - b for a, b in zip(affine(leaves), constant, strict=True)])
 
-    found = solve(matvec, pytree.unflatten(structure, [-t for t in constant]))
+    try:
+        found = solve(matvec, pytree.unflatten(structure, [-t for t in constant]))
+    except ConvergenceError as error:
+        raise accuracy.error(str(error)) from error
     return _check_like_unknowns(found, zeros, structure, f"{name}: the result of linear_solver", "z")
 
 

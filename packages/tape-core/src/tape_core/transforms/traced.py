@@ -16,6 +16,7 @@ from tape_core.engine.levels import innermost, move_to_level
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
 from tape_core.modes.layers import Layers, base_of, both_layers, hidden_axes, in_layers, layers_of, widened
+from tape_core.staging import TracedValue
 from tape_core.transforms.closures import note_uses
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ def flows_of(tensors: Sequence[Any]) -> Flows | None:
         if flows is not None:
             return flows
     return None
+
+
+def is_unread(tensors: Sequence[Any]) -> bool:
+    """Return whether values cannot be read, since a function that computes with them is compiled or traced."""
+    if flows_of(tensors) is not None:
+        return True
+    arrays = [innermost(t._array)[0] for t in tensors]
+    return any([isinstance(array, TracedValue) and not array.is_known for array in arrays])
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from tape_core.engine.tensor import Tensor
 from tape_core.ops.creation import zeros_like
 from tape_core.ops.data_types import astype, off_tapes
 from tape_core.ops.elementwise import abs as magnitude
-from tape_core.ops.elementwise import conj, real, sqrt
+from tape_core.ops.elementwise import imag, real, sqrt
 from tape_core.ops.manipulation import concat, reshape
 from tape_core.ops.statistical import max as greatest
 from tape_core.ops.statistical import sum as total
@@ -25,29 +24,6 @@ def norm(x: Vector) -> Tensor:
     for t in x:
         squares = squares + total(magnitude(t) ** 2)
     return sqrt(squares)
-
-
-def real_part(t: Tensor) -> Tensor:
-    """Return the real part; a real Tensor is its own."""
-    return real(t) if t.dtype.kind == "complex floating" else t
-
-
-def dot(x: Vector, y: Vector) -> float:
-    """Return the scalar product over all examples; complex vectors count as real ones of twice the length.
-
-    A derivative of a function with `conj` or `abs` is linear over the reals only.
-    """
-    return math.fsum([_sum_of_examples(total(real_part(conj(a) * b))) for a, b in zip(x, y, strict=True)])
-
-
-def norm_of_examples(x: Vector) -> float:
-    """Return the norm over all elements of all examples."""
-    return math.sqrt(math.fsum([_sum_of_examples(total(magnitude(t) ** 2)) for t in x]))
-
-
-def _sum_of_examples(value: Tensor) -> float:
-    """Return the sum of a value over the examples of all vmaps."""
-    return _reduce_examples(value, total)
 
 
 def worst(value: Tensor) -> float:
@@ -66,10 +42,6 @@ def add(x: Vector, y: Vector) -> Vector:
     return [a + b for a, b in zip(x, y, strict=True)]
 
 
-def scaled(x: Vector, factor: float) -> Vector:
-    return [t * factor for t in x]
-
-
 def zeros(x: Vector) -> Vector:
     return [zeros_like(off_tapes(t)) for t in x]
 
@@ -85,4 +57,24 @@ def unflatten(flat: Tensor, like: Vector) -> Vector:
         own = reshape(flat[start : start + t.size], t.shape)
         found.append(own if own.dtype is t.dtype else astype(own, t.dtype))
         start += t.size
+    return found
+
+
+def flatten_real(x: Vector) -> Tensor:
+    """Return all elements in one vector, complex ones as two real numbers."""
+    parts = []
+    for t in x:
+        parts += [real(t), imag(t)] if t.dtype.kind == "complex floating" else [t]
+    return flatten(parts)
+
+
+def unflatten_real(flat: Tensor, like: Vector) -> Vector:
+    found, start = [], 0
+    for t in like:
+        parts = []
+        for _ in range(2 if t.dtype.kind == "complex floating" else 1):
+            parts.append(reshape(flat[start : start + t.size], t.shape))
+            start += t.size
+        own = parts[0] if len(parts) == 1 else parts[0] + parts[1] * 1j
+        found.append(own if own.dtype is t.dtype else astype(own, t.dtype))
     return found
