@@ -17,6 +17,7 @@ from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
 from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
+from tape_core.base.picking import picking
 from tape_core.base.progress import Task, first_process_only, progress_of, report_stage
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.reprs import counted, lenient, lenient_html
@@ -94,6 +95,7 @@ __all__ = [
     "new_serial",
     "one_line",
     "permissions",
+    "picking",
     "placement",
     "progress_of",
     "pytree",

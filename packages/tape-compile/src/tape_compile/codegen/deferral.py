@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter, is_, itemgetter
+from operator import attrgetter, is_
 from typing import Any
 
-from tape_core.support import COUNTS_REFERENCES, deferred
+from tape_core.support import COUNTS_REFERENCES, deferred, picking
 from tape_core.typing import Raw, Slots
 
 _raw_of: Callable[[Any], Raw] = attrgetter("_raw")
@@ -41,38 +41,40 @@ class Deferral:
         given = [*self._others, *[assigned[group[0] - first] for group in groups]]
         inputs = {id(variable): at for at, variable in enumerate(given)}
         in_order = [inputs.get(id(variable), -1) for variable in reads]
-        # Of one place, `itemgetter` returns no tuple.
-        order = itemgetter(*in_order) if len(in_order) > 1 else itemgetter(slice(1))
-        self._in_order: Callable[[Sequence[Any]], Iterable[Any]] = order
+        self._in_order = picking(in_order)
         self._cell = cell = deferred.cell_of([[assigned[at - first] for at in group] for group in groups])
         self._where = [(cell, n, at) for n, group in enumerate(groups) for at in range(len(group))]
         kept = [at for at, instance in enumerate(places[0]) if id(instance) not in own]
         self._objects = [cell, *[places[0][at] for at in kept]]
         self._names = ["values", *[places[1][at] for at in kept]]
-        self._other_results = [first + at for at in kept if at < len(assigned)]
-        self._new_leaves = len(kept) - len(self._other_results)
+        results = [first + at for at in kept if at < len(assigned)]
+        self._with_values = self._objects[: 1 + len(results)]
+        self._new_leaves = len(kept) - len(results)
+        self._pick_values = picking([group[0] for group in groups])
+        self._pick_others = picking(results)
 
     def values(self) -> tuple[Iterable[Any], bool]:
         """Return the values of all Variables that are read, and whether they are as the last call has left them."""
         slots = self._cell.slots
         if slots and all(map(is_, map(deferred.slots_of, self._variables), slots)):
-            return self._in_order([*map(_raw_of, self._others), *self._cell.values, None]), True
+            return self._in_order((*map(_raw_of, self._others), *self._cell.values, None)), True
         return map(_raw_of, self._reads), False
 
-    def commit(self, found: Sequence[Any], as_left: bool) -> bool:
+    def commit(self, found: tuple[Any, ...], as_left: bool) -> bool:
         """Assign the new values of all Variables at once; False, with nothing done, where they are plain arrays.
 
         Args:
             found: the outputs.
             as_left: what `values` has said.
         """
-        values = [found[places[0]] for places in self._groups]
-        if not all([isinstance(value, deferred.Held) for value in values]):
-            return False
+        values = self._pick_values(found)
+        for value in values:
+            if not isinstance(value, deferred.Held):
+                return False
         objects, names, cell = self._objects, self._names, self._cell
         # The end of an old value may run others' code, which waits until all are assigned.
-        before = list(map(getattr, objects[: 1 + len(self._other_results)], names))
-        news = [values, *[found[at] for at in self._other_results], *[{} for _ in range(self._new_leaves)]]
+        before = list(map(getattr, self._with_values, names))
+        news = [values, *self._pick_others(found), *[{} for _ in range(self._new_leaves)]]
         # New values need new slots where somebody knows the old ones: a recorder that watches, or who has read a value,
         # as assigning does, too.
         if as_left and not cell.is_read and not any(cell.slots):

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tape_compile.extend import BRANCHES, EFFECTS, NUMBERS, Compiler, Flow, Instruction, Program, Ref, Run, Source
-from tape_core.support import deferred, forget_in_children
+from tape_core.support import deferred, forget_in_children, picking
 from tape_core.typing import Raw
 
 import tape_jax.xla.transfer as transfer
 from tape_jax.xla.flows import for_xla, generators_of, program_of, step_of
 from tape_jax.xla.levels import Level, divide
-from tape_jax.xla.picking import picking
 from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.segment import Segment
 from tape_jax.xla.stand_ins import StandIns

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tape_core.support import deferred
+from tape_core.support import deferred, picking
 from tape_core.typing import Raw
 
 from tape_jax import devices
 from tape_jax.conversion import is_tracing
 from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES
-from tape_jax.xla.picking import picking
 from tape_jax.xla.transfer import is_of_jax, nbytes
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class Pack:
 
     def returned(self, array: Any, made: list[Any]) -> None:
         """Put the values in an array that XLA has returned into the list of a call's results."""
-        held = Held(self, np.asarray(array))
+        held = Held(self, array)
         if self.defers:
             made[self.results[0]] = held
         else:
@@ -173,7 +173,7 @@ class Held(deferred.Held):
         """The values as arrays: the same ones each time."""
         arrays = self._arrays
         if arrays is None:
-            arrays = self._pack.arrays(self._whole)
+            arrays = self._pack.arrays(np.asarray(self._whole))
             self._addresses = self._pack.addresses(arrays)
             self._arrays = arrays
         return arrays

@@ -16,4 +16,4 @@ def picking(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...
     if len(places) > 1:
         return itemgetter(*places)
     # Of one place, `itemgetter` returns no tuple; a slice of a tuple is one.
-    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
+    return itemgetter(slice(places[0], places[0] + 1 or None) if places else slice(0))
