@@ -103,6 +103,7 @@ def test_a_value_that_is_read_in_a_trace_of_jax_is_an_array(made: list[int]) -> 
     double = jax.jit(lambda x: x + variables[0].array)
     np.testing.assert_array_equal(double(jnp.ones(3)), np.full(3, 4))
     assert made == [0]
+    np.testing.assert_array_equal(variables[0].numpy(), np.full(3, 3))
     step(tc.ones(1))
     check(variables, 4)
 
