@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tape_core.base.ambient import ACTIVE
+from tape_core.base.contexts import setting
 from tape_core.base.dtypes import float32
 from tape_core.base.lookup import ops
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.recording import recorders_around
 from tape_core.engine.tensor import Tensor
 from tape_core.typing import Cotangent, Namespace, RawDType, Slot
 
@@ -46,7 +49,39 @@ def mask_nans(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
 
     Nothing else is replaced: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
     """
-    return d if has_no_nan(d) else xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+    if has_no_nan(d):
+        return d
+    found = xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
+    return _mask_tangents(found, g, lambda g: g == 0) if type(found) is Tensor else found
+
+
+def mask_nans_of_all(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
+    """Return `d` with 0 in place of NaN if all of the cotangent is 0: the elements of `d` are not those of `g`."""
+    if has_no_nan(d):
+        return d
+    found = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
+    return _mask_tangents(found, g, lambda g: ops.logical_not(ops.any(g != 0))) if type(found) is Tensor else found
+
+
+def _mask_tangents(d: Tensor, g: Any, is_zero: Callable[[Any], Any]) -> Tensor:
+    """Mask the tangents of a cotangent in the same way: its value is 0, and yet its tangent NaN, as of 0 * sqrt(x).
+
+    Args:
+        d: a result of nobody else's, whose tangents are replaced.
+    """
+    active = ACTIVE.get()
+    for recorder in active:
+        if not recorder._forward or type(t := d._slots.get(recorder._key)) is not Tensor:
+            continue
+        with setting(ACTIVE, recorders_around(recorder)):
+            zero, moved = is_zero(g), g._slots.get(recorder._key) if type(g) is Tensor else None
+            if moved is not None:
+                zero = ops.logical_and(zero, is_zero(moved))
+            # Those around have a tangent of this tangent.
+            d._slots[recorder._key] = _mask_tangents(
+                ops.where(ops.logical_and(zero, ops.isnan(t)), 0, t), g if moved is None else moved, is_zero
+            )
+    return d
 
 
 def has_no_nan(d: Cotangent) -> bool:

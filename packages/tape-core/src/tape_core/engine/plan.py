@@ -13,7 +13,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.contexts import setting
 from tape_core.base.generated import generated
 from tape_core.engine import record
-from tape_core.engine.cotangents import ALL, accumulate_each, cast, checked, has_no_nan, mask_nans, project
+from tape_core.engine.cotangents import ALL, accumulate_each, cast, checked, mask_nans, mask_nans_of_all, project
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.record import SPECS, Lift, slot_at
 from tape_core.engine.rules import CONSTANT, ONE, PARTIAL, UNWRITTEN, VJP, Rule, Spec, spec_of
@@ -223,8 +223,8 @@ class Plan:
                 d = checked(xp, d, specs[rule.k], rule)
                 # The elements of d are not those of g, so a NaN in d is surely one of 0 times infinity only where all
                 # of g is 0. A rule without arrays moves and adds up elements of g: it makes no NaN of zeros.
-                if masked == ALL and rule.names_arrays and type(g) is not tuple and not has_no_nan(d):
-                    d = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
+                if masked == ALL and rule.names_arrays and type(g) is not tuple:
+                    d = mask_nans_of_all(xp, g, d)
             h = grads[i]
             # Slices know how to be added to an array, not every library's array to slices.
             grads[i] = d if h is None else d + h if self.op.sparse else h + d

@@ -1,0 +1,64 @@
+"""What `where` leaves out has no derivatives of higher order, either, whichever way they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+X = np.array([0.0, 1.0, -1.0, 0.25])
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "sqrt": tc.sqrt,
+    "a product with sqrt": lambda x: tc.sqrt(x) * tc.cos(x),
+    "a product with x": lambda x: tc.sqrt(x) * x,
+    "sqrt inside": lambda x: tc.cos(tc.sqrt(x)),
+    "log": lambda x: tc.log(x) * x,
+    "reciprocal": lambda x: tc.sin(x) / x,
+    "power": lambda x: x**1.5 * tc.exp(x),
+}
+
+DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "reverse": lambda f: tc.grad(lambda x: tc.sum(f(x))),
+    "forward": lambda f: lambda x: tc.jvp(f, (x,), (tc.ones_like(x),))[1],
+}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_left_out_has_no_derivative(name: str, compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        return tc.where(x > 0, FUNCTIONS[name](x), 0.0)
+
+    x = tc.asarray(X.copy())
+    inside = X > 0
+    for order in (1, 2) if name == "power" else (1, 2, 3):
+        wanted = None
+        for word in product(DERIVATIVES, repeat=order):
+            g, plain = f, FUNCTIONS[name]
+            for way in reversed(word):
+                g, plain = DERIVATIVES[way](g), DERIVATIVES[way](plain)
+            with np.errstate(all="ignore"):
+                found = (tc.function(g) if compiled else g)(x).numpy()
+                wanted = plain(x[tc.asarray(inside)]).numpy() if wanted is None else wanted
+            assert np.allclose(found[inside], wanted, rtol=1e-8), word
+            assert not found[~inside].any(), f"{' of '.join(word)}: {found}"
+
+
+def test_the_hessian_of_what_is_masked() -> None:
+    f = lambda x: tc.where(x > 0, tc.sqrt(x) * tc.cos(x), 0.0)  # noqa: E731
+    assert tc.hessian(f)(0.0).item() == 0.0
+    assert np.allclose(tc.hessian(lambda x: tc.sum(f(x)))(tc.asarray([0.0, 0.0])).numpy(), 0.0)
+
+
+def test_a_zero_that_is_no_masks_has_the_tangent_that_it_has() -> None:
+    def f(x: Any) -> Any:
+        return tc.where(x > -10, (x - 1.0) ** 2 * tc.exp(x), 0.0)
+
+    second = tc.jvp(tc.grad(f), (tc.asarray(1.0, dtype=tc.float64),), (tc.asarray(1.0, dtype=tc.float64),))[1]
+    assert second.item() == pytest.approx(2 * np.e)
