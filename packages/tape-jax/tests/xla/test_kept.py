@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
+import tape_nn as nn
 from tape_compile.extend import Spec
 from tape_jax import devices
 from tape_jax.xla import kept
@@ -140,6 +144,39 @@ def test_values_keep_their_dtype_wherever_they_are_read() -> None:
         with jax.enable_x64(False):
             assert variables[1].array.dtype == np.float64
         check(variables, 3)
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(),
+    reason="there are no alarms here",
+)
+def test_an_interrupt_finds_all_of_a_call_or_nothing() -> None:
+    variables = [tc.Variable(tc.zeros(shape)) for shape in SHAPES]
+    optimizer = nn.SGD(1.0)
+    step = tc.function(lambda: optimizer.apply_gradients([(-tc.ones(v.shape), v) for v in variables]), compile="xla")
+    for _ in range(3):
+        step()
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    draw, interrupts = random.Random(0), 0
+    former = signal.signal(signal.SIGALRM, ring)
+    try:
+        for k in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 5e-4))
+                for _ in range(20):
+                    step()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+            if k % 2:
+                check(variables, optimizer.iterations)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert interrupts
 
 
 def test_arguments_of_other_shapes_go_one_by_one() -> None:
