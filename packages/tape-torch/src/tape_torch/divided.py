@@ -79,13 +79,13 @@ def is_here(array: Any) -> bool:
 def part_of(array: Any) -> torch.Tensor:
     """Return the part of a DTensor that this process has; what is still being sent is waited for."""
     part = array.to_local()
-    return part.wait() if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+    return _waited_for(part) if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
 
 def own_part(array: Any) -> torch.Tensor:
     """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
     part = array._local_tensor
-    return part.wait() if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+    return _waited_for(part) if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
 
 
 def whole_value(array: Any) -> torch.Tensor:
@@ -165,9 +165,18 @@ _dropped: list[torch.Tensor] = []
 """The memory of such parts that nobody has any more."""
 
 
+def _waited_for(part: Any) -> torch.Tensor:
+    """Wait for a part, which is on its way no more: its memory is nobody's when the last who has it lets it go."""
+    found: torch.Tensor = part.wait()
+    _on_their_way.pop(id(part), None)
+    return found
+
+
 def _drop(key: int) -> None:
     # Not waited for here: a process that ends by an error drops what its peers may never send.
-    _dropped.append(_on_their_way.pop(key))
+    memory = _on_their_way.pop(key, None)
+    if memory is not None:
+        _dropped.append(memory)
 
 
 def wait_for_dropped(*, ending: bool = False) -> None:
