@@ -19,8 +19,7 @@ import tape_nn as nn
 import torch
 from live_memory import at_most
 from tape_compile import thresholds
-from tape_compile.codegen.spares import release_spares
-from tape_core.support import COUNTS_REFERENCES
+from tape_core.support import COUNTS_REFERENCES, release_spares
 
 counted = pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
 WIDTH = 128

@@ -22,6 +22,7 @@ from tape_core.support import (
     lenient,
     lenient_html,
     pytree,
+    release_spares,
     report_stage,
     undone_on_error,
     warn_user,
@@ -342,7 +343,6 @@ class Function(Generic[P, R_co]):
             self._check_retraces(self._traces)
         # The tracer is imported with the first call, since `import tape_core` shall not pay for it.
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
-        from tape_compile.codegen.spares import release_spares
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import invalidate_donated
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays
@@ -414,6 +414,8 @@ class Function(Generic[P, R_co]):
             self._keep(compiled, signature, static, began)
             report_stage(f"compiler {self._compiler}, first run" if isinstance(self._compiler, str) else "first run")
             return compiled(signature.leaves)
+        if compiled is not None and compiled.spares is not None:
+            compiled.spares.settle()
         if trace.failed is None:
             invalidate_donated(self._name, signature.leaves, trace.donated)
         if trace.failed is not None:

@@ -111,15 +111,6 @@ class LibrarySupport:
         """Return the value in whose memory a result lies; None if it has memory of its own, or if that is unknown."""
         return None
 
-    def has_spares(self, example: Raw) -> bool:
-        """Return whether the memory of such an array is kept for later values; `spare_memory` tells of each."""
-        return False
-
-    def spare_memory(self, kept: list[Raw], spec: Spec) -> Raw | None:
-        """Take an array out of a list, and return its memory; None if anybody else may see it, or it is another."""
-        kept.clear()
-        return None
-
     # -- layout
 
     def axes_in_rows(self, fn: Callable[..., Raw]) -> int | None:

@@ -21,7 +21,6 @@ IN_PLACE_MIN_ELEMENTS = 1 << 12  # elements: a smaller array is made faster than
 
 SPARE_MIN_ELEMENTS = 1 << 16  # elements: from here on memory comes from the system, page by page
 SPARE_MAX_GROWTH = 1.02  # times as much memory as without spares: what its pieces take otherwise is more
-GIVE_BACK_MIN_BYTES = 1 << 25  # bytes that are kept: for less the heap is not worth the milliseconds
 GIVE_BACK_CALLS = 6  # calls after which freed memory is given back: by then all code is made, and all spares are there
 
 HOIST_MIN_CALLS = 4  # calls: broadcasting once into memory takes as long as two of them (`rnn`)

@@ -22,6 +22,7 @@ from tape_core.base.progress import Task, first_process_only, progress_of, repor
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
+from tape_core.base.spares import Spare, give_back, release_spares, spare_of
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, deferred, layouts, placement, pytree
@@ -58,6 +59,7 @@ __all__ = [
     "Lock",
     "NoCounterpartError",
     "Plans",
+    "Spare",
     "Task",
     "WatchError",
     "active_recorders",
@@ -78,6 +80,7 @@ __all__ = [
     "forbid_captures",
     "forget_in_children",
     "generated",
+    "give_back",
     "held_for_a_while",
     "identifier",
     "innermost",
@@ -103,6 +106,7 @@ __all__ = [
     "read_array",
     "real",
     "record_as_one",
+    "release_spares",
     "report_assigned",
     "report_leave",
     "report_stage",
@@ -110,6 +114,7 @@ __all__ = [
     "sequence",
     "set_all",
     "setting",
+    "spare_of",
     "special_dtype",
     "sync",
     "undone_on_error",

@@ -39,6 +39,10 @@ COUNT_LIMIT: Final = 1 << 62  # epochs, batches and steps in a checkpoint: more 
 
 DRAFT_ABANDONED_AFTER: Final = 3600  # seconds; an older draft is nobody's, where folders cannot be locked
 
+# -- optimizers
+
+SETTLE_MIN_BYTES: Final = 1 << 22  # of a Variable; its first update takes longer than giving freed memory back
+
 # -- line search of L-BFGS
 
 SUFFICIENT_DECREASE: Final = 1e-4  # of the decrease that the slope promises: c1 of the Wolfe conditions

@@ -27,7 +27,7 @@ from tape_torch.divided import (
 )
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
-from tape_torch.references import COUNTS, is_exclusive
+from tape_torch.references import COUNTS, has_spares, is_exclusive, spare_memory
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
@@ -267,6 +267,8 @@ class TorchBackend(Backend):
         return whole.clone().as_strided(shape, strides, 0)
 
     is_exclusive = staticmethod(is_exclusive)
+    has_spares = staticmethod(has_spares)
+    spare_memory = staticmethod(spare_memory)
 
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""

@@ -277,15 +277,5 @@ class TorchSupport(LibrarySupport):
             return instruction.inputs[0]
         return None
 
-    def has_spares(self, example: Any) -> bool:
-        from tape_torch.references import has_spares
-
-        return has_spares(example)
-
-    def spare_memory(self, kept: list[Raw], spec: Spec) -> torch.Tensor | None:
-        from tape_torch.references import spare_memory
-
-        return spare_memory(kept, spec)
-
 
 SUPPORT = TorchSupport()

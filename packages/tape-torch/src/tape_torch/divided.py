@@ -79,13 +79,13 @@ def is_here(array: Any) -> bool:
 def part_of(array: Any) -> torch.Tensor:
     """Return the part of a DTensor that this process has; what is still being sent is waited for."""
     part = array.to_local()
-    return _waited_for(part) if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+    return _waited_for(part) if type(part) is not torch.Tensor and hasattr(part, "trigger_wait") else part
 
 
 def own_part(array: Any) -> torch.Tensor:
     """Return what `part_of` does, without PyTorch's autograd, in which `to_local` makes another tensor."""
     part = array._local_tensor
-    return _waited_for(part) if hasattr(part, "trigger_wait") else part  # type: ignore[no-any-return]
+    return _waited_for(part) if hasattr(part, "trigger_wait") else part
 
 
 def whole_value(array: Any) -> torch.Tensor:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import getweakrefcount
 
 import torch
 from tape_core.support import COUNTS_REFERENCES
 
 from tape_torch.divided import is_divided
-
-if TYPE_CHECKING:
-    from tape_compile.program import Spec
-
 
 COUNTS: Final = COUNTS_REFERENCES and hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
 """Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
@@ -54,7 +50,7 @@ def has_spares(example: Any) -> bool:
     return type(part) is torch.Tensor and part.device.type == "cpu"
 
 
-def spare_memory(kept: list[Any], spec: Spec) -> torch.Tensor | None:
+def spare_memory(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> torch.Tensor | None:
     """Take a tensor out of a list, and return its memory, or that of a DTensor's part; None if it cannot be used.
 
     It cannot if anybody may see it: by a reference of Python's or PyTorch's own, or a weak one, by a view, or from
@@ -75,7 +71,7 @@ def spare_memory(kept: list[Any], spec: Spec) -> torch.Tensor | None:
         del array
     if not is_exclusive(part, names) or getweakrefcount(part) or part.device.type != "cpu":
         return None
-    if part.dtype is not spec.dtype or tuple(part.shape) != spec.shape or part.requires_grad or part.is_inference():
+    if part.dtype is not dtype or tuple(part.shape) != shape or part.requires_grad or part.is_inference():
         return None
     storage = part.untyped_storage()
     if storage.nbytes() != part.numel() * part.element_size() or storage.is_shared():

@@ -336,6 +336,7 @@ class Compiled:
         if self.changed:
             self._commit(found, [leaves[k] for k in self.changed])
         elif self.assigned:
+            arrays.clear()  # old values end with the commit
             self._commit(found, ())
         return self.result(found)
 
@@ -371,6 +372,7 @@ class Compiled:
         if layouts.in_use:
             former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]
             found = (*found[:at], *layouts.settled(found[at:], former))
+            del former
         # Of a single Variable nobody sees half of the values.
         if len(objects) == 2 and self.new_leaves and not changed and self.spares is None:
             slots: dict[int, int] = {}
@@ -388,7 +390,9 @@ class Compiled:
         any(map(setattr, objects, names, values))
         if self.spares is not None:
             self.spares.keep(before, values)
-        del before
+        before.clear()  # those that are not kept end here
+        if self.spares is not None:
+            self.spares.settle()
 
     def result(self, found: tuple[Raw, ...]) -> Any:
         """Return the function's result, made of raw arrays."""

@@ -1,13 +1,4 @@
-"""Spare memory: what the former values of Variables had, and into which a later call writes new values.
-
-A step of training has the old state and the new one in memory until it commits. If it frees the old arrays afterwards
-and allocates new ones in the next step, the C library's heap falls to pieces, and the process grows far beyond two
-states. So a compiled function keeps the old arrays, and takes their memory for the next values, if nobody else has it
-by then: as two buffers that take turns. Current values of Variables are never written to: a call that fails leaves them
-as they are, and other threads see one state or the other.
-
-Before that, the first calls have left pieces of the heap, in which nothing fits any more: they are given back to the
-system.
+"""Calls that write new values of Variables into spare memory, that of former values; see `tape_core.base.spares`.
 
 A function that has more in memory before its updates than in them would grow by what it keeps. So it keeps as much as
 leaves its peak where it is, by the sizes of its program's values.
@@ -15,75 +6,52 @@ leaves its peak where it is, by the sizes of its program's values.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary, ref
+
+from tape_core.backends import Backend
+from tape_core.support import Spare, give_back, spare_of
 
 from tape_compile import thresholds
 from tape_compile.library import LibrarySupport
 from tape_compile.program import VIEWS, IfExclusive, Instruction, Program, Raw, Ref, Spec
 
 
-class Spare:
-    """The former array of a Variable; all functions that assign to the Variable have the same object.
-
-    Attributes:
-        kept: a list of that array, or of none: `pop` takes it once, whatever other threads do.
-        made: a weak reference to the last array that a call has made. Arrays from elsewhere are not kept: their memory
-            may be a file's, or a part of other memory.
-    """
-
-    __slots__ = ("__weakref__", "kept", "made")
-
-    def __init__(self) -> None:
-        self.kept: list[Raw] = []
-        self.made: ref[Any] | None = None
-
-
-_spares: WeakValueDictionary[tuple[int, str], Spare] = WeakValueDictionary()
-"""By the identity of what holds a Variable's value, and the attribute. That the identity may be one of a former object
-does no harm, since an array is taken by its shape and dtype."""
-
-
-def release_spares() -> None:
-    """Free all spare memory: what comes now may need it, and is no call that takes it."""
-    for spare in list(_spares.values()):
-        spare.kept.clear()
-
-
 class _Taken:
     """Called without arguments, it returns memory for a new value, or None where there is none to be had."""
 
-    __slots__ = ("_spare", "_spec", "_support")
+    __slots__ = ("_backend", "_spare", "_spec")
     __name__ = "spare"
 
-    def __init__(self, spare: Spare, spec: Spec, support: LibrarySupport) -> None:
+    def __init__(self, spare: Spare, spec: Spec, backend: Backend) -> None:
         self._spare = spare
         self._spec = spec
-        self._support = support
+        self._backend = backend
 
     def __call__(self) -> Raw | None:
         kept = self._spare.kept
-        return self._support.spare_memory(kept, self._spec) if kept else None
+        return self._backend.spare_memory(kept, self._spec.shape, self._spec.dtype) if kept else None
 
 
 class Spares:
     """The spare memory of a compiled function.
 
     Args:
-        support: of the library of the arrays.
+        support: of the library of the arrays; backend: that library.
         places: of each Variable that is assigned, in order, what holds its value, and the attribute; None for one whose
             old array is not kept.
         size: the bytes of the arrays that are kept.
     """
 
-    def __init__(self, support: LibrarySupport, places: Sequence[tuple[object, str] | None], size: int) -> None:
+    def __init__(
+        self, support: LibrarySupport, backend: Backend, places: Sequence[tuple[object, str] | None], size: int
+    ) -> None:
         self._support = support
-        self._all = [None if place is None else _spare_of(*place) for place in places]
+        self._backend = backend
+        self._all = [None if place is None else spare_of(*place) for place in places]
         self._used: list[tuple[int, Spare]] = []
-        self._unsettled = thresholds.GIVE_BACK_CALLS if size >= thresholds.GIVE_BACK_MIN_BYTES else 0
+        self._size = size
+        self._unsettled = thresholds.GIVE_BACK_CALLS
 
     def planned(self, program: Program) -> Program:
         """Return a program that writes new values of Variables, its last outputs, into spare memory."""
@@ -101,7 +69,7 @@ class Spares:
             number += 1
             specs[number] = spec
             line = instead.get(at, program.instructions[at])
-            taken = _Taken(spare, spec, self._support)
+            taken = _Taken(spare, spec, self._backend)
             before.setdefault(at, []).append(Instruction("spare", taken, (), {}, number, line.place))
             into: Any = Ref(number)
             if type(line.out) is not int:
@@ -119,40 +87,18 @@ class Spares:
     def keep(self, before: Sequence[Raw], after: Sequence[Raw]) -> None:
         """Keep old arrays of Variables, in the order of `places`, after the new ones are assigned."""
         for index, spare in self._used:
-            last, spare.made = spare.made, ref(after[index])
-            if last is not None and last() is before[index]:
-                spare.kept[:] = (before[index],)
+            spare.keep(before[index], after[index])
+
+    def settle(self) -> None:
+        """Give back to the system what the first calls have freed."""
         if self._unsettled:
             self._unsettled -= 1
-            if trim := _malloc_trim():
-                trim(0)
+            give_back(self._size)
 
     def release(self) -> None:
         """Free the memory: a call comes that does not take it."""
         for _, spare in self._used:
             spare.kept.clear()
-
-
-@cache
-def _malloc_trim() -> Callable[[int], Any] | None:
-    """Return the function of glibc that gives freed memory back to the system; None with another C library."""
-    if sys.platform != "linux":
-        return None
-    try:
-        import ctypes
-
-        found: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
-    except (ImportError, OSError, AttributeError):
-        return None
-    return found
-
-
-def _spare_of(holder: object, attribute: str) -> Spare:
-    key = id(holder), attribute
-    found = _spares.get(key)
-    if found is None:
-        found = _spares[key] = Spare()
-    return found
 
 
 class _Site:
@@ -273,7 +219,7 @@ def spares_for(
     size = 0
     for place, k in zip(places, program.updates, strict=True):
         spec = program.specs[k]
-        is_kept = spec.size >= thresholds.SPARE_MIN_ELEMENTS and support.has_spares(examples[k])
+        is_kept = spec.size >= thresholds.SPARE_MIN_ELEMENTS and program.backend.has_spares(examples[k])
         found.append(place if is_kept else None)
         size += _bytes(spec) if is_kept else 0
-    return Spares(support, found, size) if size else None
+    return Spares(support, program.backend, found, size) if size else None

@@ -548,6 +548,29 @@ def backward_exclusive(target: Target) -> None:
     del also
 
 
+@check("memory/spare")
+def memory_spare(target: Target) -> None:
+    """`spare_memory` gives nothing that somebody else holds, or that has another shape or dtype, and each array once.
+
+    Optimizers write new values of Variables into what it gives; with a wrong answer, others see their values change.
+    """
+    backend = target.backend
+    for what in ("an array that somebody holds", "an array of which there is a view", "an array of another shape"):
+        held = backend.asarray(np.ones((4, 4)))
+        others = [held, backend.xp.reshape(held, (16,))]
+        kept, shape, dtype = [held], tuple(held.shape), held.dtype
+        if what == "an array that somebody holds":
+            del others[1]
+        else:
+            del others[0], held
+        if what == "an array of another shape":
+            others.clear()
+            shape = (2, 8)
+        expect(backend.spare_memory(kept, shape, dtype) is None, f"spare_memory gives the memory of {what}")
+        expect(not kept, "spare_memory leaves an array in the list, from which it would be given once more")
+    expect(backend.spare_memory([], (4, 4), backend.asarray(np.ones(1)).dtype) is None, "memory comes from nowhere")
+
+
 @check("backward/scale")
 def backward_scale(target: Target) -> None:
     """`scale` is `g * partial(x)` and `add_scaled` adds that to its first argument, in place if they are told to."""

@@ -504,6 +504,19 @@ class Backend:
         """
         return False
 
+    def has_spares(self, example: Raw) -> bool:
+        """Return whether the memory of former values of Variables is kept for later ones, if they are such arrays."""
+        return False
+
+    def spare_memory(self, kept: list[Raw], shape: tuple[int, ...], dtype: Any) -> Raw | None:
+        """Take an array out of a list, and return its memory, or that of the part of it that this process has.
+
+        None if the list is empty, if anybody else may see the memory, or if it is not of this shape and dtype, and one
+        row after the other. The same caution applies as in `is_exclusive`.
+        """
+        kept.clear()
+        return None
+
     def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
         """Cut arrays of one shape and dtype, for an elementwise update in place, into pieces that fit into the cache.
 

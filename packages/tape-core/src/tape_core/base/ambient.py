@@ -86,7 +86,7 @@ MASKED: ContextVar[int] = ContextVar("tape_core.masked", default=0)
 """How far the masks reach that the cotangents of the function's results have come through."""
 
 REPLAY: ContextVar[Session | None] = ContextVar("tape_core.replay", default=None)
-READY: ContextVar[Callable[[int, Any], None] | None] = ContextVar("tape_core.ready", default=None)
+READY: ContextVar[Callable[[int, Any], Any] | None] = ContextVar("tape_core.ready", default=None)
 """Called with the number of the source, and its gradient."""
 
 OWN_DERIVATIVE: ContextVar[bool] = ContextVar("tape_core.own_derivative", default=False)

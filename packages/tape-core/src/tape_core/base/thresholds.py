@@ -11,6 +11,10 @@ from typing import Final
 
 REUSE_ABOVE: Final = 1 << 16  # bytes; below, a new array costs less than finding out who holds the old one
 
+# -- memory (base/spares.py)
+
+GIVE_BACK_MIN_BYTES: Final = 1 << 25  # bytes that were freed: for less the heap is not worth the milliseconds
+
 # -- linear algebra (ops/linalg)
 
 EINSUM_PLANS_CACHED: Final = 1024  # expressions with the shapes of their operands

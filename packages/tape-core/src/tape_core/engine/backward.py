@@ -39,7 +39,8 @@ def gradients(
 ) -> list[Any]:
     """Return for each of `sources` the gradient of the sum of `targets`, None if no path leads to it.
 
-    What `READY` has is called with each gradient that is one cotangent, as soon as that is final.
+    What `READY` has is called with each gradient that is one cotangent, as soon as that is final; what it returns, if
+    anything, takes the place of the gradient.
 
     Args:
         cotangents: of each target, None for ones.
@@ -112,7 +113,8 @@ def gradients(
 class _Noted(dict[int, Any]):
     """The cotangents that a sweep has found, by slot; those of sources are laid out as these when they are final.
 
-    So a library may send them while the sweep goes on. A function is called with each that is a gradient of a source.
+    So a library may send them while the sweep goes on. A function is called with each that is a gradient of a source,
+    and what it returns takes its place: so a gradient is let go of that has been copied to where it is sent from.
     With `together` those that it takes are laid out by it, and are there after `finish`.
     """
 
@@ -120,7 +122,7 @@ class _Noted(dict[int, Any]):
         self,
         sources: list[Any],
         slots_of: list[tuple[int, ...]],
-        ready: Callable[[int, Any], None] | None,
+        ready: Callable[[int, Any], Any] | None,
         together: Together | None,
     ) -> None:
         super().__init__()
@@ -147,7 +149,9 @@ class _Noted(dict[int, Any]):
                 cotangent = _laid_out(cotangent, source)
         super().__setitem__(slot, cotangent)
         if self._ready is not None and k is not None and slot in self._alone:
-            self._ready(k, cotangent)
+            instead = self._ready(k, cotangent)
+            if instead is not None:
+                super().__setitem__(slot, instead)
 
     def finish(self, backend: Backend) -> None:
         """Wait for the cotangents that are laid out together."""

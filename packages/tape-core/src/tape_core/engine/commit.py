@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tape_core.base.ambient import FORMER
+from tape_core.base.spares import Spare, give_back
 from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound
@@ -26,10 +27,11 @@ class Commit:
     KeyboardInterrupt comes before all of them or after all. Without a GIL each single one is whole.
     """
 
-    __slots__ = ("_arrays", "_names", "_objects", "_told", "_values", "_variables")
+    __slots__ = ("_arrays", "_kept", "_names", "_objects", "_told", "_values", "_variables")
 
     def __init__(self) -> None:
         self._variables: list[Any] = []
+        self._kept: list[tuple[Any, Spare, int]] = []
         self._arrays: list[Any] = []
         self._told: list[tuple[Any, Any, Any]] = []
         self._objects: list[Any] = []
@@ -42,6 +44,10 @@ class Commit:
         self._arrays.append(array)
         if given is not None:
             self._told.append((variable, array, given))
+
+    def keep(self, variable: Variable, spare: Spare, nbytes: int) -> None:
+        """Have the former array of a Variable kept as spare memory, of so many bytes, once it has its new one."""
+        self._kept.append((variable, spare, nbytes))
 
     def attribute(self, instance: object, name: str, value: object) -> None:
         """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code."""
@@ -59,7 +65,14 @@ class Commit:
                 variable._array, variable._slots = array, {}
             any(map(setattr, self._objects, self._names, self._values))
             return
+        before = [variable._raw for variable, _, _ in self._kept]
         set_all(self._variables, self._arrays, self._objects, self._names, self._values)
+        freed = 0
+        while before:
+            variable, spare, nbytes = self._kept.pop()
+            if spare.keep(before.pop(), variable._raw):
+                freed += nbytes
+        give_back(freed)
 
 
 def set_all(

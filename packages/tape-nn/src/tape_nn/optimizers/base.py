@@ -27,6 +27,7 @@ from tape_core.support import (
     Lock,
     binding,
     check_assignable,
+    give_back,
     layouts,
     lenient,
     lenient_html,
@@ -58,6 +59,7 @@ from tape_nn.optimizers.pairs import (
 )
 from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
 from tape_nn.optimizers.slots import Slots, SlotState
+from tape_nn.thresholds import SETTLE_MIN_BYTES
 from tape_nn.types import Gradient
 
 AddRows: TypeAlias = Callable[[Raw, Raw, Raw], Raw]
@@ -443,6 +445,8 @@ class Optimizer:
                 # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = densified(xp, g, state.variable._array)
             self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
+            if stage is not None:
+                _settle(state.variable)  # a trace makes each array anew
 
     def _update_dense(
         self,
@@ -457,7 +461,8 @@ class Optimizer:
     ) -> None:
         """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
         variable, slots = state.variable, state.slots
-        if current() is None and not binding.in_use and type(variable) is Variable:
+        is_plain = current() is None and not binding.in_use and type(variable) is Variable
+        if is_plain:
             # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
             backend = variable._home
             whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
@@ -479,9 +484,11 @@ class Optimizer:
                 old = [backend.asarray(array, copy=True) for array in old]
             new = self._update_block(xp, self._clip(xp, g, factor), old, None, state, rate, t)
         else:  # large ones in blocks that stay in the cache through all operations of a step
-            new = [xp.empty_like(array) for array in whole[2:]]
+            new = state.memory(commit, whole[1:], backend) if is_plain else [None] * len(whole[1:])
             # `spare` may be the gradient itself: a block of it is overwritten only after the step has read it.
-            new.insert(0, xp.empty_like(whole[1]) if spare is None or self._in_place else spare)
+            if new[0] is None and not self._in_place:
+                new[0] = spare
+            new = [xp.empty_like(x) if memory is None else memory for x, memory in zip(whole[1:], new, strict=True)]
             for (g, *old), targets in zip(blocks, backend.blocks(new), strict=True):
                 if self._in_place:
                     for target, part in zip(targets, old, strict=True):
@@ -583,6 +590,7 @@ class Optimizer:
             kind = type(self).__name__
             raise TypeError(f"{kind} updates real variables; {names_of([variable])} has dtype {variable.dtype}")
         started = value_of(self.iterations)
+        _settle(variable)
         with outside():  # slots are made once, when a function is traced, and not in each call of it
             xp, like = variable.backend.xp, variable._array
             slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
@@ -734,6 +742,13 @@ class Optimizer:
             raise ValueError(f"{name} must be at least {low}; got {value}")
         text = f"at least {low} and less than {high}" if below else f"between {low} and {high}"
         raise ValueError(f"{name} must be {text}; got {value}")
+
+
+def _settle(variable: Variable) -> None:
+    """Give freed memory back to the system: a large Variable is updated for the first time, into new memory."""
+    with outside():
+        if variable.backend.has_spares(variable._array):
+            give_back(variable.size * variable.dtype.itemsize, SETTLE_MIN_BYTES)
 
 
 hint_at_names(Optimizer, "Optimizer")

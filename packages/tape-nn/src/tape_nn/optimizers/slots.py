@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+from weakref import ref
 
 from tape_core import Variable
-from tape_core.support import layouts, placement, wrap
+from tape_core.backends import Backend
+from tape_core.support import Commit, Spare, layouts, placement, spare_of, wrap
 from tape_core.typing import Namespace, Raw
 
 
@@ -70,6 +72,8 @@ class SlotState:
 
     Attributes:
         started: the number of updates that the optimizer had applied before the first one of this Variable.
+        spares: the spare memory of the Variable and of each slot, with its bytes; none where the library has none, and
+            None before the first update of large arrays.
     """
 
     def __init__(self, variable: Variable, started: int, slots: dict[str, Raw]) -> None:
@@ -82,13 +86,42 @@ class SlotState:
             name: Variable(wrap(array, variable.backend), trainable=False, name=f"{variable.name or 'variable'}_{name}")
             for name, array in slots.items()
         }
+        self.spares: list[tuple[Spare, int]] | None = None
         self._follow()
+
+    def memory(self, commit: Commit, arrays: list[Raw], backend: Backend) -> list[Raw | None]:
+        """Return spare memory for new values of the Variable and its slots, where there is some, in their order.
+
+        What they have now will be such memory after the commit.
+
+        Args:
+            arrays: what they have, or this process's parts of that.
+        """
+        variables = [self.variable, *self.slots.values()]
+        if self.spares is None:
+            self.spares = []
+            if backend.has_spares(self.variable._raw):
+                self.spares = [(spare_of(v, "_raw"), backend.nbytes(x)) for v, x in zip(variables, arrays, strict=True)]
+                for (spare, _), slot in zip(self.spares[1:], self.slots.values(), strict=True):
+                    spare.made = ref(slot._raw)  # which the optimizer has made itself
+        if not self.spares:
+            return [None] * len(arrays)
+        for variable, (spare, nbytes) in zip(variables, self.spares, strict=True):
+            commit.keep(variable, spare, nbytes)
+        return [
+            backend.spare_memory(spare.kept, tuple(x.shape), x.dtype) if spare.kept else None
+            for x, (spare, _) in zip(arrays, self.spares, strict=True)
+        ]
 
     def _follow(self) -> None:
         for slot in self.slots.values():
             placement.follow(self.variable, slot)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "spares": None}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the attributes of a copy, or of what was pickled, whose slots move with its own Variable."""
         vars(self).update(state)
+        self.spares = None
         self._follow()

@@ -165,11 +165,14 @@ class _Buckets:
         each = map(described_array, [_array_of(x) for x in self._like], _labels(self._like, structure))
         return [f"averaged gradients of {counted(len(self._like), 'array')} on {devices}{how}", *each]
 
-    def add(self, k: int, gradient: Tensor | IndexedSlices) -> None:
-        """Put a gradient into its bucket, and send each that is full and whose turn it is; a second time is ignored."""
+    def add(self, k: int, gradient: Tensor | IndexedSlices) -> Tensor | None:
+        """Put a gradient into its bucket, and send each that is full and whose turn it is; a second time is ignored.
+
+        What is returned is the gradient in the bucket, so that the one that is given need not be kept.
+        """
         bucket = self._bucket_of[k]
         if k in bucket.given or bucket.work is not None:
-            return
+            return None
         found = (dense(gradient) if isinstance(gradient, IndexedSlices) else gradient)._array
         # Divided first, as PyTorch's own do: the sum of many gradients in half precision may overflow. And now, while
         # the gradient is in the cache.
@@ -179,8 +182,9 @@ class _Buckets:
         while self._sent < len(self._buckets):
             bucket = self._buckets[self._sent]
             if len(bucket.given) < len(bucket.members):
-                return
+                break
             self._send(bucket)
+        return wrap(place, gradient.backend) if isinstance(gradient, Tensor) else None
 
     def finish(self) -> list[Any]:
         """Send the rest, wait for all, and return the means, None where no process has a gradient."""

@@ -13,7 +13,7 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
 from tape_core.meshes import about, check_mesh, check_parts_alike, divide_tree, map_leaves
 from tape_core.staging import current
-from tape_core.support import innermost
+from tape_core.support import give_back, innermost
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
@@ -178,7 +178,10 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label), compared
     )
     if hasattr(tree, "named_variables"):
-        divided_together([variable for _, variable in cast("Any", tree).named_variables()])
+        variables = [variable for _, variable in cast("Any", tree).named_variables()]
+        divided_together(variables)
+        if mesh.device_mesh.device_type == "cpu":  # the whole values have lived here
+            give_back(sum([v.size * v.dtype.itemsize for v in variables]))
     return found
 
 
