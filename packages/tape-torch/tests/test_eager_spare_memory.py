@@ -226,3 +226,19 @@ def test_memory_goes_with_its_optimizer() -> None:
     assert former
     del training
     assert not [spare for spare in former if spare() is not None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_an_optimizer_begins_with_is_zeros(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # From 1 MB on they take no memory until they are written to; the ends of the array lie in pages of others.
+    monkeypatch.setattr("tape_torch.references.ZEROS_GIVEN_BACK_MIN_BYTES", 1)
+    variables = [tc.Variable(tc.asarray(torch.ones(n, dtype=dtype))) for n in (1, 1000, 5000, 300_001)]
+    beside = [torch.ones(n, dtype=dtype) for n in (1, 1000, 5000, 300_001)]
+    optimizer = nn.Adam(0.1)
+    optimizer.build(variables)
+    for state in optimizer._states.values():
+        for slot in state.slots.values():
+            assert not slot.array.any()
+            slot.assign(slot + 1.0)
+            assert bool((slot.array == 1).all())
+    assert all([bool((x == 1).all()) for x in (*beside, *[v.array for v in variables])])

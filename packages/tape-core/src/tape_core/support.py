@@ -22,7 +22,7 @@ from tape_core.base.progress import Task, first_process_only, progress_of, repor
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
-from tape_core.base.spares import Spare, give_back, release_spares, spare_of
+from tape_core.base.spares import Spare, give_back, give_back_memory_of_zeros, release_spares, spare_of
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, deferred, layouts, placement, pytree
@@ -81,6 +81,7 @@ __all__ = [
     "forget_in_children",
     "generated",
     "give_back",
+    "give_back_memory_of_zeros",
     "held_for_a_while",
     "identifier",
     "innermost",

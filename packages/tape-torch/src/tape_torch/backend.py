@@ -27,7 +27,7 @@ from tape_torch.divided import (
 )
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
-from tape_torch.references import COUNTS, has_spares, is_exclusive, spare_memory
+from tape_torch.references import COUNTS, give_back_zeros, has_spares, is_exclusive, spare_memory
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
 
 if TYPE_CHECKING:
@@ -269,6 +269,7 @@ class TorchBackend(Backend):
     is_exclusive = staticmethod(is_exclusive)
     has_spares = staticmethod(has_spares)
     spare_memory = staticmethod(spare_memory)
+    give_back_zeros = staticmethod(give_back_zeros)
 
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""

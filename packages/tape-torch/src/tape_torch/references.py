@@ -7,9 +7,10 @@ from typing import Any, Final
 from weakref import getweakrefcount
 
 import torch
-from tape_core.support import COUNTS_REFERENCES
+from tape_core.support import COUNTS_REFERENCES, give_back_memory_of_zeros
 
 from tape_torch.divided import is_divided
+from tape_torch.thresholds import ZEROS_GIVEN_BACK_MIN_BYTES
 
 COUNTS: Final = COUNTS_REFERENCES and hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
 """Whether reference counts tell if anybody else holds a tensor. PyTorch's own counts are private functions, which may
@@ -48,6 +49,16 @@ def has_spares(example: Any) -> bool:
     """Return whether such an array is on the CPU: allocators of accelerators keep what is freed themselves."""
     part = example._local_tensor if is_divided(example) else example
     return type(part) is torch.Tensor and part.device.type == "cpu"
+
+
+def give_back_zeros(array: Any) -> None:
+    """Have a large tensor of zeros on the CPU take no memory until it is written to, if the system is Linux."""
+    part = array._local_tensor if is_divided(array) else array
+    nbytes = part.numel() * part.element_size()
+    if nbytes >= ZEROS_GIVEN_BACK_MIN_BYTES and has_spares(part) and part.is_contiguous():
+        storage = part.untyped_storage()
+        if not storage.is_shared():
+            give_back_memory_of_zeros(part.data_ptr(), nbytes)
 
 
 def spare_memory(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> torch.Tensor | None:

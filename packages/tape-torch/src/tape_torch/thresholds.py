@@ -54,6 +54,9 @@ more, PyTorch's threads are worth it."""
 DRAWN_AT_ONCE = 1 << 20
 """Elements: random numbers of an array that is made divided are drawn in blocks of so many."""
 
+ZEROS_GIVEN_BACK_MIN_BYTES = 1 << 20
+"""Bytes: from here on, what an optimizer begins with has no memory before it is written to."""
+
 REDUCTIONS_IN_FLIGHT = 2
 """Collectives that add up gradients and have begun when what needs the first of them is computed: each keeps its
 gradient in memory meanwhile."""

@@ -24,13 +24,13 @@ def prepared(kind):
 
 
 # In units of the parameters: Adam's state is 3, and there are two of them until a step is done, in eager steps all the
-# time. There the caller has the gradients, too. With `Sharded` half of all that is here, and some weights are there as
-# a whole, for as long as PyTorch sends them.
+# time. There the caller has the gradients, too, of which one or two are on their way where the machine is busy. With
+# `Sharded` half of all that is here, and some weights are there as a whole, for as long as PyTorch sends them.
 allowed = {
     (nn.parallel.Replicated, True): 6.1,
     (nn.parallel.Sharded, True): 4.5,
-    (nn.parallel.Replicated, False): 7.3,
-    (nn.parallel.Sharded, False): 4.1,
+    (nn.parallel.Replicated, False): 7.6,
+    (nn.parallel.Sharded, False): 4.4,
 }
 for (kind, compiled), most in allowed.items():
     if not compiled:
@@ -68,4 +68,4 @@ def averaged():
 
 
 found = at_most(averaged) / (4 * 4 * 1536**2)
-assert found < 2.4, f"{found} times the parameters: they, their gradients, and one more"
+assert found < 2.6, f"{found} times the parameters: they, their gradients, and one more"

@@ -517,6 +517,12 @@ class Backend:
         kept.clear()
         return None
 
+    def give_back_zeros(self, array: Raw) -> None:
+        """Have an array of zeros take no memory until it is written to, if the library and the system can.
+
+        What an optimizer begins with is read in one step, beside all that takes its place. By default nothing.
+        """
+
     def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
         """Cut arrays of one shape and dtype, for an elementwise update in place, into pieces that fit into the cache.
 

@@ -593,8 +593,13 @@ class Optimizer:
         _settle(variable)
         with outside():  # slots are made once, when a function is traced, and not in each call of it
             xp, like = variable.backend.xp, variable._array
-            slots = {name: xp.full_like(like, value) for name, value in self._slots().items()}
-            return SlotState(variable, started, slots)
+            first = self._slots()
+            slots = {name: xp.full_like(like, value) for name, value in first.items()}
+            state = SlotState(variable, started, slots)
+            for name, value in first.items():
+                if value == 0:
+                    variable.backend.give_back_zeros(state.slots[name]._raw)
+            return state
 
     # -- parameter groups
 
