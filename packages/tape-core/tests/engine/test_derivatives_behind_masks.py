@@ -56,6 +56,20 @@ def test_the_hessian_of_what_is_masked() -> None:
     assert np.allclose(tc.hessian(lambda x: tc.sum(f(x)))(tc.asarray([0.0, 0.0])).numpy(), 0.0)
 
 
+def test_a_rule_of_ones_own_masks_by_itself() -> None:
+    def rule(mask: Callable[[Any, Any], Any]) -> Any:
+        return tc.custom_gradient(lambda x: (tc.sqrt(x), lambda g: mask(g, g * 0.5 / tc.sqrt(x))))
+
+    x = tc.asarray([0.0, 1.0, 4.0])
+    with np.errstate(all="ignore"):
+        masks: Any = [(lambda g, d: d, np.nan), (lambda g, d: tc.where(g == 0, 0.0, d), 0.0)]
+        for mask, at_zero in masks:
+            f = rule(mask)
+            g = tc.grad(lambda x, f=f: tc.sum(tc.where(x > 0, f(x), 0.0)))
+            for run in (g, tc.function(g)):
+                np.testing.assert_array_equal(run(x).numpy(), [at_zero, 0.5, 0.25])
+
+
 def test_a_zero_that_is_no_masks_has_the_tangent_that_it_has() -> None:
     def f(x: Any) -> Any:
         return tc.where(x > -10, (x - 1.0) ** 2 * tc.exp(x), 0.0)

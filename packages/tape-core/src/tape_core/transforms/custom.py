@@ -55,6 +55,9 @@ def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     As in TensorFlow, gradients are those of :meth:`GradientTape.gradient`: for a holomorphic function conj(f'(z)) times
     the upstream gradient. Second derivatives differentiate `grad`, and forward mode uses its transpose. A Jacobian
     calls `grad` once, for all rows; where it takes values out of Tensors, to compute with NumPy, once for each row.
+    Nobody knows which elements of a gradient belong to which cotangent: where `tape_core.where` leaves elements of the
+    result out, their cotangent is 0, and what `grad` makes of it stays, such as a NaN of 0 / 0. A rule that is infinite
+    or undefined somewhere says `where(upstream == 0, 0.0, ...)` itself.
     The cotangent of a result that is only gathered from is dense, unless `grad.takes_slices` is true: then it is
     :class:`IndexedSlices`.
 
