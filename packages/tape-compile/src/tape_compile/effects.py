@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tape_core import IndexedSlices, Tensor, Variable, random
 from tape_core.backends import selection
-from tape_core.staging import TracedValue, value_of
+from tape_core.staging import TracedValue, UnrepeatableError, value_of
 from tape_core.support import OPEN_AXES, BatchedArray, contextmanager, held_for_a_while, layouts, pytree, wrap
 from tape_core.typing import Raw
 
@@ -81,7 +81,7 @@ class Effects:
         try:
             with self.speculation():
                 return method(*args, **kwargs)
-        except MemoryError:
+        except (MemoryError, UnrepeatableError):
             raise
         except Exception:  # noqa: BLE001 - a mistake of the caller's is raised again by the opaque call
             pass

@@ -37,6 +37,7 @@ __all__ = [
     "Stage",
     "TracedValue",
     "TracingError",
+    "UnrepeatableError",
     "current",
     "foreign_tracers",
     "guard",
@@ -64,6 +65,14 @@ Tensors = list[Any]
 
 class TracingError(TypeError):
     """A traced function depends on a value in Python, or a Tensor of a trace is used after the trace has ended."""
+
+
+class UnrepeatableError(Exception):
+    """The base class of errors after which nothing that has failed is tried in another way.
+
+    What a trace cannot follow is called again, outside of it; where processes wait for each other, the others would
+    not call it again.
+    """
 
 
 class TracedValue:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from tape_core import Tensor, Variable, asarray
 from tape_core.staging import outside
@@ -54,3 +56,32 @@ def describe_settings(thing: object, **first: object) -> str:
     with outside():  # in a trace a number has no value that its text could have
         settings = ", ".join([f"{name}={value!r}" for name, value in settings_of(thing, **first).items()])
     return f"{type(thing).__name__}({settings})"
+
+
+def describe(kind: str, thing: Any) -> dict[str, Any]:
+    """Return the class of a loss or an optimizer, and its settings that are numbers or text.
+
+    A resumed run must have the same.
+    """
+    if thing is None:
+        return {}
+    found = dict(vars(thing)) | getattr(thing, "options", {})
+    for name in ("function", "optimizer"):  # the function of a Loss, the inner optimizer of a LossScaler
+        if (inner := found.pop(name, None)) is not None:
+            own = getattr(inner, "__name__", type(inner).__name__)
+            found |= {name: own} if callable(inner) else describe(name, inner)
+    # The rate that a schedule gives changes from step to step. The schedule does not; one that is a dataclass, as ours
+    # are, has a repr that can be compared.
+    if "_schedule" in found:
+        schedule = found["_schedule"]
+        found["learning_rate"] = thing.learning_rate if schedule is None else None
+        if dataclasses.is_dataclass(schedule):
+            found["learning_rate"] = repr(schedule)
+    if groups := found.get("groups"):  # their settings; which Variables they have is part of the program
+        found["groups"] = repr([group.given() for group in groups])
+    plain = {
+        f"{kind}.{name}": value
+        for name, value in found.items()
+        if isinstance(value, str | int | float) and not name.startswith("_") and name != "iterations"
+    }
+    return {kind: type(thing).__name__, **plain}

@@ -140,8 +140,9 @@ class TorchBackend(Backend):
 
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
         from tape_torch.gloo import mend_gloo
+        from tape_torch.mismatches import meet_all
 
-        keep_layouts(settled, is_divided)
+        keep_layouts(settled, is_divided, meet_all)
         if self.guard is None:
             self.divided_class = DTensor
             mend_gloo()

@@ -35,6 +35,7 @@ from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
 from tape_torch.divided_copies import as_copy, copy_on, has_another_mesh, on_one_mesh
+from tape_torch.divided_origins import compared
 from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
@@ -111,13 +112,15 @@ def guard(name: str, kernel: Any) -> Any:
     """Return what is called in place of a kernel; see `tape_core.backends.Backend.guarded`."""
 
     # What divides arrays, and brings them together, is meant for arrays as they are.
-    if not callable(kernel) or isinstance(kernel, type) or name.startswith("distributed_"):
+    if not callable(kernel) or isinstance(kernel, type):
         return kernel
+    if name.startswith("distributed_"):
+        return compared(name, kernel)
 
     elementwise = _is_elementwise(name)
     is_like, is_layout = name in _LIKE, name == "laid_out_like"
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def computed(*args: Any, **kwargs: Any) -> Any:
         if is_layout and type(args[0]) is type(args[1]) is DTensor:
             return kernel(*args)
         if is_like and args and type(args[0]) is DTensor:
@@ -130,6 +133,8 @@ def guard(name: str, kernel: Any) -> Any:
             return kernel(*args, **kwargs)
         return _call(name, kernel, mesh, args, kwargs)
 
+    called = compared(name, computed)
+
     def chosen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         inner = getattr(kernel, "chosen", None)
         if _mesh_of(args, kwargs) is not None:
@@ -138,9 +143,9 @@ def guard(name: str, kernel: Any) -> Any:
         return found
 
     called.__name__ = name
-    called.__wrapped__ = kernel  # type: ignore[attr-defined]
-    called.unguarded = getattr(kernel, "unguarded", kernel)  # type: ignore[attr-defined]
-    called.chosen = chosen  # type: ignore[attr-defined]
+    called.__wrapped__ = kernel
+    called.unguarded = getattr(kernel, "unguarded", kernel)
+    called.chosen = chosen
     return called
 
 

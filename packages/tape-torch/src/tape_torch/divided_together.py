@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from tape_torch.divided import added_up, is_watched, own_part, sent, sent_later, wait_for_dropped
+from tape_torch.divided_origins import end_first_step
 from tape_torch.divided_specs import divided_as, with_spec
 from tape_torch.divided_weights import forget_all
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
@@ -206,6 +207,8 @@ class Together:
         for kind in list(self._open):
             self._send(kind)
         forget_all()  # the pass is over
+        if self._sent:
+            end_first_step()
         wait_for_dropped()  # losses of former steps, say, which nobody has read
         found: dict[int, Any] = {}
         for bucket in self._sent:

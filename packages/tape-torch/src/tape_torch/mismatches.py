@@ -16,8 +16,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -26,11 +26,13 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from tape_core import Variable
+from tape_core.staging import UnrepeatableError
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tape_torch.divided import is_asked_for
+from tape_torch.divided_names import name_of
 
 VARIABLE: Final = "TAPE_CHECK_RANKS"
 TIMEOUT: Final = 300.0
@@ -67,15 +69,16 @@ _CURE: Final = (
 )
 
 _CURE_OF_MANY: Final = (
-    ". The gradients are to be those of the same Variables in all processes, in the same order, such as "
-    "model.trainable_variables: look for a Variable that is trainable in one alone, and for orders of sets"
+    ". What is sent is to be of the same Variables in all processes, in the same order: look for layers that are "
+    "called in another order, a Variable that is trainable in one process alone, gradients of others than "
+    "model.trainable_variables, and orders of sets"
 )
 
 Call = str | list[str]
 """What a process is about to do, in the words of users; of many arrays in a list, with one after the other."""
 
 
-class MismatchError(RuntimeError):
+class MismatchError(RuntimeError, UnrepeatableError):
     """The processes do not run the same program; :func:`tape_torch.distributed.mesh` says how it is compared."""
 
 
@@ -126,20 +129,62 @@ def compare_first(
     Raises:
         MismatchError: the others call something else, have ended, or do not come.
     """
-    world = dist.group.WORLD
-    if world is not _first.world:
-        _first.begin(world)
+    _begin()
     if key in _first.known:
         return
     if always or not _comparing:  # which compares all
-        group = distributed_c10d._resolve_process_group(group_name)  # type: ignore[arg-type,attr-defined]
-        if group.size() > 1 and dist.get_backend(group) not in _NOT_REAL:
-            if _comparing:
-                _comparing[0].meetings.compare(group, describe())
-            else:
-                limit = waits(group)
-                _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds())
+        _meet(describe, distributed_c10d._resolve_process_group(group_name), waits)  # type: ignore[arg-type,attr-defined]
     _first.known.add(key)
+
+
+def meet(call: Call, group: Any, cure: str | None = None) -> bool:
+    """Compare what this process is about to do with the other processes of a group; return whether there are any.
+
+    Raises:
+        MismatchError: they are about to do something else, have ended, or do not come.
+    """
+    from tape_torch.distributed.failures import waits_of  # which needs this module
+
+    _begin()
+    return _meet(lambda: call, group, waits_of, cure)
+
+
+def meet_all(call: Call, cure: str) -> None:
+    """Compare what this process is about to do with all others, as `meet` does."""
+    if dist.is_initialized():
+        meet(call, dist.group.WORLD, cure)
+
+
+def is_checked() -> bool:
+    """Return whether a mesh is checked."""
+    return bool(_comparing)
+
+
+@contextmanager
+def not_again() -> Iterator[None]:
+    """Context in which a checked mesh does not compare a collective: it was compared."""
+    _met.append(None)
+    try:
+        yield
+    finally:
+        _met.pop()
+
+
+def _begin() -> None:
+    world = dist.group.WORLD
+    if world is not _first.world:
+        _first.begin(world)
+
+
+def _meet(describe: Callable[[], Call], group: Any, waits: Waits, cure: str | None = None) -> bool:
+    if group.size() < 2 or dist.get_backend(group) in _NOT_REAL:
+        return False
+    if _comparing:
+        _comparing[0].meetings.compare(group, describe(), cure=cure)
+    else:
+        limit = waits(group)
+        _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds(), cure)
+    return True
 
 
 def identity(sources: Sequence[Any]) -> tuple[Any, ...]:
@@ -147,30 +192,33 @@ def identity(sources: Sequence[Any]) -> tuple[Any, ...]:
 
     It takes as good as no time, and programs that are alike have the same in all processes.
     """
-    serials = [x._serial if isinstance(x, Variable) else -1 for x in sources]
-    names = [(x.name, x.trainable) if isinstance(x, Variable) else None for x in sources]
+    serials = [x._serial if isinstance(x, Variable) and name_of(x) is None else -1 for x in sources]
+    names = [(name_of(x) or x.name, x.trainable) if isinstance(x, Variable) else None for x in sources]
     return (*names, *sorted(range(len(serials)), key=serials.__getitem__))
 
 
 def names_of(sources: Sequence[Any]) -> list[str]:
     """Return what tells sources of gradients from others of such shapes, for the messages of `compare_first`.
 
-    Of Variables that have one name, or none, it is the place in the order in which they were made: the same in all
-    processes, also where one of them has made Variables of its own.
+    Of Variables that were not distributed, and have one name, or none, it is the place in the order in which they were
+    made: the same in all processes, also where one of them has made Variables of its own.
     """
     alike: dict[Any, set[int]] = {}
     for x in sources:
-        if isinstance(x, Variable):
+        if isinstance(x, Variable) and name_of(x) is None:
             alike.setdefault((x.name, x.dtype, x.shape), set()).add(x._serial)
     shown = []
     for x in sources:
         if not isinstance(x, Variable):
             shown.append("")
             continue
-        same = sorted(alike[x.name, x.dtype, x.shape])
-        which = f"number {same.index(x._serial) + 1} of {len(same)} in the order of their making"
-        notes = [*["not trainable"] * (not x.trainable), *[which] * (len(same) > 1)]
-        shown.append(" ".join([*[repr(x.name)] * (x.name is not None), *[f"({', '.join(notes)})"] * bool(notes)]))
+        same, name = sorted(alike.get((x.name, x.dtype, x.shape), ())), name_of(x)
+        notes = ["not trainable"] * (not x.trainable)
+        if name is None and len(same) > 1:
+            notes.append(f"number {same.index(x._serial) + 1} of {len(same)} in the order of their making")
+        if name is None and x.name is not None:
+            name = repr(x.name)
+        shown.append(" ".join([*[name or ""] * (name is not None), *[f"({', '.join(notes)})"] * bool(notes)]))
     return shown
 
 
@@ -178,6 +226,9 @@ looks: Final[list[Callable[[float], None]]] = []
 """Functions that are called every now and then in a wait, with its seconds, and may end it by an error."""
 
 _comparing: Final[list[_Comparing]] = []
+
+_met: Final[list[None]] = []
+"""Not empty while a collective is called that was compared with what it is of."""
 
 Waits = Callable[[Any], timedelta | None]
 
@@ -198,8 +249,8 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if DTensor in types:
             return NotImplemented  # what it calls comes here
-        if func.namespace in _SPACES and not func.__name__.lstrip("_").startswith(_OTHERS):
-            self.meetings.compare(_group_of(args), _described(func, args))
+        if is_collective(func) and not _met:
+            self.meetings.compare(group_of(args), described(func, args))
         return func(*args, **(kwargs or {}))
 
 
@@ -234,7 +285,7 @@ class _Meetings:
         self._counts: dict[str, int] = {}
         self._store.set(f"who/{self._rank}", json.dumps([*machine(), os.getpid()]))
 
-    def compare(self, group: Any, call: Call, timeout: float | None = None) -> None:
+    def compare(self, group: Any, call: Call, timeout: float | None = None, cure: str | None = None) -> None:
         """Wait for the other processes of a group, and compare what they are about to do.
 
         Raises:
@@ -258,7 +309,8 @@ class _Meetings:
             said = "; ".join(
                 [f"rank {k} calls {_in_short(theirs, calls)} at {line}" for k, (theirs, line) in sorted(found.items())]
             )
-            cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
+            if cure is None:
+                cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
             raise MismatchError(f"the processes run different programs: {said}. {cure}")
         if count > 1:  # all have come to this one, so they have read the one before
             self._store.delete_key(f"{of}/{count - 1}/{self._rank}")
@@ -371,14 +423,21 @@ def _end() -> None:
 
 
 def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
-    """Return what a process is about to do in one line: of many arrays the first that others have otherwise."""
+    """Return what a process is about to do in one line: of many arrays the first that others have otherwise.
+
+    That is of interest where the calls themselves are alike, up to numbers, such as those in shapes.
+    """
     if isinstance(call, str):
         return call
-    many = [one for one in calls if isinstance(one, list)]
+    many = [one for one in calls if isinstance(one, list) and _without_numbers(one[0]) == _without_numbers(call[0])]
     for k in range(1, max(map(len, many), default=0)):
         if len({one[k] if k < len(one) else None for one in many}) > 1:
             return f"{call[0]}, of which {call[k]} differs," if k < len(call) else f"{call[0]}, which end too early,"
     return call[0]
+
+
+def _without_numbers(text: str) -> str:
+    return "".join([sign for sign in text if not sign.isdigit()])
 
 
 def described_array(x: torch.Tensor, name: str = "") -> str:
@@ -386,7 +445,12 @@ def described_array(x: torch.Tensor, name: str = "") -> str:
     return f"{name}{name and ' '}{_dtype(x)} {tuple(x.shape)}"
 
 
-def _group_of(args: Sequence[Any]) -> Any:
+def is_collective(func: Any) -> bool:
+    """Return whether an op of PyTorch's dispatcher is one that other processes take part in."""
+    return func.namespace in _SPACES and not func.__name__.lstrip("_").startswith(_OTHERS)
+
+
+def group_of(args: Sequence[Any]) -> Any:
     """Return the group of processes among the arguments of a collective."""
     for arg in reversed(args):
         if isinstance(arg, str):
@@ -400,7 +464,7 @@ def _group_of(args: Sequence[Any]) -> Any:
     return dist.group.WORLD
 
 
-def _described(func: Any, args: Sequence[Any]) -> str:
+def described(func: Any, args: Sequence[Any]) -> str:
     """Return a collective in the words of users, such as `all_reduce (sum) of float32 (4, 2)`."""
     name = func.__name__.partition(".")[0]
     shown: str = _NAMES.get(name.strip("_"), name.strip("_"))

@@ -40,7 +40,7 @@ def is_told(zero, one):
     return pytest.raises(MismatchError, match=f"rank 0 calls .*{zero}.*; rank 1 calls .*{one}.*the same order")
 
 
-with is_told(r"'kernel' \(number \d of 3", r"'kernel' \(number \d of 3"):
+with is_told(r"'kernel'", r"'kernel'"):
     trained(lambda layers: None, ("a", "c", "b") if rank else ("a", "b", "c"))
 with is_told("3 gradients", "2 gradients"):
     trained(freeze, ("a", "b", "c"))

@@ -35,6 +35,25 @@ def test_gradients_of_copies_of_a_model_that_differ_are_an_error_that_names_them
     assert run_processes(program.read_text(encoding="utf-8"), 2, "plain", strategy) == ["done\n"] * 2
 
 
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+@pytest.mark.parametrize("strategy", ["Replicated", "Sharded", "TensorParallel"])
+def test_steps_of_other_layers_are_an_error_that_names_them(strategy: str, how: str) -> None:
+    program = Path(__file__).with_name("other_orders_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, strategy, how, "8") == ["done\n"] * 2
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_gradients_that_are_sent_by_themselves_are_compared(how: str) -> None:
+    program = Path(__file__).with_name("other_orders_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, "Replicated", how, "1500") == ["done\n"] * 2
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_optimizers_with_other_settings_are_an_error_that_names_them(how: str) -> None:
+    program = Path(__file__).with_name("settings_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, how) == ["done\n"] * 2
+
+
 def test_an_environment_variable_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
     from tape_torch.distributed import mesh
 

@@ -12,6 +12,7 @@ from tape_core.engine.levels import BatchedArray, MisplacedError, height, lift, 
 from tape_core.engine.promotion import MixedDtypesError, check_real, converted
 from tape_core.engine.rule_errors import missing_attribute
 from tape_core.engine.tensor import Tensor, wrap
+from tape_core.staging import UnrepeatableError
 
 if TYPE_CHECKING:
     from tape_core.engine.op import Op
@@ -30,6 +31,8 @@ def fail(
 
     If inputs only were on another level of vmap than their hidden axes are now, return the result for them there.
     """
+    if isinstance(error, UnrepeatableError):
+        raise error
     if isinstance(error, MisplacedError):
         return _call_on_level(op, values, args, kwargs or {})
     check_real(op, values)

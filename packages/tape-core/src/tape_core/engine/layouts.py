@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
+Meet = Callable[[list[str], str], None]
 
 
 class Together(Protocol):
@@ -29,9 +30,10 @@ in_use = False
 
 _settles: list[Settle] = []
 _tells: list[Tell] = []
+_meets: list[tuple[Tell, Meet]] = []
 
 
-def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
+def keep_layouts(settle: Settle, is_divided: Tell | None = None, meet: Meet | None = None) -> None:
     """Have a function called wherever Variables get new values.
 
     Args:
@@ -39,13 +41,35 @@ def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
             returns the new one in the layout of the former, or itself.
         is_divided: called with a raw value of any backend; returns whether it is divided so that other orders of its
             rows are better than some: see `is_divided`.
+        meet: called with what `compare` gets: refuses what other processes do otherwise.
     """
     global in_use
     if settle not in _settles:
         _settles.append(settle)
         if is_divided is not None:
             _tells.append(is_divided)
+            if meet is not None:
+                _meets.append((is_divided, meet))
     in_use = True
+
+
+def compare(array: Raw, told: list[str], cure: str) -> None:
+    """Compare between the processes that a raw array is divided among what each of them is about to do with it.
+
+    All of them call this, or none. Where the array is not divided nothing happens.
+
+    Args:
+        told: what it is, and then its particulars, as text.
+        cure: what to do where it differs.
+
+    Raises:
+        RuntimeError: it differs.
+    """
+    array = getattr(array, "_array", array)
+    array = getattr(array, "value", array)
+    for tell, meet in _meets:
+        if tell(array):
+            meet(told, cure)
 
 
 def settled(arrays: Iterable[Raw], former: Iterable[Raw]) -> list[Raw]:

@@ -17,11 +17,12 @@ from tape_nn.fitting import run as steps
 from tape_nn.fitting.callbacks import EarlyStopping, LearningRate, SaveBest
 from tape_nn.fitting.data import Batch, Data, Divided, Source, source_of, unpack, with_class_weights
 from tape_nn.fitting.progress import LOGGER, Progress
-from tape_nn.fitting.resuming import RunFile, describe
+from tape_nn.fitting.resuming import RunFile
 from tape_nn.fitting.run import History, LossLike, Run, Step
 from tape_nn.generators import agree_on_random_states, random_states, set_random_states
 from tape_nn.metrics import Metric
 from tape_nn.module import Module
+from tape_nn.naming import describe
 from tape_nn.optimizers import LBFGS, GradientAccumulation, LossScaler, Optimizer, TransformOptimizer
 from tape_nn.parallel import Strategy
 from tape_nn.types import OptimizerLike

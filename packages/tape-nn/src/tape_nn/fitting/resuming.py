@@ -6,7 +6,6 @@ state as JSON in the metadata.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from tape_nn.generators import random_states, set_random_states
 from tape_nn.metrics import Mean
 from tape_nn.module import Module
 from tape_nn.thresholds import COUNT_LIMIT
-from tape_nn.types import OptimizerLike, StateDict
+from tape_nn.types import StateDict
 
 _METADATA_KEY: Final = "tape_nn.fit"
 FORMAT_VERSION: Final = 2  # since 2, states of random generators are those of Philox
@@ -242,35 +241,6 @@ def _check_state(state: StateDict) -> None:
             # A generator's state is words of 64 bits.
             if not isinstance(numbers, list) or not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in numbers):
                 raise ValueError(f"the state of the random generator {place!r} is {numbers!r}")
-
-
-def describe(kind: str, thing: OptimizerLike | None) -> dict[str, Any]:
-    """Return the class of a loss or an optimizer, and its settings that are numbers or text.
-
-    A resumed run must have the same.
-    """
-    if thing is None:
-        return {}
-    found = dict(vars(thing)) | getattr(thing, "options", {})
-    for name in ("function", "optimizer"):  # the function of a Loss, the inner optimizer of a LossScaler
-        if (inner := found.pop(name, None)) is not None:
-            own = getattr(inner, "__name__", type(inner).__name__)
-            found |= {name: own} if callable(inner) else describe(name, inner)
-    # The rate that a schedule gives changes from step to step. The schedule does not; one that is a dataclass, as ours
-    # are, has a repr that can be compared.
-    if "_schedule" in found:
-        schedule = found["_schedule"]
-        found["learning_rate"] = thing.learning_rate if schedule is None else None
-        if dataclasses.is_dataclass(schedule):
-            found["learning_rate"] = repr(schedule)
-    if groups := found.get("groups"):  # their settings; which Variables they have is part of the program
-        found["groups"] = repr([group.given() for group in groups])
-    plain = {
-        f"{kind}.{name}": value
-        for name, value in found.items()
-        if isinstance(value, str | int | float) and not name.startswith("_") and name != "iterations"
-    }
-    return {kind: type(thing).__name__, **plain}
 
 
 def pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:

@@ -15,6 +15,7 @@ from tape_core.typing import ArrayLike, PyTree, Raw
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables
+from tape_nn.optimizers.agreement import compare_settings
 from tape_nn.optimizers.pairs import check_gradient, check_pair, densified, names_of, paired, pairs_of_variables
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.types import Gradient, OptimizerLike
@@ -154,10 +155,13 @@ class GradientAccumulation:
 
     def _prepare(self, pairs: _Pairs) -> None:
         """Make the sums that are missing: before a trace, which must know of all state from the beginning."""
+        new: list[Variable] = []
         for gradient, variable in pairs_of_variables(pairs):
             if gradient is not None and id(variable) not in self._sums and variable.dtype.inexact:
+                new.append(variable)
                 with outside():  # sums are made once, when a function is traced, and not in each call of it
                     self._sums[id(variable)] = _Sum(variable, self._is_lazy())
+        compare_settings(self, new)
         if hasattr(self.optimizer, "_prepare"):
             self.optimizer._prepare(pairs)
 

@@ -43,6 +43,7 @@ from tape_nn import clipping
 from tape_nn.hints import check_optimizer_arguments, hint_at_names, present
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, settings_of, unknown_names
+from tape_nn.optimizers.agreement import compare_settings
 from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.pairs import (
     beside,
@@ -266,11 +267,14 @@ class Optimizer:
 
     def _slot_creation_lock(self, pairs: list[tuple[Gradient, Variable]]) -> AbstractContextManager[object]:
         """Return a context for one update, in which no other thread makes slots if this update may."""
+        return _NO_LOCK if self._knows(pairs) else SLOT_CREATION.held()
+
+    def _knows(self, pairs: list[tuple[Gradient, Variable]]) -> bool:
+        """Return whether there are slots for all Variables."""
         try:
-            known = self._states.keys() >= {id(variable) for _, variable in pairs}
+            return self._states.keys() >= {id(variable) for _, variable in pairs}
         except (TypeError, ValueError):  # an element is no pair: `check_pair` reports it
-            known = False
-        return _NO_LOCK if known else SLOT_CREATION.held()
+            return False
 
     def _compute_update(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Commit:
         """Compute one update of all Variables, without making it."""
@@ -321,6 +325,8 @@ class Optimizer:
             self._warned.update(map(id, new))
             warn_user(f"Gradients do not exist for variables {names_of(new)}: they are not updated")
         assert backend is not None
+        if fresh and layouts.in_use:
+            compare_settings(self, [state.variable for state in fresh.values()])
         rate = self.learning_rate
         commit = Commit()
         # NumPy's warnings are off meanwhile: they would point at a line of this file, and not at one of the user's.

@@ -11,11 +11,12 @@ import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend
 from tape_core.staging import current, guard, host_function, host_number, stateful
-from tape_core.support import Commit, integer, lenient, real, wrap
+from tape_core.support import Commit, integer, layouts, lenient, real, wrap
 from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
+from tape_nn.optimizers.agreement import compare_settings
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.thresholds import LARGEST_SCALE, SMALLEST_SCALE
 from tape_nn.types import Gradient, OptimizerLike
@@ -159,8 +160,14 @@ class LossScaler:
 
     def _prepare(self, pairs: list[Any]) -> None:
         """Have the inner optimizer make state that is missing, before a trace."""
+        if layouts.in_use and not self._knows(pairs):
+            compare_settings(self, [pair[1] for pair in pairs if len(pair) > 1 and isinstance(pair[1], Variable)])
         if hasattr(self.optimizer, "_prepare"):
             self.optimizer._prepare(pairs)
+
+    def _knows(self, pairs: list[Any]) -> bool:
+        knows = getattr(self.optimizer, "_knows", None)
+        return knows is None or bool(knows(pairs))
 
     def _slot_creation_lock(self, pairs: list[Any]) -> AbstractContextManager[object]:
         lock = getattr(self.optimizer, "_slot_creation_lock", None)

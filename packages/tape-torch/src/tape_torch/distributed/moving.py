@@ -13,7 +13,7 @@ from tape_core.backends import Backend, backend_of_type
 from tape_core.extend import linear, transpose
 from tape_core.meshes import about, check_mesh, check_parts_alike, divide_tree, map_leaves
 from tape_core.staging import current
-from tape_core.support import give_back, innermost
+from tape_core.support import give_back, innermost, pytree
 from tape_core.typing import ArrayLike, PyTree
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
@@ -23,6 +23,8 @@ from tape_torch.distributed.layouts import Layout, placements, placements_dividi
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.divided import describe, part_of
 from tape_torch.divided_copies import DIVIDE, check_same, copy_on
+from tape_torch.divided_names import add_names
+from tape_torch.divided_origins import begin_first_step
 from tape_torch.divided_weights import divided_together
 
 if TYPE_CHECKING:
@@ -178,10 +180,17 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
         tree, layout, backend, lambda x, to, label: _divided(x, to, mesh, backend, local, label), compared
     )
     if hasattr(tree, "named_variables"):
-        variables = [variable for _, variable in cast("Any", tree).named_variables()]
+        named = list(cast("Any", tree).named_variables())
+        variables = [variable for _, variable in named]
         divided_together(variables)
         if mesh.device_mesh.device_type == "cpu":  # the whole values have lived here
             give_back(sum([v.size * v.dtype.itemsize for v in variables]))
+    else:
+        leaves, structure = pytree.flatten(tree)
+        named = [(x.name or pytree.path(structure, k), x) for k, x in enumerate(leaves) if isinstance(x, Variable)]
+    if named:
+        add_names(named)
+        begin_first_step()
     return found
 
 

@@ -1,0 +1,40 @@
+"""The names by which processes tell each other of Variables: those by which all of them have distributed them.
+
+A Variable's own name may be that of others, and in which order Variables are made depends on the program of a process.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tape_core import Variable
+
+_named: Final[dict[int, tuple[weakref.ref[Variable], str]]] = {}
+"""By the id of a Variable the name."""
+
+_counts: Final[dict[str, int]] = {}
+
+
+def add_names(named: Iterable[tuple[str, Variable]]) -> None:
+    """Note Variables that all processes distribute, in one order and by the same names; those of before keep theirs."""
+    for name, variable in named:
+        if name_of(variable) is None:
+            key, count = id(variable), _counts.get(name, 0) + 1
+            _counts[name] = count
+            shown = repr(name) if count == 1 else f"{name!r} (number {count} of this name)"
+            _named[key] = weakref.ref(variable, lambda _, key=key: _named.pop(key, None)), shown  # type: ignore[misc]
+
+
+def name_of(variable: Any) -> str | None:
+    """Return the name of a Variable, in quotes; None for one that was not distributed."""
+    found = _named.get(id(variable))
+    return found[1] if found is not None and found[0]() is variable else None
+
+
+def all_named() -> Iterator[tuple[Variable, str]]:
+    """Yield the Variables that there are, with their names."""
+    for reference, name in list(_named.values()):
+        if (variable := reference()) is not None:
+            yield variable, name
