@@ -139,8 +139,8 @@ class TorchBackend(Backend):
         from torch.distributed.tensor import DTensor
 
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
+        from tape_torch.divided_origins import meet_all
         from tape_torch.gloo import mend_gloo
-        from tape_torch.mismatches import meet_all
 
         keep_layouts(settled, is_divided, meet_all)
         if self.guard is None:

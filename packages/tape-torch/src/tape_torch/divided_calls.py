@@ -62,7 +62,7 @@ def noted(
     key: Key | None, way: Callable[..., Any], kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call `way`, which computes with DTensors; in the second call of a kind, note whether the kernel does of parts."""
-    if key is None or seen.get(key) or is_watched():
+    if key is None or seen.get(key) or (key in seen and is_watched()):
         return way(*args, **kwargs)
     if key not in seen:
         if len(seen) >= _SEEN_MOST:

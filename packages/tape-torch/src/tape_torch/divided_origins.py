@@ -86,7 +86,7 @@ class _Program:
 
     def _meet(self, call: str, group: Any) -> None:
         told = (f"{call}{self._kind}", *self._told())
-        if meet(list(told), group):
+        if meet(list(told), group, waits_of):
             self.repeated += told in self.seen
             self.seen.add(told)
             if current() is not None or self.repeated > _REPEATED:
@@ -178,6 +178,23 @@ def _running() -> _Program | None:
     except KeyError:
         found = _traced[stage] = _Program(_kind_of(stage)) if _has_peers() else None
         return found
+
+
+def meet_all(told: list[str], cure: str) -> None:
+    """Compare what this process is about to do with all others.
+
+    Raises:
+        MismatchError: they are about to do something else, or do not come.
+    """
+    if _has_peers():
+        meet(told, dist.group.WORLD, waits_of, cure)
+
+
+def waits_of(group: Any) -> Any:
+    """Return how long operations of a group wait for other processes, or None."""
+    from tape_torch.distributed import failures  # which needs the arrays of this package
+
+    return failures.waits_of(group)
 
 
 def _has_peers() -> bool:

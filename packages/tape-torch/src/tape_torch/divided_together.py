@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from tape_torch.divided import added_up, is_watched, own_part, sent, sent_later, wait_for_dropped
-from tape_torch.divided_origins import end_first_step
+from tape_torch.divided_origins import end_first_step, waits_of
 from tape_torch.divided_specs import divided_as, with_spec
 from tape_torch.divided_weights import forget_all
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
@@ -134,7 +134,7 @@ class _Bucket:
         mesh, axis, scattered, _ = self.kind
         group, n = mesh.get_group(axis), mesh.size(axis)
         key = ("gradients", self.kind, *[(x.shape, dim) for _, x, _, dim in self.members], *identity(self.sources))
-        compare_first(key, self._described, group.group_name, _waits_of, always=True)
+        compare_first(key, self._described, group.group_name, waits_of, always=True)
         if not scattered:
             flat = torch.cat([x.reshape(-1) for _, x, _, _ in self.members])
             self._work = dist.all_reduce(flat, group=group, async_op=True)
@@ -159,12 +159,6 @@ class _Bucket:
         """Wait, and return the gradients by their keys."""
         self._work.wait()
         return {key: divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
-
-
-def _waits_of(group: Any) -> Any:
-    from tape_torch.distributed.failures import waits_of  # which needs the arrays of this package
-
-    return waits_of(group)
 
 
 def _in_parts(x: torch.Tensor, dim: int, count: int) -> torch.Tensor:

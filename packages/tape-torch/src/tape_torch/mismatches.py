@@ -137,22 +137,14 @@ def compare_first(
     _first.known.add(key)
 
 
-def meet(call: Call, group: Any, cure: str | None = None) -> bool:
+def meet(call: Call, group: Any, waits: Waits, cure: str | None = None) -> bool:
     """Compare what this process is about to do with the other processes of a group; return whether there are any.
 
     Raises:
         MismatchError: they are about to do something else, have ended, or do not come.
     """
-    from tape_torch.distributed.failures import waits_of  # which needs this module
-
     _begin()
-    return _meet(lambda: call, group, waits_of, cure)
-
-
-def meet_all(call: Call, cure: str) -> None:
-    """Compare what this process is about to do with all others, as `meet` does."""
-    if dist.is_initialized():
-        meet(call, dist.group.WORLD, cure)
+    return _meet(lambda: call, group, waits, cure)
 
 
 def is_checked() -> bool:

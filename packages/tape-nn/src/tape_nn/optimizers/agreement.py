@@ -13,9 +13,9 @@ from tape_core.support import layouts
 from tape_nn.naming import describe
 
 _CURE = (
-    "All processes are to make the same update: give each optimizer the same settings everywhere. Look for what "
-    "depends on the rank, or on a configuration or an environment that only one process has. Attributes of a class of your own "
-    "whose names have the word seed or rank may differ"
+    "All processes are to make the same update: give each optimizer the same settings. Look for what depends "
+    "on the rank, or on a configuration that only one process has. Attributes whose names have the word seed or rank "
+    "may differ"
 )
 _OWN = re.compile(r"(^|[._])(seed|rank)s?($|_)")
 
