@@ -182,9 +182,9 @@ class TorchBackend(Backend):
         """Return the context around a backward sweep: what rules make is a copy in each process beside DTensors."""
         if self.guard is None:
             return self.quiet()
-        from tape_torch.divided_kernels import replicating
+        from tape_torch.divided_kernels import sweeping
 
-        return replicating()
+        return sweeping()
 
     def outside_sweep(self) -> AbstractContextManager[Any]:
         """Return the context around a function that a sweep calls: its plain arrays may be its user's."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from tape_torch.divided import added_up, is_divided, is_here, part_of
 from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
 from tape_torch.divided_copies import as_copy, copy_on, has_another_mesh, on_one_mesh
-from tape_torch.divided_origins import compared
+from tape_torch.divided_origins import compared, compared_sweep
 from tape_torch.divided_parts import key_of, note, on_known_parts, on_parts
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
@@ -352,6 +352,18 @@ def replicating(on: bool = True) -> Iterator[None]:
         yield
     finally:
         _DISPATCHER._allow_implicit_replication = before
+
+
+def sweeping() -> AbstractContextManager[None]:
+    """Return the context around a backward sweep, in which a new program has compared what it sends."""
+    compared = compared_sweep()
+    return replicating() if compared is None else _comparing(compared)
+
+
+@contextmanager
+def _comparing(compared: AbstractContextManager[Any]) -> Iterator[None]:
+    with replicating(), compared:
+        yield
 
 
 def _lacking(error: Exception) -> str | None:

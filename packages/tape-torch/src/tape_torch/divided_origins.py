@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Final
 from zlib import crc32
@@ -25,7 +26,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tape_torch.divided import COMPILED_PARTS, describe, is_asked_for
 from tape_torch.divided_names import all_named
-from tape_torch.mismatches import described, described_array, group_of, is_checked, is_collective, meet, not_again
+from tape_torch.mismatches import (
+    described,
+    described_array,
+    group_of,
+    is_checked,
+    is_collective,
+    is_met,
+    meet,
+    not_again,
+)
 
 _TOLD: Final = 64  # origins that are told one by one
 _REPEATED: Final = 32
@@ -71,10 +81,15 @@ class _Program:
             if name == _GRADIENT and self._kind and self._label(arrays[-1]) is not None:
                 self._meet(f"tape.gradient of {described_array(arrays[0])}", dist.group.WORLD)
         finally:
-            self._is_within, self._arrays = False, []
+            self._name, self._arrays, self._is_within = "", [], False
         for x in _arrays((found,)):
-            x._tape_origin = self._bits, origin
+            is_cast = all([x.dtype is not of.dtype for of in arrays])
+            x._tape_origin = self._bits, origin | (self._bit(f"a value in {x.dtype}") if is_cast else 0)
         return found
+
+    def sweep(self) -> AbstractContextManager[Any]:
+        """Return the context around a backward sweep, whose rules call functions that are no kernels."""
+        return self._mode
 
     def compare(self, func: Any, args: Any) -> None:
         """Compare a collective, of the kernel that is called, with those of the other processes.
@@ -104,6 +119,9 @@ class _Program:
             if bits is self._bits:
                 return int(origin)
             label = f"{described_array(x)} with {describe(x)}"
+        return self._bit(label)
+
+    def _bit(self, label: str) -> int:
         return self._bits.setdefault(label, 1 << len(self._bits))
 
     def _told(self) -> list[str]:
@@ -134,7 +152,7 @@ class _Sends(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if DTensor in types:
             return NotImplemented  # what it calls comes here
-        if is_collective(func) and not any([hasattr(x, "fake_mode") for x in args]):
+        if is_collective(func) and not is_met() and not any([hasattr(x, "fake_mode") for x in args]):
             self._program.compare(func, args)
             with not_again():
                 return func(*args, **(kwargs or {}))
@@ -166,6 +184,11 @@ def compared(name: str, kernel: Callable[..., Any]) -> Any:
         return kernel(*args, **kwargs) if program is None else program.call(name, kernel, args, kwargs)
 
     return called
+
+
+def compared_sweep() -> AbstractContextManager[Any] | None:
+    """Return the context around an eager backward sweep of a new program, in which what it sends is compared."""
+    return _first[0].sweep() if _first and current() is None else None
 
 
 def _running() -> _Program | None:
@@ -211,7 +234,7 @@ def _kind_of(stage: Any) -> str:
 
 
 def _of_kernel(name: str) -> str:
-    return "" if name == _GRADIENT else f" in {name.removeprefix('distributed_')}"
+    return "" if name in ("", _GRADIENT) else f" in {name.removeprefix('distributed_')}"
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[Any]:

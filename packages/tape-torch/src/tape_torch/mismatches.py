@@ -152,6 +152,11 @@ def is_checked() -> bool:
     return bool(_comparing)
 
 
+def is_met() -> bool:
+    """Return whether a collective is called that was compared with what it is of."""
+    return bool(_met)
+
+
 @contextmanager
 def not_again() -> Iterator[None]:
     """Context in which a checked mesh does not compare a collective: it was compared."""
@@ -219,8 +224,7 @@ looks: Final[list[Callable[[float], None]]] = []
 
 _comparing: Final[list[_Comparing]] = []
 
-_met: Final[list[None]] = []
-"""Not empty while a collective is called that was compared with what it is of."""
+_met: Final[list[None]] = []  # not empty while `is_met`
 
 Waits = Callable[[Any], timedelta | None]
 

@@ -1,0 +1,146 @@
+"""Random steps of divided models that are not alike in the processes: an error on all, or what they say together.
+
+`python -m tape_fuzz.orders --number 100 --seed 0` is run in each of two processes. Both draw the same two programs of
+layers of one shape, which are often alike, and each runs its own. Either all raise a `MismatchError`, or the weights
+are those of one process that computes the rows of each process by its program; those that are alike raise nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import tape_core as tc
+import tape_nn as nn
+from tape_torch.distributed import MismatchError, full, mesh
+
+LAYERS = "abc"
+WIDTH, ROWS, STEPS = 4, 4, 4
+STRATEGIES = ("Replicated", "Sharded", "TensorParallel")
+CHANGES = ("swap", "drop", "repeat", "other", "freeze", "dtype")
+
+
+class Net(nn.Module):
+    """Three layers, or pairs of layers, of one shape."""
+
+    def __init__(self, pairs: bool, bias: bool) -> None:
+        def layer() -> nn.Module:
+            return nn.Dense(WIDTH, use_bias=bias, activation="tanh")
+
+        self.a, self.b, self.c = [nn.Sequential([layer(), layer()]) if pairs else layer() for _ in LAYERS]
+
+    def along(self, program: str, x: Any) -> Any:
+        """Call the layers of a program in order."""
+        for name in program:
+            x = getattr(self, name)(x)
+        return x
+
+
+def drawn(chance: random.Random) -> tuple[str, str, str]:
+    """Return the programs of the two processes, and how the second was changed."""
+    first = "".join(chance.choices(LAYERS, k=chance.randint(2, 4)))
+    if chance.random() < 0.3:
+        return first, first, ""
+    change, second, k = chance.choice(CHANGES), list(first), chance.randrange(len(first))
+    if change == "swap":
+        j = chance.randrange(len(first))
+        second[k], second[j] = second[j], second[k]
+    elif change == "drop":
+        del second[k]
+    elif change == "repeat":
+        second.insert(k, second[k])
+    elif change == "other":
+        second[k] = chance.choice(LAYERS)
+    return first, "".join(second), change if change in ("freeze", "dtype") else ""
+
+
+def weights_of(net: Net, run: Any, x: Any, dtype: str | None = None) -> list[Any]:
+    """Take the steps, and return the weights."""
+    for _ in range(STEPS):
+        run(x if dtype is None else tc.astype(x, dtype))
+    return [full(v).numpy() for v in net.variables]
+
+
+def step_of(net: Net, forward: Any) -> Any:
+    """Return a step of training."""
+    optimizer = nn.SGD(0.5)
+
+    def step(x: Any) -> None:
+        with tc.GradientTape() as tape:
+            loss = tc.mean(forward(x) ** 2)
+        variables = net.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients([(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None])
+
+    return step
+
+
+def check(chance: random.Random, m: Any, grid: Any) -> bool:
+    """Draw programs and check them; return whether they were refused.
+
+    Raises:
+        AssertionError: programs that are alike were refused, or the weights are others.
+    """
+    programs = drawn(chance)
+    first, second, change = programs
+    strategy, compiled, bias = chance.choice(STRATEGIES), chance.random() < 0.5, chance.random() < 0.5
+    said = f"{first} and {second} {change} with {strategy}, {'compiled' if compiled else 'eager'}, bias={bias}"
+    seed = chance.randrange(1 << 30)
+
+    def made(order: str) -> Net:
+        net = Net(strategy == "TensorParallel", bias)
+        for name in order:  # in which order layers are made says nothing
+            getattr(net, name)(tc.zeros((1, WIDTH), dtype="float64"))
+        draw = np.random.default_rng(seed)
+        for v in net.variables:
+            v.assign(draw.normal(size=v.shape))
+        return net
+
+    x = tc.asarray(np.random.default_rng(seed).normal(size=(ROWS, WIDTH)))
+    net = made(LAYERS[::-1] if m.rank else LAYERS)
+    parallel = getattr(nn.parallel, strategy)(grid if strategy == "TensorParallel" else m)
+    parallel.prepare(net)
+    own = programs[m.rank]
+    if change == "freeze" and m.rank:
+        next(iter(getattr(net, second[0]).variables)).trainable = False
+    step = step_of(net, lambda x: net.along(own, x))
+    dtype = "float32" if change == "dtype" and m.rank else None
+    try:
+        found = weights_of(net, tc.function(step) if compiled else step, parallel.divide(x), dtype)
+    except MismatchError:
+        assert first != second or change, f"a false alarm: {said}"
+        return True
+    except Exception as error:
+        error.add_note(f"rank {m.rank}, {said}")
+        raise
+    assert not change, f"not refused: {said}"
+    assert first == second or strategy != "TensorParallel", f"not refused: {said}"
+    alone = made(LAYERS)
+    half = ROWS // 2
+    together = step_of(
+        alone, lambda x: tc.concat([alone.along(first, x[:half]), alone.along(second, x[half:])], axis=0)
+    )
+    for one, other in zip(found, weights_of(alone, together, x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8, err_msg=said)
+    return False
+
+
+def main() -> None:
+    """Draw programs and check each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--number", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with warnings.catch_warnings(), tc.use_backend("torch:cpu"):
+        warnings.simplefilter("ignore")
+        m = mesh({"data": -1}, device="cpu", timeout=30.0)
+        grid = mesh({"data": 1, "model": -1}, device="cpu")
+        refused = sum([check(random.Random(options.seed + k), m, grid) for k in range(options.number)])
+    assert options.number < 10 or 0 < refused < options.number, f"{refused} of {options.number} were refused"
+
+
+if __name__ == "__main__":
+    main()
