@@ -133,12 +133,12 @@ def guard(name: str, kernel: Any) -> Any:
             return kernel(*args, **kwargs)
         return _call(name, kernel, mesh, args, kwargs)
 
-    called = compared(name, computed)
+    called: Any = compared(name, computed)
 
     def chosen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         inner = getattr(kernel, "chosen", None)
         if _mesh_of(args, kwargs) is not None:
-            return called
+            return called  # type: ignore[no-any-return]
         found: Callable[..., Any] = kernel if inner is None else inner(args, kwargs)
         return found
 
