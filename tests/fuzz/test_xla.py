@@ -33,6 +33,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, record_property: Any) -> Iterator[
     # Programs have two Variables: with this each is packed, so that its values are deferred from call to call.
     monkeypatch.setattr(packs, "PACK_MIN_ARRAYS", 1)
     monkeypatch.setattr(kept, "KEPT_MIN_ARRAYS", 1)
+    monkeypatch.setattr(kept, "READ_TOGETHER_AFTER", 2)
     found, original = Counted(), Compiler.compile
 
     def compile(self: Any, *args: Any) -> Any:

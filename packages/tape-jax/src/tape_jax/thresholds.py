@@ -62,6 +62,10 @@ KEPT_MIN_ARRAYS: Final = 3
 """Values of Variables, arrays of JAX, that stay in one array from call to call: with 3, a step of elementwise calls
 takes 13.6 µs in place of 14.1, with 8 14.6 in place of 20.6, with 40 37 in place of 68; with one 13.8 not 10.8."""
 
+READ_TOGETHER_AFTER: Final = 64
+"""Calls after each of which the same of these values were read, one by one at 7 µs, before XLA compiles a program, in
+some 20 ms, that makes arrays of all of them."""
+
 COMPARED_MAX_BYTES: Final = 1 << 22
 """Bytes: to find two constants of this size equal takes 8 ms, less than XLA takes for one call of the second."""
 

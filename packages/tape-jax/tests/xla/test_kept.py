@@ -100,6 +100,31 @@ def test_functions_of_other_variables_find_the_values(made: list[int]) -> None:
     np.testing.assert_array_equal(variables[2].numpy(), np.full((2, 3), 6))
 
 
+def test_values_that_are_read_after_each_call_are_made_together(
+    made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "READ_TOGETHER_AFTER", 3)
+    variables, step = training()
+    for k in range(1, 13):
+        step(tc.ones(1))
+        if k == 10:
+            first, made[:] = variables[3].array, []
+            check(variables, k)
+            assert variables[3].array is first
+            assert made == [0, 2, 4]  # 1 and 3 came together, by one program
+            continue
+        np.testing.assert_array_equal(variables[1].numpy(), np.full((4, 5), k))
+        np.testing.assert_array_equal(variables[3].numpy(), np.full(1, k))
+    made.clear()
+    step(tc.ones(1))
+    np.testing.assert_array_equal(variables[0].numpy(), np.full(3, 13))
+    assert made == [0]
+    variables[1].assign(tc.zeros((4, 5)))
+    step(tc.ones(1))
+    np.testing.assert_array_equal(variables[1].numpy(), np.full((4, 5), 1))
+    np.testing.assert_array_equal(variables[3].numpy(), np.full(1, 14))
+
+
 def test_a_value_that_is_read_in_a_trace_of_jax_is_an_array(made: list[int]) -> None:
     variables, step = training()
     for _ in range(3):

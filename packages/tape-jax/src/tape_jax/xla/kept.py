@@ -21,7 +21,7 @@ from tape_core.typing import Raw
 
 from tape_jax import devices
 from tape_jax.conversion import is_tracing
-from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES
+from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES, READ_TOGETHER_AFTER
 from tape_jax.xla.transfer import is_of_jax, nbytes
 
 if TYPE_CHECKING:
@@ -60,10 +60,12 @@ class Held(deferred.Held):
         if found is None:
             if is_tracing():
                 with jax.ensure_compile_time_eval():  # there, too, it is an array
-                    found = self._pack.array(self.whole, number)
+                    arrays[number] = found = self._pack.array(self.whole, number)
             else:
-                found = self._pack.array(self.whole, number)
-            arrays[number] = found
+                for at, array in self._pack.arrays(self.whole, number):
+                    if arrays[at] is None:  # what somebody has already stays what it is
+                        arrays[at] = array
+                found = arrays[number]
         return found
 
     def has(self, values: Iterable[Raw]) -> bool:
@@ -92,6 +94,7 @@ class Pack:
         self.size = sum(map(math.prod, self.shapes))
         self.dtype = specs[0].dtype
         self._last: Held | None = None
+        self._read = Reading(self.parts)
         ends = [0, *accumulate(map(math.prod, self.shapes))]
         self._slices = [slice(*pair) for pair in pairwise(ends)]
 
@@ -107,6 +110,15 @@ class Pack:
         if found.dtype != self.dtype:  # JAX has been told to have no float64, meanwhile or in this thread
             found = jax.lax.slice(whole, [own.start], [own.stop]).reshape(shape)
         return found
+
+    def arrays(self, whole: jax.Array, number: int) -> Iterable[tuple[int, Raw]]:
+        """Return one of the arrays, with its number, and those that are always read with it."""
+        together, program = self._read.together
+        if number in together:
+            found = program(whole)
+            if found[0].dtype == self.dtype:
+                return zip(together, found, strict=True)
+        return [(number, self.array(whole, number))]
 
     def given(self, arguments: Sequence[Raw]) -> Any:
         """Return the array for a call: the last result if all is as it was, else one of the arguments."""
@@ -129,8 +141,41 @@ class Pack:
 
     def held(self, whole: Any) -> Held:
         """Return the values in an array that XLA has returned."""
+        last = self._last
+        if last is not None and last._arrays:
+            self._read.note(last._arrays)
         self._last = held = Held(self, whole)
         return held
+
+
+class Reading:
+    """What is read of a pack after its calls: values that are read after each are made by one program of XLA.
+
+    A step of one model that reads another's, which has a step of its own, does so: to make arrays one by one would take
+    longer than both steps.
+
+    Args:
+        parts: makes all values of a pack; for XLA's code.
+
+    Attributes:
+        together: the numbers of values that are made when one of them is read, and a function that makes them.
+    """
+
+    def __init__(self, parts: Callable[[Any], list[Any]]) -> None:
+        self.together: tuple[Sequence[int], Callable[[Any], list[Any]]] = ((), parts)  # one attribute, for threads
+        self._parts = parts
+        self._numbers: list[int] = []  # of the values that were read last
+        self._times = 0  # how many times in a row
+
+    def note(self, arrays: Sequence[Raw | None]) -> None:
+        """Note which arrays were made after a call."""
+        numbers = [number for number, array in enumerate(arrays) if array is not None]
+        if numbers != self._numbers:
+            self._numbers, self._times = numbers, 0
+        self._times += 1
+        if self._times == READ_TOGETHER_AFTER and len(numbers) > 1:
+            parts = self._parts
+            self.together = numbers, jax.jit(lambda whole: [parts(whole)[number] for number in numbers])
 
 
 class Misfit(Exception):
