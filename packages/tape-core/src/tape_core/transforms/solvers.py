@@ -269,7 +269,7 @@ def _gmres(affine: Residual, like: Vector, accuracy: Accuracy) -> Vector:
     index = arange(most + 1, device=right.device, backend=right.backend.root)
 
     def arnoldi(carry: Any) -> Any:
-        # The basis of the Krylov space; the rows of those that are not there yet are 0. Row k of the transposed
+        # The basis of the Krylov space; the rows that no step has found are 0. Row k of the transposed
         # Hessenberg matrix is what step k finds.
         k, basis, hessenberg, shadow, _ = carry
         w = product(astype(index == k, size.dtype) @ basis)
