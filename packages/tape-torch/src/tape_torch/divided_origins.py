@@ -65,6 +65,7 @@ class _Program:
         self._arrays: list[Any] = []
         self.seen: set[tuple[str, ...]] = set()
         self.repeated = 0
+        self.is_over = False
 
     def call(self, name: str, kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a kernel, and compare what it sends."""
@@ -97,7 +98,8 @@ class _Program:
         Raises:
             MismatchError: it is another one, or of something else.
         """
-        self._meet(f"{described(func, args)}{_of_kernel(self._name)}", group_of(args))
+        if not self.is_over:  # a first step may end in the midst of a sweep
+            self._meet(f"{described(func, args)}{_of_kernel(self._name)}", group_of(args))
 
     def _meet(self, call: str, group: Any) -> None:
         told = (f"{call}{self._kind}", *self._told())
@@ -147,7 +149,7 @@ class _Sends(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, program: _Program) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._program = weakref.proxy(program)
+        self._program = program
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if DTensor in types:
@@ -167,12 +169,18 @@ _first: Final[list[_Program]] = []
 
 def begin_first_step() -> None:
     """Compare what is sent from now on: there are Variables that have just been distributed."""
-    _first[:] = [_Program("")] if _has_peers() else []
+    _begin([_Program("")] if _has_peers() else [])
 
 
 def end_first_step() -> None:
     """Compare no longer what eager steps send, as all has been sent once; a checked mesh begins anew."""
-    _first[:] = [_Program("")] if _first and is_checked() else []
+    _begin([_Program("")] if _first and is_checked() else [])
+
+
+def _begin(programs: list[_Program]) -> None:
+    for program in _first:
+        program.is_over = True
+    _first[:] = programs
 
 
 def compared(name: str, kernel: Callable[..., Any]) -> Any:

@@ -26,7 +26,7 @@ from tape_torch.distributed.moving import (
     own_device,
     own_rows,
 )
-from tape_torch.mismatches import MismatchError
+from tape_torch.meetings import MismatchError
 
 __all__ = [
     "Layout",

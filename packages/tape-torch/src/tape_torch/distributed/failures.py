@@ -21,7 +21,7 @@ import torch.distributed as dist
 from tape_core.support import contextmanager, real
 from torch.distributed import distributed_c10d
 
-from tape_torch import mismatches
+from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
 
 BEAT_SECONDS: Final = 0.5
@@ -74,7 +74,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         return
     watch = _Watch(seconds)
     _watches.append(watch)
-    mismatches.looks.append(watch.look)
+    meetings.looks.append(watch.look)
     try:
         yield
     except PeerError as error:
@@ -100,7 +100,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         watch.note("left", None)
     finally:
         _watches.remove(watch)
-        mismatches.looks.remove(watch.look)
+        meetings.looks.remove(watch.look)
         watch.end()
 
 
@@ -140,7 +140,7 @@ class _Watch:
         own: Any = distributed_c10d._get_default_store()
         self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
-        self.store.set(f"{self.rank}/who", json.dumps([*mismatches.machine(), os.getpid()]))
+        self.store.set(f"{self.rank}/who", json.dumps([*meetings.machine(), os.getpid()]))
         self.store.set(f"{self.rank}/beat", "0")
         self._limit_waiting()
         self._over = threading.Event()
@@ -233,7 +233,7 @@ class _Watch:
     def _is_dead(self, rank: int) -> bool:
         """Return whether a process of this machine is no more."""
         who = self._read(rank, "who")
-        return who is not None and mismatches.is_dead(who)
+        return who is not None and meetings.is_dead(who)
 
     def _has(self, rank: int, key: str) -> bool:
         return bool(self.store.check([f"{rank}/{key}"]))
