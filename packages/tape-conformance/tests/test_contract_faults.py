@@ -277,6 +277,11 @@ def takes_every_array_for_its_own(monkeypatch: pytest.MonkeyPatch) -> Backend:
     return with_methods(is_exclusive=lambda self, array, references: True)
 
 
+@fault_for("memory/spare")
+def gives_the_memory_of_others(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    return with_methods(spare_memory=lambda self, kept, shape, dtype: kept.pop() if kept else None)
+
+
 @fault_for("backward/scale")
 def scales_the_wrong_elements(monkeypatch: pytest.MonkeyPatch) -> Backend:
     def scale(self: NumPyBackend, g: Any, partial: Any, arguments: Any, in_place: bool) -> Any:

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_nn as nn
+from jax.sharding import NamedSharding
 from tape_compile.extend import Spec
 from tape_jax import devices
+from tape_jax.distributed import distribute, mesh
 from tape_jax.xla import kept
 
 pytestmark = pytest.mark.skipif(
@@ -161,6 +163,23 @@ def test_values_stay_committed_to_their_device() -> None:
     check(variables, 3)
 
 
+@pytest.mark.parametrize("before", [0, 2])
+def test_values_on_a_mesh_of_one_device_keep_their_layout(before: int) -> None:
+    variables, step = training()
+    for _ in range(before):
+        step(tc.ones(1))
+    m = mesh({"data": -1})
+    for v in variables[:3]:
+        distribute(v, (), mesh=m)
+    distribute(variables[1], (None, "data"), mesh=m)
+    place = variables[1].array.sharding
+    assert isinstance(place, NamedSharding)
+    for _ in range(3):
+        step(tc.ones(1))
+        assert variables[1].array.sharding == place
+    check(variables, before + 3)
+
+
 def test_values_keep_their_dtype_wherever_they_are_read() -> None:
     with jax.enable_x64(True):
         variables, step = training("float64")
@@ -210,7 +229,7 @@ def test_arguments_of_other_shapes_go_one_by_one() -> None:
 
     kind, dtype = type(jnp.ones(1)), np.dtype("float32")
     packs = [kept.Pack([(k, k) for k in range(1, 3)], [Spec(kind, (3,), dtype), Spec(kind, (2, 3), dtype)])]
-    keeping = kept.Keeping(function, 3, 3, packs)
+    keeping = kept.Keeping(function, lambda given: jax.jit(function), 3, 3, packs)
     one, other = jnp.ones((), dtype), jnp.zeros((2, 3), dtype)
     first, held, nothing = keeping([], (), (one, jnp.zeros(3, dtype), other))[0]
     assert nothing is None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 from tape_core.support import deferred, picking
 from tape_core.typing import Raw
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Shapes = tuple[tuple[int, ...], ...]
 Found = tuple[Sequence[Any], Sequence[Any]]
+Chosen = Callable[[Sequence[Raw]], Callable[..., Found]]
 
 
 class Held(deferred.Held):
@@ -135,8 +137,10 @@ class Pack:
         for value, shape in zip(values, self.shapes, strict=True):
             if value.shape != shape or value.dtype != self.dtype:
                 raise Misfit
-        whole = np.concatenate([np.asarray(value).reshape(-1) for value in values])
         places = [value.sharding for value in values if value.committed]
+        if not all([type(place) is SingleDeviceSharding for place in places]):  # a mesh of one device: it has axes
+            raise Misfit
+        whole = np.concatenate([np.asarray(value).reshape(-1) for value in values])
         return jax.device_put(whole, places[0]) if places else whole
 
     def held(self, whole: Any) -> Held:
@@ -187,6 +191,7 @@ class Keeping:
 
     Args:
         function: what to compile: it takes states of generators, large constants, and the arrays.
+        chosen: returns the compiled function for arguments that are no packs.
         ins, outs: the counts of arguments and results.
         packs: of which at least one is there.
 
@@ -195,8 +200,11 @@ class Keeping:
         deferred: the places of the results of each pack.
     """
 
-    def __init__(self, function: Callable[..., Found], ins: int, outs: int, packs: Sequence[Pack]) -> None:
+    def __init__(
+        self, function: Callable[..., Found], chosen: Chosen, ins: int, outs: int, packs: Sequence[Pack]
+    ) -> None:
         self._function = function
+        self._chosen = chosen
         self._packs = packs
         self.deferred = [pack.results for pack in packs]
         self.arguments = {i for pack in packs for i in pack.arguments}
@@ -208,7 +216,6 @@ class Keeping:
         places = {o: at for at, o in enumerate([*self._other_results, *[pack.results[0] for pack in packs]])}
         self._in_order = picking([places.get(o, len(places)) for o in range(outs)])
         self.jitted = jax.jit(self._packed)
-        self._one_by_one = jax.jit(function)
 
     def _packed(self, states: Sequence[Raw], large: Sequence[Raw], others: Sequence[Raw], wholes: Sequence[Raw]) -> Any:
         given = dict(zip(self._others, others, strict=True))
@@ -236,14 +243,15 @@ class Keeping:
         return self._in_order((*others, *helds, None)), ends
 
     def unpacked(self, states: Sequence[Any], large: Sequence[Any], given: Sequence[Raw]) -> Found:
-        """Return the results for arguments of other shapes, one by one."""
+        """Return the results for arguments of other shapes, or on a mesh, one by one."""
         given = deferred.settled(given, [pack.arguments for pack in self._packs])
-        found: Found = self._one_by_one(states, large, *given)
+        found: Found = self._chosen(given)(states, large, *given)
         return found
 
 
 def keeping(
     function: Callable[..., Found],
+    chosen: Chosen,
     ins: Sequence[Spec],
     outs: Sequence[Spec],
     pairs: Sequence[tuple[int, int]],
@@ -255,7 +263,7 @@ def keeping(
     is measured.
 
     Args:
-        function: see :class:`Keeping`.
+        function, chosen: see :class:`Keeping`.
         ins, outs: the specs of arguments and results.
         pairs: (result, argument): the result is the argument of the next call.
         deferrable: the results that may be deferred values.
@@ -278,7 +286,7 @@ def keeping(
     if not found or devices.several() or devices.default().platform != "cpu":
         return None
     packs = [Pack(several, [ins[i] for _, i in several]) for several in found]
-    return Keeping(function, len(ins), len(outs), packs)
+    return Keeping(function, chosen, len(ins), len(outs), packs)
 
 
 def _whole(values: Sequence[Any]) -> Any:

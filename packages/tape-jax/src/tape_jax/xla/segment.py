@@ -170,7 +170,7 @@ class Segment:
         self._by_layout: dict[tuple[Any, ...], Any] = {}
         self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs, replaced)
         if self._on_host is None and self._into is None and self._out_of is None and self._is_of_tape:
-            found = keeping(self._traced, ins, out_specs, pairs, defers)
+            found = keeping(self._traced, self._function, ins, out_specs, pairs, defers)
             # Small values are kept, too, where the user gives them away, unless there are large ones beside them.
             if found is not None and found.arguments.issuperset(self._donated):
                 self._keeping, self._donated = found, ()
