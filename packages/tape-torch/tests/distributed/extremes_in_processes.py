@@ -22,12 +22,13 @@ functions = {
     "in parts": lambda x: distribute(tc.max(x, axis=0), ("data",), mesh=m),
     "gradient": tc.grad(lambda x: tc.sum(tc.max(x, axis=0))),
 }
+compiled = {name: tc.function(f) for name, f in functions.items()}
 for row, value in itertools.product(range(4), (np.nan, -np.nan, np.inf, -np.inf, -0.0)):
     x = np.random.default_rng(0).normal(size=(4, 4))
     x[row, 1] = value
     for name, f in functions.items():
         expected = full(f(tc.asarray(x))).numpy()
-        for how, call, calls in (("eager", f, 1), ("compiled", tc.function(f), 5)):
+        for how, call, calls in (("eager", f, 1), ("compiled", compiled[name], 2)):
             for _ in range(calls):
                 found = full(call(distribute(tc.asarray(x), ("data",), mesh=m))).numpy()
                 np.testing.assert_array_equal(found, expected, err_msg=f"{name}, {how}, with {value} in row {row}")
