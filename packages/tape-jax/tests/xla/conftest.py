@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -33,3 +36,31 @@ def programs():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield names
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def interrupted() -> Iterator[Callable[[Callable[[], object]], bool]]:
+    """A function that calls another 20 times, and interrupts that at some moment; it returns whether it has done so."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        pytest.skip("there are no alarms here")
+    draw = random.Random(0)
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def call(step: Callable[[], object]) -> bool:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 5e-4))
+            for _ in range(20):
+                step()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    former = signal.signal(signal.SIGALRM, ring)
+    try:
+        yield call
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)

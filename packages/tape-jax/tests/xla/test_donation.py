@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -211,26 +207,9 @@ def test_values_that_an_error_brings_back_are_not_given_away(on_jax: None) -> No
     np.testing.assert_array_equal(v.numpy(), before)
 
 
-@contextmanager
-def alarms() -> Iterator[None]:
-    """Raise KeyboardInterrupt at some moment of the next half millisecond."""
-
-    def ring(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    former = signal.signal(signal.SIGALRM, ring)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
-
-
-@pytest.mark.skipif(
-    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(),
-    reason="there are no alarms here",
-)
-def test_an_interrupt_finds_all_of_a_call_or_nothing(on_jax: None) -> None:
+def test_an_interrupt_finds_all_of_a_call_or_nothing(
+    on_jax: None, interrupted: Callable[[Callable[[], object]], bool]
+) -> None:
     v, count = tc.Variable(tc.zeros((96, 96))), tc.Variable(tc.asarray(0.0))
     optimizer = nn.SGD(1.0)
 
@@ -241,18 +220,10 @@ def test_an_interrupt_finds_all_of_a_call_or_nothing(on_jax: None) -> None:
 
     for _ in range(3):
         step()
-    draw = random.Random(0)
-    with alarms():
-        for _ in range(200):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 5e-4))
-                for _ in range(20):
-                    step()
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                pass
-            values = v.numpy()
-            assert values.min() == values.max() == float(count) == optimizer.iterations
+    for _ in range(200):
+        interrupted(step)
+        values = v.numpy()
+        assert values.min() == values.max() == float(count) == optimizer.iterations
 
 
 @counted

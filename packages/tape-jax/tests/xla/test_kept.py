@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -185,36 +182,17 @@ def test_values_keep_their_dtype_wherever_they_are_read() -> None:
         check(variables, 3)
 
 
-@pytest.mark.skipif(
-    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(),
-    reason="there are no alarms here",
-)
-def test_an_interrupt_finds_all_of_a_call_or_nothing() -> None:
+def test_an_interrupt_finds_all_of_a_call_or_nothing(interrupted: Callable[[Callable[[], object]], bool]) -> None:
     variables = [tc.Variable(tc.zeros(shape)) for shape in SHAPES]
     optimizer = nn.SGD(1.0)
     step = tc.function(lambda: optimizer.apply_gradients([(-tc.ones(v.shape), v) for v in variables]), compile="xla")
     for _ in range(3):
         step()
-
-    def ring(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    draw, interrupts = random.Random(0), 0
-    former = signal.signal(signal.SIGALRM, ring)
-    try:
-        for k in range(200):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 5e-4))
-                for _ in range(20):
-                    step()
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                interrupts += 1
-            if k % 2:
-                check(variables, optimizer.iterations)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
+    interrupts = 0
+    for k in range(200):
+        interrupts += interrupted(step)
+        if k % 2:
+            check(variables, optimizer.iterations)
     assert interrupts
 
 

@@ -65,8 +65,7 @@ def compare(array: Raw, told: list[str], cure: str) -> None:
     Raises:
         RuntimeError: it differs.
     """
-    array = getattr(array, "_array", array)
-    array = getattr(array, "value", array)
+    array = _outside_traces(array)
     for tell, meet in _meets:
         if tell(array):
             meet(told, cure)
@@ -85,5 +84,11 @@ def is_divided(array: Raw) -> bool:
 
     In a trace it is the array that was traced that counts.
     """
+    array = _outside_traces(array)
+    return any([tell(array) for tell in _tells])
+
+
+def _outside_traces(array: Raw) -> Raw:
+    """Return the array that is traced, of what stands for it in a trace."""
     array = getattr(array, "_array", array)
-    return any([tell(getattr(array, "value", array)) for tell in _tells])
+    return getattr(array, "value", array)

@@ -23,6 +23,7 @@ from tape_core.typing import Raw
 from tape_jax import devices
 from tape_jax.conversion import is_tracing
 from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES, READ_TOGETHER_AFTER
+from tape_jax.xla.packs import Misfit
 from tape_jax.xla.transfer import is_of_jax, nbytes
 
 if TYPE_CHECKING:
@@ -180,10 +181,6 @@ class Reading:
         if self._times == READ_TOGETHER_AFTER and len(numbers) > 1:
             parts = self._parts
             self.together = numbers, jax.jit(lambda whole: [parts(whole)[number] for number in numbers])
-
-
-class Misfit(Exception):
-    """A value is not what the pack is for."""
 
 
 class Keeping:
