@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import array_api_strict
@@ -216,21 +216,15 @@ def run_processes(
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n)]
-        # Forked by one process that has imported torch before, which takes most of the time.
-        launcher = stack.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-c", _LAUNCHER, folder, program, json.dumps(own), *arguments],
-                env=common,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        )
-        assert launcher.stdout is not None
+        request = [folder, program, ["-c", *arguments], os.getcwd(), common, own]
+        launcher = stack.enter_context(_launcher())
+        launcher.stdin.write(json.dumps(request) + "\n")
+        launcher.stdin.flush()
+        group = int(launcher.stdout.readline())
 
         def stop() -> None:
             with suppress(ProcessLookupError):
-                os.killpg(launcher.pid, signal.SIGKILL)
+                os.killpg(group, signal.SIGKILL)
 
         stack.callback(stop)
         # Not `with`: it is to be stopped first where it is late.
@@ -238,7 +232,7 @@ def run_processes(
         timer.daemon = True
         timer.start()
         codes: dict[int, int] = {}
-        for line in launcher.stdout:
+        while line := launcher.stdout.readline().strip():
             rank, code = map(int, line.split())
             codes[rank] = code
             if code and rank not in may_fail:
@@ -252,36 +246,88 @@ def run_processes(
     return outputs
 
 
+@contextmanager
+def _launcher() -> Iterator[Any]:
+    """Lend the process that forks others: it has imported torch, which takes most of the time of a short program.
+
+    It is started once, and ends with this process, which holds the other end of its input. One that was in use when
+    an exception came is not used again.
+    """
+    launcher = _launchers.pop() if _launchers else None
+    if launcher is None or launcher.poll() is not None:
+        command = [sys.executable, "-c", _LAUNCHER]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        launcher = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
+    try:
+        yield launcher
+    except BaseException:
+        launcher.kill()
+        launcher.communicate()
+        raise
+    _launchers.append(launcher)
+
+
+_launchers: list[subprocess.Popen[str]] = []
 _LAUNCHER = """
 import json, os, sys, traceback
 import torch, torch.distributed.tensor, torch.distributed.checkpoint
-import tape_core, tape_nn, tape_torch
+import numpy.testing, pytest, torch._dynamo, torch.testing
+import tape_compile.function, tape_nn, tape_numpy.backend
+import tape_torch.backend, tape_torch.compiled, tape_torch.distributed, tape_torch.divided_programs
 
-folder, program, environments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-sys.argv[:] = ["-c", *sys.argv[4:]]
 torch.set_num_threads(1)
-ranks = {}
-for rank, environment in enumerate(environments):
+
+
+def launch(folder, program, arguments, directory, common, environments):
+    # Fork a process for each of the environments, and print how each of them ends.
+    os.setsid()
+    print(os.getpid(), flush=True)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(common)
+    sys.path[1:1] = common["PYTHONPATH"].split(os.pathsep)
+    sys.argv[:] = arguments
+    ranks = {}
+    for rank, environment in enumerate(environments):
+        if (child := os.fork()) == 0:
+            run(f"{folder}/{rank}", program, environment)
+        ranks[child] = rank
+    while ranks:
+        child, status = os.wait()
+        print(ranks.pop(child), os.waitstatus_to_exitcode(status), flush=True)
+
+
+def run(output, program, environment):
+    os.environ.update(environment)
+    for descriptor, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{output}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+    status = 1
+    try:
+        exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+for line in sys.stdin:
     if (child := os.fork()) == 0:
-        os.environ.update(environment)
-        for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{folder}/{rank}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
-        status = 1
         try:
-            exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-            status = 0
-        except SystemExit as error:
-            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            launch(*json.loads(line))
         except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    ranks[child] = rank
-while ranks:
-    child, status = os.wait()
-    print(ranks.pop(child), os.waitstatus_to_exitcode(status), flush=True)
+            os._exit(0)
+    os.waitpid(child, 0)
+    print(flush=True)
 """
 
 
