@@ -174,7 +174,7 @@ def of_tape(root, m, b):
 
 class TestOfFixedPoint:
     # Each solver and each way to solve linear systems, not each pair: they do not know of each other.
-    @pytest.mark.parametrize(("solver", "linear"), zip(SOLVERS, LINEAR, strict=True))
+    @pytest.mark.parametrize(("solver", "linear"), list(zip(SOLVERS, LINEAR, strict=True)))
     def test_each_solver_has_derivatives(self, solver, linear):
         @on_arrays
         def f(a):
