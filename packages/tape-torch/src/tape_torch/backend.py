@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from tape_torch.kernels import KERNELS, PROMOTING, RULES
 from tape_torch.random import TorchRandom
 from tape_torch.references import COUNTS, give_back_zeros, has_spares, is_exclusive, spare_memory
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
+from tape_torch.updates import FORMULAS
 
 if TYPE_CHECKING:
     from tape_core import Tensor
@@ -281,6 +282,10 @@ class TorchBackend(Backend):
         if not all([a.dtype is first.dtype and a.shape == first.shape and a.is_contiguous() for a in arrays]):
             return [arrays]
         return zip(*[a.view(-1).split(size) for a in arrays], strict=True)  # type: ignore[return-value]
+
+    def formulas(self, example: Any) -> Mapping[str, Callable[..., Any]]:
+        """Return what PyTorch has fused, see `tape_torch.updates`."""
+        return FORMULAS
 
     def scale(self, g: torch.Tensor, partial: Callable[..., Any], arguments: tuple[Any, ...], in_place: bool) -> Any:
         """Return `g * partial(...)` in the memory of `g` if `in_place`, else in that of the derivative if it is new."""

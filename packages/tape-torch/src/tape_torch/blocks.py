@@ -1,7 +1,8 @@
 """Fusion of elementwise calls in compiled functions: on the CPU block by block, so that temporaries stay in the cache.
 
-Only functions that round correctly, or not at all, are fused: the results of others may depend on where in memory an
-element lies, since PyTorch computes the ends of an array by other code than its middle. Tensors of one block, on an
+Only functions that round correctly, or not at all, are fused, and the formulas of updates, whose multiplications and
+additions PyTorch rounds alike in all places: the results of others may depend on where in memory an element lies, since
+PyTorch computes the ends of an array by other code than its middle. Tensors of one block, on an
 accelerator, or not contiguous are computed whole.
 """
 
@@ -20,6 +21,7 @@ from tape_core.support import generated, identifier
 from tape_torch.divided import is_divided_kind
 from tape_torch.kernels import KERNELS
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
+from tape_torch.updates import FORMULAS
 
 if TYPE_CHECKING:
     from tape_compile.extend import Group
@@ -33,6 +35,7 @@ _OUT_VARIANTS: dict[Any, Any] = {
     operator.neg: torch.neg, operator.abs: torch.abs,
     **{KERNELS[name]: getattr(torch, name) for name in ("abs", "add", "divide", "maximum", "minimum", "multiply")},
     **{KERNELS[name]: getattr(torch, name) for name in ("negative", "sqrt", "square", "subtract")},
+    **{formula: formula for formula in FORMULAS.values()},
 }  # fmt: skip
 _WITHOUT_OUT = frozenset({KERNELS["sign"]})  # fused, but it has no `out=`
 # torch.maximum and torch.minimum take no number: with one, the kernels call clamp.

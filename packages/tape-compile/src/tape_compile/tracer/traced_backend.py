@@ -15,7 +15,7 @@ from tape_core.typing import ArrayLike, DTypeLike, Raw, RawDType
 
 from tape_compile.tracer.kernels import TracedKernels
 from tape_compile.tracer.rules import Rules
-from tape_compile.tracer.traced_array import TracedArray, TracedNumber, current_trace, is_array
+from tape_compile.tracer.traced_array import TracedArray, TracedNumber, current_trace, is_array, trace_of
 
 if TYPE_CHECKING:
     from tape_compile.tracer.trace import Trace
@@ -168,6 +168,11 @@ class Traced(Backend):
         """Return what the library calls."""
         return self.base.between(function, *arrays)
 
+    def formulas(self, example: Raw) -> Mapping[str, Callable[..., Raw]]:
+        """Return the library's, of which each call is one instruction."""
+        found = self.base.formulas(value_of(example))
+        return {name: partial(_formula, self, name, formula) for name, formula in found.items()}
+
     def nbytes(self, array: Raw) -> int:
         """Return the bytes of the value."""
         return self.base.nbytes(value_of(array))
@@ -187,6 +192,11 @@ class Traced(Backend):
         return value if trace is None else trace.constant(value, self)
 
 
+def _formula(backend: Traced, name: str, formula: Callable[..., Any], *args: Any) -> Any:
+    trace = trace_of(args)
+    return formula(*args) if trace is None else trace.call(name, formula, args, {}, backend)
+
+
 class TracedByName(Traced):
     """A tracing backend for compilers that know calls by their names: those of another library can do the same."""
 
@@ -196,6 +206,10 @@ class TracedByName(Traced):
 
     def rules_of(self, name: str) -> Mapping[str, Any]:
         """Return no rule of the backend's own, which calls functions of its library."""
+        return {}
+
+    def formulas(self, example: Raw) -> Mapping[str, Callable[..., Raw]]:
+        """Return none: they are no ops."""
         return {}
 
     def halves(self, array: Raw) -> bool:  # type: ignore[override]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tape_core.backends.errors import AxisError, BackendError
@@ -35,6 +36,8 @@ _FORMER = {
 """Former methods of backends, and what takes their place: an override would be ignored without a word."""
 
 _CHECKS = ("axes", "indices")
+
+_NO_FORMULAS: Mapping[str, Callable[..., Raw]] = MappingProxyType({})
 
 
 class Backend:
@@ -529,6 +532,21 @@ class Backend:
         The pieces are flat views, to write to. By default, and where an array cannot be viewed so, `arrays` itself.
         """
         return [arrays]
+
+    def formulas(self, example: Raw) -> Mapping[str, Callable[..., Raw]]:
+        """Return formulas of optimizers' updates that the library computes in fewer passes than by its operators.
+
+        Of arrays like the example, which have one shape and dtype, and numbers. Each takes `out=`, an array for the
+        result, which may have the memory of an argument; in traces it is not given. Those that are not there, by
+        default all, are computed by operators:
+
+        - `lerp(x, y, weight)`: `x + (y - x) * weight`
+        - `lerp_square(x, y, weight)`: `x + (y * y - x) * weight`
+        - `accumulate(x, decay, y, scale)`: `x * decay + y * scale`
+        - `subtract_scaled(w, x, scale)`: `w - x * scale`
+        - `subtract_root_quotient(w, a, b, epsilon, scale)`: `w - a / (sqrt(b) + epsilon) * scale`
+        """
+        return _NO_FORMULAS
 
     def parts_alike(self, arrays: list[Raw]) -> tuple[list[Raw], Callable[[list[Raw]], list[Raw]]] | None:
         """Return this process's parts of arrays that are divided alike, for an elementwise update.

@@ -40,14 +40,8 @@ class _Moments(Optimizer):
 
     def _update_moments(self, g: Raw, slots: Slots) -> None:
         """Update the slots: `m += (g - m) * (1 - beta_1)` and `v += (g * g - v) * (1 - beta_2)`."""
-        # By in-place operations: for large arrays new memory costs as much as the arithmetic.
-        change = slots.difference("momentum", g)
-        change *= 1 - self.beta_1
-        slots.add("momentum", change)
-        change = slots.square("velocity", g)
-        change -= slots["velocity"]
-        change *= 1 - self.beta_2
-        slots.add("velocity", change)
+        slots.lerp("momentum", g, 1 - self.beta_1)
+        slots.lerp_square("velocity", g, 1 - self.beta_2)
 
 
 class Adam(_Moments):
@@ -102,9 +96,8 @@ class Adam(_Moments):
         if self.amsgrad:  # the maximum of the uncorrected means, as in Keras
             v = slots["velocity_hat"] = xp.maximum(slots["velocity_hat"], v)
         # The bias correction of both moments, as one factor.
-        step = slots.quotient(xp, slots["momentum"], v, self.epsilon)
-        step *= rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
-        return slots.subtract_step(w, step)
+        scale = rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
+        return slots.subtract_root_quotient(xp, w, slots["momentum"], v, self.epsilon, scale)
 
     def _moves_all_rows(self, variable: Variable) -> bool:
         return not self.lazy or super()._moves_all_rows(variable)

@@ -51,9 +51,9 @@ class RMSprop(Optimizer):
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         # `rho * v + (1 - rho) * g * g`, in the slot's memory.
-        slots.add("velocity", g * g * (1 - self.rho), self.rho)
+        slots.accumulate("velocity", self.rho, g * g, 1 - self.rho)
         if self.centered:
-            slots.add("average_gradient", g * (1 - self.rho), self.rho)
+            slots.accumulate("average_gradient", self.rho, g, 1 - self.rho)
             # E[g * g] - E[g]**2, which rounding may make slightly negative: epsilon is added below the root.
             variance = slots["velocity"] - slots["average_gradient"] * slots["average_gradient"]
             step = g * rate / xp.sqrt(variance + self.epsilon)

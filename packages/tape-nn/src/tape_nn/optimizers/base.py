@@ -19,6 +19,7 @@ from weakref import ref
 
 import tape_core as tc
 from tape_core import IndexedSlices, Tensor, Variable, asarray
+from tape_core.backends import Backend
 from tape_core.staging import current, guard, host_number, outside, stateful, value_of
 from tape_core.support import (
     ACTIVE,
@@ -488,7 +489,7 @@ class Optimizer:
             g, *old = whole
             if self._in_place:
                 old = [backend.asarray(array, copy=True) for array in old]
-            new = self._update_block(xp, self._clip(xp, g, factor), old, None, state, rate, t)
+            new = self._update_block(xp, backend, self._clip(xp, g, factor), old, None, state, rate, t)
         else:  # large ones in blocks that stay in the cache through all operations of a step
             new = state.memory(commit, whole[1:], backend) if is_plain else [None] * len(whole[1:])
             # `spare` may be the gradient itself: a block of it is overwritten only after the step has read it.
@@ -500,7 +501,7 @@ class Optimizer:
                     for target, part in zip(targets, old, strict=True):
                         target[...] = part
                     old = targets
-                found = self._update_block(xp, self._clip(xp, g, factor), old, targets, state, rate, t)
+                found = self._update_block(xp, backend, self._clip(xp, g, factor), old, targets, state, rate, t)
                 for target, part in zip(targets, found, strict=True):
                     if part is not target:
                         target[...] = part
@@ -513,6 +514,7 @@ class Optimizer:
     def _update_block(
         self,
         xp: Namespace,
+        backend: Backend,
         g: Raw,
         old: list[Raw],
         targets: list[Raw] | None,
@@ -528,8 +530,9 @@ class Optimizer:
         """
         w, *rest = old
         slots = Slots(zip(state.slots, rest, strict=True))
+        slots.formulas = backend.formulas(w)
         if targets is not None and not self._in_place:
-            slots.library = state.variable.backend.namespace
+            slots.library = backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))
         if (self.weight_decay or self.groups) and (decay := self._decay_of(state.variable)):
             # Not in place: `w` may be the Variable's own array, which records of a tape still hold.

@@ -58,14 +58,15 @@ class SGD(Optimizer):
         return {"momentum": 0.0} if self.momentum else {}
 
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
+        if not self.momentum:
+            return slots.subtract_scaled(w, g, rate)
+        # The slot "momentum" is the velocity: the name in checkpoints is Keras'.
+        momentum = slots.accumulate("momentum", self.momentum, g, -rate)
+        if not self.nesterov:
+            return slots.add_step(w, momentum)
+        # Nesterov: the velocity's next step is taken in advance.
         step = g * rate
-        if self.momentum:
-            # The slot "momentum" is the velocity: the name in checkpoints is Keras'.
-            momentum = slots.add("momentum", -step, self.momentum)
-            if not self.nesterov:
-                return slots.subtract_step(w, -momentum)
-            # Nesterov: the velocity's next step is taken in advance.
-            step -= momentum * self.momentum
+        step -= momentum * self.momentum
         return slots.subtract_step(w, step)
 
     def _moves_all_rows(self, variable: Variable) -> bool:
@@ -121,6 +122,6 @@ class Lion(Optimizer):
     def _step(self, xp: Namespace, w: Raw, g: Raw, slots: Slots, rate: float, t: int) -> Raw:
         # The step interpolates with `beta_1`, the memory with `beta_2`: the paper's point, and why the slot is updated
         # after.
-        step = xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1)) * rate
-        slots.add("momentum", g * (1 - self.beta_2), self.beta_2)
-        return slots.subtract_step(w, step)
+        sign = xp.sign(slots["momentum"] * self.beta_1 + g * (1 - self.beta_1))
+        slots.accumulate("momentum", self.beta_2, g, 1 - self.beta_2)
+        return slots.subtract_scaled(w, sign, rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 from weakref import ref
@@ -22,10 +22,12 @@ class Slots(dict[str, Raw]):
     Attributes:
         memory: arrays for the new values by the names of the slots, with that of the Variable as `""`; may be empty.
         library: the array library, whose functions take `out=`.
+        formulas: what the library computes in fewer passes than by its operators, see `Backend.formulas`.
     """
 
     memory: Mapping[str, Raw] = MappingProxyType({})
     library: Any = None
+    formulas: Mapping[str, Callable[..., Raw]] = MappingProxyType({})
 
     def add(self, name: str, change: Raw, decay: float | None = None) -> Raw:
         """Replace a slot by `slot + change`, or with `decay` by `slot * decay + change`, and return the new value.
@@ -43,6 +45,55 @@ class Slots(dict[str, Raw]):
             change = memory
         self[name] = change
         return change
+
+    def lerp(self, name: str, x: Raw, weight: float) -> None:
+        """Replace a slot by `slot + (x - slot) * weight`."""
+        if (formula := self.formulas.get("lerp")) is not None:
+            self[name] = self._by(formula, name, self[name], x, weight)
+            return
+        # By in-place operations: for large arrays new memory costs as much as the arithmetic.
+        change = self.difference(name, x)
+        change *= weight
+        self.add(name, change)
+
+    def lerp_square(self, name: str, x: Raw, weight: float) -> None:
+        """Replace a slot by `slot + (x * x - slot) * weight`."""
+        if (formula := self.formulas.get("lerp_square")) is not None:
+            self[name] = self._by(formula, name, self[name], x, weight)
+            return
+        change = self.square(name, x)
+        change -= self[name]
+        change *= weight
+        self.add(name, change)
+
+    def accumulate(self, name: str, decay: float, x: Raw, scale: float) -> Raw:
+        """Replace a slot by `slot * decay + x * scale`, and return the new value."""
+        if (formula := self.formulas.get("accumulate")) is None:
+            return self.add(name, x * scale, decay)
+        found = self[name] = self._by(formula, name, self[name], decay, x, scale)
+        return found
+
+    def subtract_scaled(self, w: Raw, x: Raw, scale: float) -> Raw:
+        """Return `w - x * scale`, the new value of the Variable."""
+        formula = self.formulas.get("subtract_scaled")
+        return self.subtract_step(w, x * scale) if formula is None else self._by(formula, "", w, x, scale)
+
+    def subtract_root_quotient(self, xp: Namespace, w: Raw, a: Raw, b: Raw, epsilon: float, scale: float) -> Raw:
+        """Return `w - a / (sqrt(b) + epsilon) * scale`, the new value of the Variable."""
+        if (formula := self.formulas.get("subtract_root_quotient")) is not None:
+            return self._by(formula, "", w, a, b, epsilon, scale)
+        step = self.quotient(xp, a, b, epsilon)
+        step *= scale
+        return self.subtract_step(w, step)
+
+    def _by(self, formula: Callable[..., Raw], name: str, *args: Any) -> Raw:
+        memory = self.memory.get(name)
+        return formula(*args) if memory is None else formula(*args, out=memory)
+
+    def add_step(self, w: Raw, step: Raw) -> Raw:
+        """Return `w + step`, the new value of the Variable."""
+        memory = self.memory.get("")
+        return w + step if memory is None else self.library.add(w, step, out=memory)
 
     def subtract_step(self, w: Raw, step: Raw) -> Raw:
         """Return `w - step`, the new value of the Variable."""
