@@ -282,6 +282,15 @@ def gives_the_memory_of_others(monkeypatch: pytest.MonkeyPatch) -> Backend:
     return with_methods(spare_memory=lambda self, kept, shape, dtype: kept.pop() if kept else None)
 
 
+@fault_for("memory/formulas")
+def writes_into_the_first_argument(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    def subtract_scaled(w: Any, x: Any, scale: float, *, out: Any = None) -> Any:
+        w -= x * scale
+        return w
+
+    return with_methods(formulas=lambda self, example: {"subtract_scaled": subtract_scaled})
+
+
 @fault_for("backward/scale")
 def scales_the_wrong_elements(monkeypatch: pytest.MonkeyPatch) -> Backend:
     def scale(self: NumPyBackend, g: Any, partial: Any, arguments: Any, in_place: bool) -> Any:

@@ -571,6 +571,38 @@ def memory_spare(target: Target) -> None:
     expect(backend.spare_memory([], (4, 4), backend.asarray(np.ones(1)).dtype) is None, "memory comes from nowhere")
 
 
+@check("memory/formulas")
+def memory_formulas(target: Target) -> None:
+    """`formulas` compute what operators do, also into the memory of an argument, and write into no other one.
+
+    Optimizers compute new values of Variables by them.
+    """
+    backend = target.backend
+    given = {name: np.linspace(0.25, 1.75, 7) + k for k, name in enumerate(("x", "y", "z"))}
+    x, y, z = given.values()
+    expected = {
+        "lerp": (("x", "y", 0.25), x + (y - x) * 0.25),
+        "lerp_square": (("x", "y", 0.25), x + (y * y - x) * 0.25),
+        "accumulate": (("x", 0.75, "y", -0.5), x * 0.75 - y * 0.5),
+        "subtract_scaled": (("x", "y", 0.5), x - y * 0.5),
+        "subtract_root_quotient": (("x", "y", "z", 0.125, 0.5), x - y / (np.sqrt(z) + 0.125) * 0.5),
+    }
+    formulas = backend.formulas(backend.asarray(x))
+    unknown = sorted(formulas.keys() - expected.keys())
+    expect(not unknown, f"formulas has {', '.join(unknown)}, which nothing asks for")
+    for name, formula in formulas.items():
+        spelled, value = expected[name]
+        for over in (None, *[part for part in spelled if isinstance(part, str)]):
+            arrays = {key: backend.asarray(array, copy=True) for key, array in given.items()}
+            args = [arrays[part] if isinstance(part, str) else part for part in spelled]
+            found = formula(*args) if over is None else formula(*args, out=arrays[over])
+            where = "" if over is None else f" with out={over}"
+            expect(np.allclose(backend.numpy(found), value), f"the formula {name}{where} gives other values")
+            for key, array in arrays.items():
+                same = key == over or np.array_equal(backend.numpy(array), given[key])
+                expect(same, f"the formula {name}{where} writes into {key}")
+
+
 @check("backward/scale")
 def backward_scale(target: Target) -> None:
     """`scale` is `g * partial(x)` and `add_scaled` adds that to its first argument, in place if they are told to."""
