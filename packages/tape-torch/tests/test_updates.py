@@ -34,7 +34,8 @@ def arguments(name: str, size: int, dtype: torch.dtype) -> list[Any]:
     draw = torch.Generator().manual_seed(3)
     numbers = NUMBERS[name]
     return [
-        numbers[k] if k in numbers else torch.rand(size, generator=draw, dtype=dtype) + 0.25 for k in range(COUNTS[name])
+        numbers[k] if k in numbers else torch.rand(size, generator=draw, dtype=dtype) + 0.25
+        for k in range(COUNTS[name])
     ]
 
 
@@ -71,7 +72,7 @@ def test_the_bits_do_not_depend_on_where_an_element_lies(name: str, dtype: torch
     """So that compiled functions may compute them block by block."""
     given = arguments(name, 203, dtype)
     whole = FORMULAS[name](*given)
-    for start in range(0, 23):
+    for start in range(23):
         for length in (1, 2, 7, 16, 33, 64):
             cut = [x[start : start + length].clone() if isinstance(x, torch.Tensor) else x for x in given]
             assert torch.equal(FORMULAS[name](*cut), whole[start : start + length])
