@@ -1,6 +1,7 @@
 """Formulas of optimizers' updates of which PyTorch computes several operations in one pass; see `Backend.formulas`.
 
-With `out=` a result is written there, which may be the memory of an argument, or of a view of it.
+With `out=` a result is written there, which may be the memory of an argument, or of a view of it. A scale is a number, or
+an array of one, where a compiler has made it such.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def lerp_square(x: Any, y: Any, weight: float, *, out: torch.Tensor | None = Non
     return torch.lerp(x, square, weight, out=out)
 
 
-def accumulate(x: Any, decay: float, y: Any, scale: float, *, out: torch.Tensor | None = None) -> Any:
+def accumulate(x: Any, decay: float, y: Any, scale: Any, *, out: torch.Tensor | None = None) -> Any:
     """Return `x * decay + y * scale`."""
     decayed = torch.mul(x, decay, out=None if _share(out, y) else out)
     if isinstance(scale, torch.Tensor):
@@ -30,15 +31,15 @@ def accumulate(x: Any, decay: float, y: Any, scale: float, *, out: torch.Tensor 
     return torch.add(decayed, y, alpha=scale, out=out)
 
 
-def subtract_scaled(w: Any, x: Any, scale: float, *, out: torch.Tensor | None = None) -> Any:
+def subtract_scaled(w: Any, x: Any, scale: Any, *, out: torch.Tensor | None = None) -> Any:
     """Return `w - x * scale`."""
-    if isinstance(scale, torch.Tensor):  # a number that a compiler has made an array
+    if isinstance(scale, torch.Tensor):
         return torch.sub(w, x * scale, out=out)
     return torch.sub(w, x, alpha=scale, out=out)
 
 
 def subtract_root_quotient(
-    w: Any, a: Any, b: Any, epsilon: float, scale: float, *, out: torch.Tensor | None = None
+    w: Any, a: Any, b: Any, epsilon: float, scale: Any, *, out: torch.Tensor | None = None
 ) -> Any:
     """Return `w - a / (sqrt(b) + epsilon) * scale`."""
     root = torch.sqrt(b, out=None if _share(out, w) or _share(out, a) else out).add_(epsilon)
