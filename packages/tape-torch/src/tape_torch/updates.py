@@ -1,7 +1,7 @@
 """Formulas of optimizers' updates of which PyTorch computes several operations in one pass; see `Backend.formulas`.
 
-With `out=` a result is written there, which may be the memory of an argument, or of a view of it. A scale is a number, or
-an array of one, where a compiler has made it such.
+With `out=` a result is written there, which may be the memory of an argument, or of a view of it. A scale is a number,
+or an array of one, where a compiler has made it such.
 """
 
 from __future__ import annotations
