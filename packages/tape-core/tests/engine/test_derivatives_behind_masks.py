@@ -37,7 +37,7 @@ def test_what_is_left_out_has_no_derivative(name: str, compiled: bool) -> None:
 
     x = tc.asarray(X.copy())
     inside = X > 0
-    for order in (1, 2) if name == "power" else (1, 2, 3):
+    for order in (1, 2, 3):
         wanted = None
         for word in product(DERIVATIVES, repeat=order):
             g, plain = f, FUNCTIONS[name]
@@ -47,6 +47,32 @@ def test_what_is_left_out_has_no_derivative(name: str, compiled: bool) -> None:
                 found = (tc.function(g) if compiled else g)(x).numpy()
                 wanted = plain(x[tc.asarray(inside)]).numpy() if wanted is None else wanted
             assert np.allclose(found[inside], wanted, rtol=1e-8), word
+            assert not found[~inside].any(), f"{' of '.join(word)}: {found}"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nor_has_it_one_by_sweeps_that_run_inside_a_vmap(compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        return tc.where(x > 0, x**1.5 * x, 0.0)
+
+    ways = {
+        **DERIVATIVES,
+        "jacrev": lambda f: lambda x: tc.sum(tc.jacrev(f)(x), axis=-1),
+        "jacfwd": lambda f: lambda x: tc.sum(tc.jacfwd(f)(x), axis=-1),
+        "vmap": lambda f: lambda x: tc.vmap(tc.grad(lambda row: tc.sum(f(row))))(x[:, None])[:, 0],
+    }
+    x, inside = tc.asarray(X.copy()), X > 0
+    wanted = {2: 3.75 * X[inside] ** 0.5, 3: 1.875 * X[inside] ** -0.5}
+    for order in (2, 3):
+        for word in product(ways, repeat=order):
+            if word[0] not in DERIVATIVES and order == 3 and compiled:
+                continue  # the other two are inside
+            g = f
+            for way in reversed(word):
+                g = ways[way](g)
+            with np.errstate(all="ignore"):
+                found = (tc.function(g) if compiled else g)(x).numpy()
+            assert np.allclose(found[inside], wanted[order]), word
             assert not found[~inside].any(), f"{' of '.join(word)}: {found}"
 
 

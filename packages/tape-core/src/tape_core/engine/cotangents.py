@@ -10,8 +10,9 @@ from tape_core.base.contexts import setting
 from tape_core.base.dtypes import float32
 from tape_core.base.lookup import ops
 from tape_core.engine.indexed_slices import IndexedSlices
+from tape_core.engine.levels import BatchedArray
 from tape_core.engine.recording import recorders_around
-from tape_core.engine.tensor import Tensor
+from tape_core.engine.tensor import Tensor, wrap
 from tape_core.typing import Cotangent, Namespace, RawDType, Slot
 
 if TYPE_CHECKING:
@@ -44,15 +45,18 @@ ELEMENTS, ALL = 1, 2
 """How far a mask of a tape reaches: a cotangent of 0 stays 0 through elementwise ops alone, or through all ops."""
 
 
-def mask_nans(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
+def mask_nans(xp: Namespace, g: Cotangent, d: Cotangent, partial: Any = None) -> Any:
     """Return `d` with 0 in place of the NaN that a zero cotangent makes of an infinite or undefined derivative.
 
     Nothing else is replaced: elsewhere a zero cotangent may have a derivative of its own, which another tape records.
+
+    Args:
+        partial: the factor by which `d` is the product with `g`, if it is one.
     """
     if has_no_nan(d):
         return d
     found = xp.where(xp.logical_and(g == 0, xp.isnan(d)), 0, d)
-    return _mask_tangents(found, g, lambda g: g == 0) if type(found) is Tensor else found
+    return _mask_tangents(found, g, partial, lambda g: g == 0) if type(found) is Tensor else found
 
 
 def mask_nans_of_all(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
@@ -60,28 +64,62 @@ def mask_nans_of_all(xp: Namespace, g: Cotangent, d: Cotangent) -> Any:
     if has_no_nan(d):
         return d
     found = xp.where(xp.logical_and(xp.isnan(d), xp.logical_not(xp.any(g != 0))), 0, d)
-    return _mask_tangents(found, g, lambda g: ops.logical_not(ops.any(g != 0))) if type(found) is Tensor else found
+    return (
+        _mask_tangents(found, g, None, lambda g: ops.logical_not(ops.any(g != 0))) if type(found) is Tensor else found
+    )
 
 
-def _mask_tangents(d: Tensor, g: Any, is_zero: Callable[[Any], Any]) -> Tensor:
+def _mask_tangents(d: Tensor, g: Any, partial: Any, is_zero: Callable[[Any], Any]) -> Tensor:
     """Mask the tangents of a cotangent in the same way: its value is 0, and yet its tangent NaN, as of 0 * sqrt(x).
+
+    The partial derivative may be the zero, too: where it is a cotangent of a sweep inside, behind a mask there.
 
     Args:
         d: a result of nobody else's, whose tangents are replaced.
     """
-    active = ACTIVE.get()
-    for recorder in active:
-        if not recorder._forward or type(t := d._slots.get(recorder._key)) is not Tensor:
+    for recorder in ACTIVE.get():
+        if not recorder._forward or (t := _tangent_of(d, recorder._key)) is None:
             continue
         with setting(ACTIVE, recorders_around(recorder)):
-            zero, moved = is_zero(g), g._slots.get(recorder._key) if type(g) is Tensor else None
-            if moved is not None:
-                zero = ops.logical_and(zero, is_zero(moved))
+            moved = _tangent_of(g, recorder._key)
+            zero = is_zero(g) if moved is None else ops.logical_and(is_zero(g), is_zero(moved))
+            change = None
+            if moved is not None and type(partial) is Tensor:
+                change = _tangent_of(partial, recorder._key)
+                constant = partial == 0 if change is None else ops.logical_and(partial == 0, change == 0)
+                zero = ops.logical_or(zero, constant)
             # Those around have a tangent of this tangent.
-            d._slots[recorder._key] = _mask_tangents(
-                ops.where(ops.logical_and(zero, ops.isnan(t)), 0, t), g if moved is None else moved, is_zero
+            masked = _mask_tangents(
+                ops.where(ops.logical_and(zero, ops.isnan(t)), 0, t),
+                g if moved is None else moved,
+                partial if change is None else change,
+                is_zero,
             )
+            _replace_tangent(d, recorder._key, masked)
     return d
+
+
+def _tangent_of(value: Any, key: int) -> Tensor | None:
+    """Return the tangent of a value for an accumulator, which may be outside of the vmaps that the value is in."""
+    if type(value) is not Tensor:
+        return None
+    if type(t := value._slots.get(key)) is Tensor:
+        return t
+    if type(array := value._array) is not BatchedArray or (t := _tangent_of(array.value, key)) is None:
+        return None
+    if t.backend.level < value.backend.level:
+        return wrap(BatchedArray(t, array.backend, array.axis), value.backend)
+    return t if array.axis is None else None  # a value that examples share may have a tangent for each
+
+
+def _replace_tangent(value: Any, key: int, tangent: Tensor) -> None:
+    """Put another tangent where `_tangent_of` finds one: on each level of vmap that an accumulator has seen."""
+    if type(value._slots.get(key)) is Tensor:
+        value._slots[key] = tangent
+    if type(array := value._array) is BatchedArray:
+        is_lowered = tangent.backend.level == value.backend.level and tangent._array.axis is array.axis
+        if is_lowered or array.axis is None:
+            _replace_tangent(array.value, key, tangent._array.value if is_lowered else tangent)
 
 
 def has_no_nan(d: Cotangent) -> bool:

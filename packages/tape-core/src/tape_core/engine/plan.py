@@ -194,7 +194,7 @@ class Plan:
                 d = with_dependence(g * partial, named)
                 # Zeros times a finite number are zeros, and where nothing sees the values a mask costs several calls.
                 if masked and not (type(partial) in (int, float) and abs(partial) < _FINITE):
-                    d = mask_nans(xp, g, d)
+                    d = mask_nans(xp, g, d, partial)
             elif rule.kind == ONE:
                 d = g
             elif rule.kind == CONSTANT:
