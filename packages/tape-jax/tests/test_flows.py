@@ -125,16 +125,51 @@ def test_they_have_the_derivatives_of_eager_code_by_jax(f, way):
 @each_function
 @pytest.mark.parametrize("way", ["grad", "jacfwd", "hessian"])
 def test_they_have_the_derivatives_of_eager_code_by_tape(f, way):
-    if f is loop_in_loop:
+    if f is loop_in_loop and way != "jacfwd":
         pytest.skip("Tape keeps what each step of a while_loop was given, of which JAX does not know the number")
     g = BY_TAPE[way](f)
     assert_allclose(jax.jit(on_arrays(g))(X), g(tc.asarray(X)).numpy(), rtol=1e-9, atol=1e-11)
+
+
+def until(x, v):
+    """A loop whose number of steps depends on values, with what has no derivative beside, and a value from around."""
+    step = lambda c: {"n": c["n"] + 1, "h": c["h"] * 1.5 + tc.sin(c["k"]) * v, "k": c["h"]}  # noqa: E731
+    last = tc.while_loop(lambda c: tc.sum(tc.abs(c["h"])) < 40.0, step, {"n": 0, "h": x, "k": v * 0})
+    return last["h"] * last["n"] + last["k"]
+
+
+def of_examples(f):
+    slope = lambda x: lambda a: tc.jvp(lambda a: f(a * x, x), (a,), (tc.ones_like(a),))[1]  # noqa: E731
+    return lambda x: tc.vmap(slope(x))(tc.asarray([1.0, 30.0], dtype="float64"))
+
+
+def beside_a_tape(f):
+    return tc.jacfwd(tc.grad(lambda x: tc.sum(x**3 * tc.stop_gradient(f(x, x)))))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda f: tc.jacfwd(lambda x: f(x, tc.asarray(2.0 * X))),
+        lambda f: tc.jacfwd(lambda v: f(tc.asarray(X), v)),
+        lambda f: tc.jacfwd(tc.jacfwd(lambda x: f(x, x))),
+        of_examples,
+        beside_a_tape,
+    ],
+    ids=["the carry", "what is captured", "both twice", "of examples", "beside a tape"],
+)
+def test_forward_mode_of_a_while_loop_carries_tangents_along(way):
+    g = way(until)
+    assert_allclose(jax.jit(on_arrays(g))(X), g(tc.asarray(X)).numpy(), rtol=1e-9)
 
 
 def test_jax_gets_a_loop_and_no_steps():
     assert primitives(on_arrays(rnn), X).count("tanh") == 1
     assert "scan" in primitives(on_arrays(rnn), X)
     assert "cond" in primitives(on_arrays(branch), X)
+    # The loop itself, and one that carries tangents.
+    pushed = on_arrays(tc.jacfwd(lambda x: until(x, x)))
+    assert primitives(pushed, X).count("while") == 2
     # Of a tape inside, the steps of the loop and those of its derivative, which runs them again.
     assert primitives(on_arrays(tc.grad(lambda x: tc.sum(rnn(x)))), X).count("tanh") <= 3
 
@@ -207,7 +242,7 @@ def test_what_jax_cannot_trace_is_an_error_in_the_users_terms():
     with pytest.raises(NotImplementedError, match=r"cond: JAX traces it.*asks for the value"):
         jax.jit(on_arrays(asks))(X)
     recorded = tc.grad(lambda x: tc.sum(tc.while_loop(lambda h: tc.sum(h) < 9.0, lambda h: h + 1.0, x)))
-    with pytest.raises(NotImplementedError, match=r"while_loop: a tape or accumulator records it where JAX"):
+    with pytest.raises(NotImplementedError, match=r"while_loop: a gradient flows back through it where JAX"):
         jax.jit(on_arrays(recorded))(X)
     noisy = tc.grad(lambda x: tc.sum(tc.scan(lambda h, r: (h * rng.normal(3), None), x, ramp(200))[0]))
     with pytest.raises(NotImplementedError, match=r"scan: a tape or accumulator records its 200 steps"):

@@ -10,38 +10,34 @@ whose bits may be others, is each scan a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tape_core import random
-from tape_core.base.ambient import MASKED, OBSERVERS, UNROLLED_STEPS
-from tape_core.base.contexts import contextmanager, setting
-from tape_core.engine.cuts import Cuts, cuts_of, on_tangents
-from tape_core.engine.levels import move_to_level
-from tape_core.engine.recording import Recorder
+from tape_core.base.ambient import MASKED, UNROLLED_STEPS
+from tape_core.base.contexts import setting
+from tape_core.engine.cuts import on_tangents
 from tape_core.engine.tensor import Tensor
-from tape_core.modes.forward import ForwardAccumulator
 from tape_core.modes.function_op import (
-    Axes,
-    Pull,
-    Push,
     axes_inside,
-    below,
-    lower_tangent,
-    raise_derivative,
-    record_as_one,
-    with_all_axes,
 )
 from tape_core.modes.replay import is_replaying, recompute_in_traces
-from tape_core.ops.creation import asarray, zeros, zeros_like
+from tape_core.ops.creation import zeros
 from tape_core.ops.data_types import off_tapes
 from tape_core.ops.manipulation import stack, unstack
 from tape_core.staging import current
 from tape_core.transforms import traced
-from tape_core.transforms.calls import substitute, unrecorded
-from tape_core.transforms.closures import Closure, capture_closure, is_recorded, note_uses, share_slots
-from tape_core.transforms.custom import linear_transpose, with_own_slots
+from tape_core.transforms.calls import unrecorded
+from tape_core.transforms.closures import capture_closure, is_recorded, note_uses
+from tape_core.transforms.reruns import (
+    DrawStates,
+    ReachedError,
+    Rerun,
+    inexact,
+    materialize_zeros,
+    neutral_like,
+    zero_beside,
+)
 from tape_core.typing import Scalar
 
 Tensors = list[Any]
@@ -78,7 +74,7 @@ def _run_while(test: Test, step: Step, carry: Tensors, keep: bool) -> tuple[Tens
         going = test(carry)
         if isinstance(going, Tensor) and (flows := traced.flows_of([going])) is not None:
             if keep:
-                raise NotImplementedError(_UNKNOWN_STEPS)
+                raise _UnknownStepsError
             return traced.while_loop(flows, test, step, carry), [], []
         if not bool(going):
             break
@@ -105,10 +101,14 @@ def _run_scan(
     return _run_steps(step, carry, xs, length, reverse, keep)
 
 
+class _UnknownStepsError(Exception):
+    """The carry of each step cannot be kept, since a library traces the loop."""
+
+
 _UNKNOWN_STEPS = (
-    "while_loop: a tape or accumulator records it where JAX traces it, inside jax.jit or jax.vmap: its derivative "
-    "needs the carry of each step, of which the number is not known there. Let JAX differentiate it forward, as "
-    "jax.jvp and jax.jacfwd do, or use tape_core.scan, whose number of steps is known"
+    "while_loop: a gradient flows back through it where JAX traces it, inside jax.jit or jax.vmap: that needs the "
+    "carry of each step, of which the number is not known there, as for jax.lax.while_loop. Forward mode does not: "
+    "tape_core.jvp and jacfwd, jax.jvp and jax.jacfwd; or use tape_core.scan, whose number of steps is known"
 )
 
 _LONG = (
@@ -155,7 +155,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
     """Return the results of the first branch if the predicate, a scalar, is true, else those of the second."""
     if not is_recorded():
         return _run_cond(predicate, branches, operands)
-    draws = _DrawStates()
+    draws = DrawStates()
 
     # A branch counts as step 0 of a loop, so that its random numbers can be drawn again.
     def drawing(branch: Branch) -> Branch:
@@ -167,13 +167,13 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
 
         return run
 
-    zero = _zero_beside(operands)
+    zero = zero_beside(operands)
     # Detached: the call is one record, and its ops leave none.
     values = list(map(off_tapes, operands))
     with capture_closure(what) as closure, draws.observe():
         outs = _run_cond(predicate, [drawing(branch) for branch in branches], values)
-    rerun = _Rerun(closure, operands)
-    flowing = _inexact(outs)
+    rerun = Rerun(closure, operands)
+    flowing = inexact(outs)
 
     def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
         inner, masked = axes_inside(), MASKED.get()
@@ -218,7 +218,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
                 with draws.replay(zero):
                     found, outs = rerun.push_forward(results, values, ts, inner)
                 reached.update([k for k, t in enumerate(found) if t is not None])
-                return _materialize_zeros(found, outs)
+                return materialize_zeros(found, outs)
 
             return run
 
@@ -235,7 +235,60 @@ def while_loop(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
         return _run_while(lambda carry: test(carry[:n]), step, carry, keep)
 
     n = len(carry)
-    return _loop(what, run, lambda carry, _: (step(carry), []), carry, [], reverse=False)[0]
+    try:
+        return _loop(what, run, lambda carry, _: (step(carry), []), carry, [], reverse=False)[0]
+    except _UnknownStepsError:
+        return _traced_while(what, test, step, carry)
+
+
+def _traced_while(what: str, test: Test, step: Branch, carry: Tensors) -> Tensors:
+    """Step while the test is true in a loop of the library's, whose tangents are carried along in another such loop.
+
+    Its number of steps is unknown, so that it has no derivative in reverse mode.
+    """
+    with capture_closure(what) as closure:
+        outs, _, _ = _run_while(test, lambda carry, _: (step(carry), []), list(map(off_tapes, carry)), False)
+    rerun = Rerun(closure, carry)
+    carried, n = inexact(carry), len(carry)
+    m = len(carried)
+
+    def pull(gs: list[Any], watched: list[bool], known: list[Tensor]) -> list[Any]:
+        raise NotImplementedError(_UNKNOWN_STEPS)
+
+    def push(ts: list[Any], known: list[Tensor]) -> list[Any]:
+        # Begin with the parts that move from outside, and add those that a step reaches.
+        carrying = {k for k in range(m) if ts[k] is not None}
+        while True:
+            try:
+                return push_with(ts, sorted(carrying))
+            except ReachedError as reached:
+                carrying |= reached.places
+
+    def push_with(ts: list[Any], carrying: list[int]) -> list[Any]:
+        """Return the tangents of the results, if of the carry exactly these parts have one.
+
+        Raises:
+            ReachedError: other parts of the carry have one, too.
+        """
+        inner = axes_inside()
+
+        def forward(values: Tensors) -> Tensors:
+            own = [*[None] * m, *ts[m:]]
+            for k, t in zip(carrying, values[n:], strict=True):
+                own[k] = t
+            found, new = rerun.push_forward(step, values[:n], own, inner)
+            found = [found[k] for k in carried]
+            if more := {k for k, t in enumerate(found) if t is not None and k not in carrying}:
+                raise ReachedError(more)
+            full = materialize_zeros(found, [new[k] for k in carried])
+            return [*new, *[full[k] for k in carrying]]
+
+        start = [neutral_like(carry[carried[k]]) if ts[k] is None else ts[k] for k in carrying]
+        last = while_loop(what, lambda values: test(values[:n]), forward, [*carry, *start])
+        ends = dict(zip(carrying, last[n:], strict=True))
+        return [ends.get(k) for k in range(m)]
+
+    return rerun.record(what, outs, carried, pull, push)
 
 
 def scan(what: str, step: Step, carry: Tensors, xs: Tensors, length: int, reverse: bool) -> tuple[Tensors, Tensors]:
@@ -289,7 +342,7 @@ def _loop(
     if not is_recorded():
         carry, ys, _ = run(step, carry, xs, False)
         return carry, ys
-    draws = _DrawStates()
+    draws = DrawStates()
 
     def counting_step(carry: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
         *carry, number = carry
@@ -299,13 +352,13 @@ def _loop(
         return [*carry, number + 1], ys
 
     # The last part of the carry is the number of the step, by which `draws` finds the states of generators.
-    start, elements = [*map(off_tapes, carry), _zero_beside([*carry, *xs])], list(map(off_tapes, xs))
+    start, elements = [*map(off_tapes, carry), zero_beside([*carry, *xs])], list(map(off_tapes, xs))
     with capture_closure(what) as closure, draws.observe():
         (*last, _), ys, (*saved, numbers) = run(counting_step, start, elements, True)
     # A while loop shows only now how many steps it takes.
     length = numbers.shape[0]
-    rerun = _Rerun(closure, [*carry, *xs])
-    carried, given = _inexact(carry), _inexact(ys)
+    rerun = Rerun(closure, [*carry, *xs])
+    carried, given = inexact(carry), inexact(ys)
     n, m = len(carry), len(carried)
     outs = [*last, *ys, *saved]
     flowing = [*carried, *[n + k for k in given], *[n + len(ys) + k for k in carried]]
@@ -328,14 +381,14 @@ def _loop(
         while True:
             try:
                 return pull_with(gs, [*carrying, *watched[m:]], known)
-            except _ReachedError as reached:
+            except ReachedError as reached:
                 carrying = [a or k in reached.places for k, a in enumerate(carrying)]
 
     def pull_with(gs: list[Any], wanted: list[bool], known: list[Tensor]) -> list[Any]:
         """Return the cotangents of the inputs, if of the carry exactly the wanted parts get one.
 
         Raises:
-            _ReachedError: other parts of the carry get one, too.
+            ReachedError: other parts of the carry get one, too.
         """
         inner, masked = axes_inside(), MASKED.get()
         gys, gsaved = gs[m : m + len(given)], gs[m + len(given) :]
@@ -356,7 +409,7 @@ def _loop(
                 found = rerun.transpose(results, values, cotangents, all_wanted, inner, masked)
             reached.update([k for k, d in enumerate(found) if d is not None])
             if not reached.isdisjoint(k for k in range(m) if not wanted[k]):
-                raise _ReachedError(reached)
+                raise ReachedError(reached)
             full = dict(zip([*carrying, *elements], rerun.materialize_zeros(found, wanted, values), strict=False))
             new = [full[k] if gsaved[k] is None else full[k] + next(each) for k in carrying]
             # Each step has its share of the cotangents of the closure; the carry adds them up.
@@ -364,8 +417,8 @@ def _loop(
             new += [t if found[k] is None else t + found[k] for t, k in so_far]
             return new, [full[k] for k in elements]
 
-        start = [_zeros_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
-        start += [_zeros_like(rerun.inputs[k]) for k in around]
+        start = [neutral_like(carry[carried[k]]) if gs[k] is None else gs[k] for k in carrying]
+        start += [neutral_like(rerun.inputs[k]) for k in around]
         ends, stacks = _scan(what, back, start, [*residuals(known), *by_step], length, not reverse)
         # No step has run to fill it: the cotangents of the carry pass through.
         if not length:
@@ -380,14 +433,14 @@ def _loop(
         while True:
             try:
                 return push_with(ts, sorted(carrying), known)
-            except _ReachedError as reached:
+            except ReachedError as reached:
                 carrying |= reached.places
 
     def push_with(ts: list[Any], carrying: list[int], known: list[Tensor]) -> list[Any]:
         """Return the tangents of the results, if of the carry exactly these parts have one.
 
         Raises:
-            _ReachedError: other parts of the carry have one, too.
+            ReachedError: other parts of the carry have one, too.
         """
         inner = axes_inside()
         moving = [k for k in range(m, len(rerun.places)) if ts[k] is not None]
@@ -402,11 +455,11 @@ def _loop(
                 found, outs = rerun.push_forward(results, values, own, inner)
             reached.update([k for k, t in enumerate(found) if t is not None])
             if not reached.isdisjoint(k for k in range(m) if k not in carrying):
-                raise _ReachedError({k for k in reached if k < m})
-            full = _materialize_zeros(found, outs)
+                raise ReachedError({k for k in reached if k < m})
+            full = materialize_zeros(found, outs)
             return [full[k] for k in carrying], [*full[m:], *tangents]
 
-        start = [_zeros_like(carry[carried[k]]) if ts[k] is None else ts[k] for k in carrying]
+        start = [neutral_like(carry[carried[k]]) if ts[k] is None else ts[k] for k in carrying]
         rows = [*residuals(known), *[ts[k] for k in moving]]
         last, others = _scan(what, forward, start, rows, length, reverse)
         if reached:
@@ -423,142 +476,3 @@ def _loop(
 
     outs = rerun.record(what, outs, flowing, pull, push)
     return outs[:n], outs[n : n + len(ys)]
-
-
-class _ReachedError(Exception):
-    """Parts of a carry got a derivative that were assumed to have none: the loop starts again with them."""
-
-    def __init__(self, places: set[int]) -> None:
-        super().__init__()
-        self.places = places
-
-
-class _Rerun:
-    """A function that runs again for its derivatives, by its arguments and by its closure.
-
-    Attributes:
-        places: the indices of the arguments that have derivatives.
-        inputs: these arguments, then the Variables and the Tensors of the closure.
-    """
-
-    def __init__(self, closure: Closure, arguments: Tensors) -> None:
-        self.places = _inexact(arguments)
-        self.around = closure
-        self.variables = closure.variables
-        self.read = [v._read() for v in self.variables]
-        self.inputs = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
-
-    def record(self, what: str, outs: Tensors, flowing: list[int], pull: Pull, push: Push) -> Tensors:
-        """Record the results at the places `flowing` as one op of the inputs, and return all results."""
-        if self.inputs and flowing:
-            self.around.cuts = cuts_of(self.inputs)
-            outs = list(outs)
-            found = record_as_one(self.inputs, [outs[k] for k in flowing], pull, push, what)
-            for k, tensor in zip(flowing, found, strict=True):
-                outs[k] = tensor
-        return outs
-
-    def _at(self, f: Branch, arguments: Tensors, given: Tensors) -> Tensors:
-        arguments, n = list(arguments), len(self.places)
-        for k, value in zip(self.places, given[:n], strict=True):
-            arguments[k] = value
-        with substitute(self.variables, given[n:]):
-            return f(arguments)
-
-    def transpose(
-        self, f: Branch, arguments: Tensors, gs: Sequence[Any], wanted: Sequence[bool], inner: Axes, masked: int
-    ) -> Tensors:
-        """Return the cotangents of the inputs for those of the results; None where not wanted or not reached."""
-        at = [*[with_all_axes(arguments[k], inner) for k in self.places], *self.read]
-        return linear_transpose(lambda given: self._at(f, arguments, given), at, gs, wanted, self.around, inner, masked)
-
-    def materialize_zeros(self, found: Tensors, wanted: Sequence[bool], arguments: Tensors) -> Tensors:
-        """Return the wanted cotangents, with zeros for the inputs that got none."""
-        at = [*[arguments[k] for k in self.places], *self.read, *self.around.tensors]
-        return [_zeros_like(x) if d is None else d for d, w, x in zip(found, wanted, at, strict=True) if w]
-
-    def push_forward(self, f: Branch, arguments: Tensors, ts: Sequence[Any], inner: Axes) -> tuple[Tensors, Tensors]:
-        """Return the tangents of the results for those of the inputs, None for zero, and the results."""
-        given = [*[arguments[k] for k in self.places], *self.read]
-        at = [with_own_slots(move_to_level(t)) for t in given]
-        known = zip([*at, *map(move_to_level, self.around.tensors)], ts, strict=True)
-        pairs = [lower_tangent(x, t, inner) for x, t in known if t is not None]
-        accumulator = ForwardAccumulator([x for x, _ in pairs], [t for _, t in pairs])
-        accumulator._cuts = Cuts()
-        with share_slots(self.around.shared_with(given, at), accumulator._key):
-            with accumulator:
-                outs = self._at(f, arguments, at)
-            outs = list(map(move_to_level, outs))
-            found = accumulator.jvp([below(out, inner) for out in outs])
-        for cuts in self.around.cuts:
-            cuts.merge(accumulator._cuts)
-        return [raise_derivative(t, out, inner) for t, out in zip(found, outs, strict=True)], outs
-
-
-class _DrawStates(Recorder):
-    """An observer that keeps the states of random generators by step, so that a step draws the same numbers again."""
-
-    def __init__(self) -> None:
-        self.states: dict[int, Any] = {}
-        self._step: Tensor | None = None
-        self._now: dict[Any, Any] | None = None  # by generator, in the step that runs; None before the first draw
-
-    def on_step(self, number: Tensor) -> None:
-        """Begin a step."""
-        if (stage := current()) is not None:
-            stage.note_step_state(self.states, number)
-        else:
-            self._step, self._now = number, None
-
-    @contextmanager
-    def observe(self) -> Iterator[None]:
-        """Observe the draws of the steps in the context."""
-        with setting(OBSERVERS, (*OBSERVERS.get(), self)):
-            yield
-
-    def _on_draw(self, generator: random.Generator) -> None:
-        """Note the state of a generator before its first draw in a step."""
-        if self._now is None:
-            # Only now, since the number has no value where a library traces the step, as JAX does.
-            self._now = {} if self._step is None else self.states.setdefault(int(self._step), {})
-        if generator not in self._now:
-            self._now[generator] = generator.get_state()
-
-    @contextmanager
-    def replay(self, number: Tensor) -> Iterator[None]:
-        """Draw the random numbers of a step again in the context; the generators go on from where they were."""
-        if (stage := current()) is not None:
-            with stage.replay_step_state(self.states, number):
-                yield
-            return
-        states = self.states.get(int(number), {}) if self.states else {}
-        now = [(generator, generator.get_state()) for generator in states]
-        try:
-            for generator, state in states.items():
-                generator.set_state(state)
-            yield
-        finally:
-            for generator, state in now:
-                generator.set_state(state)
-
-
-def _zero_beside(tensors: Tensors) -> Tensor:
-    """Return the number 0 on the backend and device of the Tensors."""
-    if not tensors:
-        return asarray(0)
-    return asarray(0, backend=tensors[0].backend.root, device=tensors[0].device)
-
-
-def _inexact(tensors: Tensors) -> list[int]:
-    """Return the indices of the Tensors of floating or complex dtype."""
-    return [k for k, t in enumerate(tensors) if t.dtype.inexact]
-
-
-def _materialize_zeros(tangents: Tensors, outs: Tensors) -> Tensors:
-    """Return the tangents of results, with zeros in place of None."""
-    return [zeros_like(off_tapes(out)) if t is None else t for t, out in zip(tangents, outs, strict=True)]
-
-
-def _zeros_like(x: Tensor) -> Tensor:
-    """Return the neutral element of addition, -0.0: adding 0.0 would turn a -0.0 into 0.0."""
-    return -zeros_like(off_tapes(x))
