@@ -11,6 +11,7 @@ import tape_core as tc
 import tape_nn as nn
 import torch
 from tape_torch.updates import FORMULAS
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 BY_OPERATORS: dict[str, Callable[..., Any]] = {
@@ -85,6 +86,15 @@ def test_a_rate_may_be_an_array(name: str) -> None:
     for out in (None, torch.empty_like(expected)):
         found = FORMULAS[name](*given[:-1], torch.tensor(given[-1], dtype=torch.float64), out=out)
         torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_computed_of_tensors_without_values(name: str) -> None:
+    """So that compiled functions of divided arrays find what it computes of parts, and do not go op by op."""
+    with FakeTensorMode() as fake:
+        given = [fake.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in arguments(name, 37, torch.float32)]
+        found = FORMULAS[name](*given, out=torch.empty(37))
+    assert found.shape == (37,)
 
 
 OPTIMIZERS: dict[str, Callable[[], nn.Optimizer]] = {

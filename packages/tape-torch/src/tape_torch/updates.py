@@ -49,8 +49,8 @@ def subtract_root_quotient(
 
 
 def _share(out: torch.Tensor | None, x: torch.Tensor) -> bool:
-    """Return whether a result is written into the memory of an argument: they lie at one place, or do not meet."""
-    return out is not None and out.data_ptr() == x.data_ptr()
+    """Return whether a result is written into memory that an argument has, too; also of tensors without values."""
+    return out is not None and out.untyped_storage()._cdata == x.untyped_storage()._cdata
 
 
 FORMULAS: Final[dict[str, Callable[..., Any]]] = {
