@@ -46,6 +46,17 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     (lambda x: jax.numpy.flip(jax.numpy.concatenate([x, x], axis=1)), (np.ones((2, 2), np.int8),), {}),
     (lambda x: x.astype("int8"), (np.array([300.0, -2.5]),), {}),
     (lambda: jax.numpy.asarray(2), (), {}),
+    (lambda x: (x / 3, x / np.float32(0), x[:1] / 7), (np.array([1, -2.5, 0, np.inf, np.nan], np.float32),), {}),
+    (lambda x: (x[0] / 3, x[1] / 7, x[0] / jax.numpy.asarray(0), x[2] / 0.0), (np.array([1, -2.5, 0]),), {}),
+    (lambda x: x / x[::-1], (np.array([1, 5, -7]),), {}),
+    (lambda x: x / x[::-1], (np.array([1 + 2j, 5, 1j]),), {}),
+    # XLA takes subnormal numbers for zeros.
+    (lambda x: (x / 3, x * 3, x + 1, x - x[::-1], x > 0), (np.array([4e-39, 1.2e-38, 3], np.float32),), {}),
+    (lambda x: x * 0.4 == 0, (np.array([3e-308, 1.0]),), {}),
+    (lambda x: jax.lax.pad(x, 2.5, ((1, 2, 0), (0, 1, 2))), (np.arange(6.0).reshape(2, 3),), {}),
+    (lambda x: jax.lax.pad(x, np.float32(-0.0), ((-1, 3, 1), (4, -2, 0))), (np.ones((4, 3), np.float32),), {}),
+    (lambda x: jax.lax.pad(x, 7, ((-2, -3, 1), (1, 0, 0))), (np.arange(8).reshape(4, 2),), {}),
+    (lambda x: jax.lax.pad(x, 1.0, ((1, 1, 2),)), (np.ones(0),), {}),
 ]
 
 
@@ -62,6 +73,29 @@ def test_values_dtypes_and_bits_are_those_of_jax(k):
         if isinstance(a, jax.Array):
             assert (a.dtype, a.shape, a.weak_type, a.committed) == (b.dtype, b.shape, b.weak_type, b.committed)
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_cotangents_that_are_constants_compile_nothing(programs):
+    def f(x):
+        with tc.GradientTape() as outer:
+            outer.watch(x)
+            with tc.GradientTape() as inner:
+                inner.watch(x)
+                y = tc.sum(x[:, 1:] * 3 + 1) / 7 + tc.mean(x[2]) + tc.sum(x[1::2, 0])
+            g = inner.gradient(y, x)
+            loss = tc.mean(g * x**2)
+        return outer.gradient(loss, x)
+
+    x = tc.asarray(np.cos(np.arange(55.0)).reshape(11, 5))
+    compiled = tc.function(f, compile="xla")
+    before = len(programs)
+    found = compiled(x)
+    assert len(programs) - before == 1
+    g = np.zeros((11, 5))
+    g[:, 1:] = 3 / 7
+    g[2] += 1 / 5
+    g[1::2, 0] += 1
+    np.testing.assert_allclose(found.numpy(), 2 * g * x.numpy() / 55, rtol=1e-12)
 
 
 def test_constants_are_checked_as_in_eager_code():

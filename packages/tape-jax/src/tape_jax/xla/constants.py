@@ -2,7 +2,8 @@
 
 A function is traced to a jaxpr, which costs a twentieth of compiling it. Where that has nothing but primitives that
 NumPy computes to the same bits, such as those of `eye`, of masks and of zeros, NumPy computes it. Primitives that a
-kernel has checked values for, as indices, are none of these: such a kernel is called, and checks.
+kernel has checked values for, as indices, are none of these: such a kernel is called, and checks. Subnormal numbers,
+which XLA takes for zeros on CPUs, are left to it, too.
 """
 
 from __future__ import annotations
@@ -83,6 +84,18 @@ def _number(value: Any) -> Any:
     return found
 
 
+def _check_normal(*values: Any) -> None:
+    """Leave a function to JAX if a value has numbers so small that XLA may have zeros there.
+
+    The least normal number is one of them, as what is rounded to it may be less.
+    """
+    for value in values:
+        if value.dtype.kind == "c":
+            _check_normal(value.real, value.imag)
+        elif value.dtype.kind == "f" and np.any((value != 0) & (np.abs(value) <= np.finfo(value.dtype).tiny)):
+            raise _OtherError
+
+
 def _interpreted(jaxpr: Any, constants: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *args), strict=True))
 
@@ -91,6 +104,7 @@ def _interpreted(jaxpr: Any, constants: Sequence[Any], args: Sequence[Any]) -> l
 
     for eqn in jaxpr.eqns:
         given = [read(atom) for atom in eqn.invars]
+        _check_normal(*given)
         name = eqn.primitive.name
         if name in ("jit", "pjit"):
             inner = eqn.params["jaxpr"]
@@ -104,8 +118,8 @@ def _interpreted(jaxpr: Any, constants: Sequence[Any], args: Sequence[Any]) -> l
             found = list(np.moveaxis(given[0], eqn.params["axis"], 0))
         elif name in _PRIMITIVES:
             found = [_PRIMITIVES[name](*given, **eqn.params)]
-        elif name in _OF_TRUTH and all([value.dtype.kind in "biu" for value in given]):
-            found = [_OF_TRUTH[name](*given, **eqn.params)]
+        elif name in _OF_KINDS and all([value.dtype.kind in _OF_KINDS[name][0] for value in given]):
+            found = [_OF_KINDS[name][1](*given)]
         else:
             raise _OtherError
         for var, value in zip(eqn.outvars, found, strict=True):
@@ -113,7 +127,9 @@ def _interpreted(jaxpr: Any, constants: Sequence[Any], args: Sequence[Any]) -> l
             if value.shape != var.aval.shape or value.dtype != var.aval.dtype:
                 raise _OtherError
             values[var] = value
-    return [read(atom) for atom in jaxpr.outvars]
+    outs = [read(atom) for atom in jaxpr.outvars]
+    _check_normal(*outs)
+    return outs
 
 
 def _converted(x: Any, *, new_dtype: Any, **_: Any) -> Any:
@@ -140,6 +156,16 @@ def _reshaped(x: Any, *, new_sizes: Any, dimensions: Any, **_: Any) -> Any:
     return x.reshape(new_sizes)
 
 
+def _padded(x: Any, fill: Any, *, padding_config: Any) -> Any:
+    steps = [int(interior) + 1 for _, _, interior in padding_config]
+    lengths = [max(0, (n - 1) * step + 1) for n, step in zip(x.shape, steps, strict=True)]
+    ends = [(int(low), int(high)) for low, high, _ in padding_config]
+    whole = np.full([n + max(0, a) + max(0, b) for n, (a, b) in zip(lengths, ends, strict=True)], fill, x.dtype)
+    own = zip(lengths, steps, ends, strict=True)
+    whole[tuple([slice(max(0, a), max(0, a) + n, step) for n, step, (a, _) in own])] = x
+    return whole[tuple([slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(whole.shape, ends, strict=True)])]
+
+
 def _selected(which: Any, *cases: Any) -> Any:
     if which.dtype != np.bool_ or len(cases) != 2:
         raise _OtherError
@@ -149,6 +175,12 @@ def _selected(which: Any, *cases: Any) -> Any:
 def _sliced(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     steps = strides or (1,) * x.ndim
     return x[tuple([slice(*ends) for ends in zip(start_indices, limit_indices, steps, strict=True)])]
+
+
+def _divided(x: Any, y: Any) -> Any:
+    if x.shape:
+        raise _OtherError  # XLA multiplies arrays by the inverse of a number
+    return np.divide(x, y)
 
 
 def _of(ufunc: _Run) -> _Run:
@@ -166,6 +198,7 @@ _PRIMITIVES: dict[str, _Run] = {
     "convert_element_type": _converted,
     "expand_dims": lambda x, *, dimensions: np.expand_dims(x, dimensions),
     "iota": _iota,
+    "pad": _padded,
     "reshape": _reshaped,
     "rev": lambda x, *, dimensions: np.flip(x, dimensions),
     "select_n": _selected,
@@ -175,11 +208,12 @@ _PRIMITIVES: dict[str, _Run] = {
     "transpose": lambda x, *, permutation: np.transpose(x, permutation),
 }  # fmt: skip
 
-_OF_TRUTH: dict[str, _Run] = {
-    "and": _of(np.bitwise_and),
-    "or": _of(np.bitwise_or),
-    "not": _of(np.invert),
-    "max": _of(np.maximum),
-    "min": _of(np.minimum),
+_OF_KINDS: dict[str, tuple[str, _Run]] = {
+    "and": ("biu", np.bitwise_and),
+    "or": ("biu", np.bitwise_or),
+    "not": ("biu", np.invert),
+    "max": ("biu", np.maximum),
+    "min": ("biu", np.minimum),
+    "div": ("f", _divided),
 }
-"""Primitives of integers and truth values alone."""
+"""Primitives of some kinds of dtypes alone. Libraries differ in integers divided by 0, and in complex quotients."""
