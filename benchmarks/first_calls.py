@@ -111,9 +111,9 @@ def main() -> int:
     failed = False
     for name in options.programs.split(","):
         module = program(name)
-        if not hasattr(module, "with_jax"):
-            continue
         for style in module.STYLES:
+            if getattr(module, "JAX_OF_STYLE", {}).get(style, getattr(module, "with_jax", None)) is None:
+                continue  # JAX has no such program
             rounds: dict[str, list[dict[str, Any]]] = {}
             for _ in range(options.rounds):
                 for peer in peers:

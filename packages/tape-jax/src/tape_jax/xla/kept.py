@@ -25,6 +25,7 @@ from tape_jax.conversion import is_tracing
 from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES, READ_TOGETHER_AFTER
 from tape_jax.xla.packs import Misfit
 from tape_jax.xla.transfer import is_of_jax, nbytes
+from tape_jax.xla.work import pays_to_pack
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -253,6 +254,7 @@ def keeping(
     outs: Sequence[Spec],
     pairs: Sequence[tuple[int, int]],
     deferrable: Collection[int],
+    seconds: float,
 ) -> Keeping | None:
     """Return the function for arrays of JAX that keeps values from call to call; None where it would keep none.
 
@@ -264,6 +266,7 @@ def keeping(
         ins, outs: the specs of arguments and results.
         pairs: (result, argument): the result is the argument of the next call.
         deferrable: the results that may be deferred values.
+        seconds: that a call takes at least.
     """
     groups: dict[Any, list[list[tuple[int, int]]]] = {}
     sizes: dict[Any, int] = {}
@@ -280,7 +283,9 @@ def keeping(
         groups[spec.dtype][-1].append((o, i))
         sizes[spec.dtype] += size
     found = [several for of_dtype in groups.values() for several in of_dtype if len(several) >= KEPT_MIN_ARRAYS]
-    if not found or devices.several() or devices.default().platform != "cpu":
+    if not found or not pays_to_pack(sum(map(len, found)), seconds):
+        return None
+    if devices.several() or devices.default().platform != "cpu":
         return None
     packs = [Pack(several, [ins[i] for _, i in several]) for several in found]
     return Keeping(function, chosen, len(ins), len(outs), packs)

@@ -70,6 +70,7 @@ class OnHost:
         ins, outs: the specs of arguments and results.
         kept: pairs (result, argument): the result is the argument of the next call, unless it is assigned meanwhile.
         deferrable: the results that may be deferred values.
+        seconds: that a call takes at least.
 
     Attributes:
         deferred: those that are, in groups.
@@ -82,6 +83,7 @@ class OnHost:
         outs: list[Spec],
         kept: list[tuple[int, int]],
         deferrable: Collection[int],
+        seconds: float,
     ) -> None:
         self._function = function
         device = own_device()
@@ -89,7 +91,7 @@ class OnHost:
         self._sharding: Any = None if device is None else jax.sharding.SingleDeviceSharding(device)
         self._into = [into(spec) for spec in ins]
         self._out_of = [out_of(spec) for spec in outs]
-        self._packs = packs(ins, outs, kept, self._into, self._out_of, device, deferrable)
+        self._packs = packs(ins, outs, kept, self._into, self._out_of, device, deferrable, seconds)
         self.deferred = [pack.results for pack in self._packs if pack.defers]
         packed = {i for pack in self._packs for i in pack.arguments}
         self._singles = [i for i in range(len(ins)) if i not in packed]  # arguments by themselves

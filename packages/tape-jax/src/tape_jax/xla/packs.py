@@ -30,6 +30,7 @@ from tape_jax.thresholds import (
     PACKED_SMALL_MAX_BYTES,
 )
 from tape_jax.xla.transfer import is_swapped, jax_dtype, nbytes
+from tape_jax.xla.work import pays_to_pack
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -201,6 +202,7 @@ def packs(
     out_of: Sequence[Any],
     device: Any,
     deferrable: Collection[int],
+    seconds: float,
 ) -> list[Pack]:
     """Return the packs of a function between arrays of NumPy or PyTorch.
 
@@ -210,11 +212,15 @@ def packs(
         into, out_of: of each argument and result what makes a NumPy array of it, or it of such an array.
         device: see :class:`Pack`.
         deferrable: the results that may be deferred values.
+        seconds: that a call takes at least.
     """
+    groups = _grouped(ins, outs, kept, deferrable)
+    if not pays_to_pack(sum([len(pairs) for pairs, _ in groups]), seconds):
+        return []
     return [
         Pack([o for o, _ in pairs], [i for _, i in pairs], defers, [ins[i] for _, i in pairs], into[pairs[0][1]],
              _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
-        for pairs, defers in _grouped(ins, outs, kept, deferrable)
+        for pairs, defers in groups
     ]  # fmt: skip
 
 

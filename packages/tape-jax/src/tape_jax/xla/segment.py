@@ -29,6 +29,7 @@ from tape_jax.xla.levels import blocks_drawn
 from tape_jax.xla.lowering import LAYOUT, is_uniform
 from tape_jax.xla.on_host import OnHost, is_for
 from tape_jax.xla.transfer import into, is_of_jax, jax_dtype, out_of
+from tape_jax.xla.work import least_seconds
 
 if TYPE_CHECKING:
     from tape_core.random import Generator
@@ -157,8 +158,9 @@ class Segment:
         pairs = [(outputs.index(o), places[i]) for i, o in program.updates.items() if i in places and o in outputs]
         ins, out_specs = [specs[k] for k in self.inputs], [specs[k] for k in outputs]
         defers = [outputs.index(k) for k in deferrable]
+        seconds = least_seconds(instructions, specs)
         if all([is_for(specs[k]) for k in (*self.inputs, *outputs, *constants)]) and self._is_of_tape:
-            self._on_host = OnHost(self._traced, ins, out_specs, pairs, defers)
+            self._on_host = OnHost(self._traced, ins, out_specs, pairs, defers, seconds)
             self.large = tuple(map(self._on_host.put, large.values()))
             self._jitted = self._on_host.jitted
         else:
@@ -170,7 +172,7 @@ class Segment:
         self._by_layout: dict[tuple[Any, ...], Any] = {}
         self._donated = () if self._on_host is not None else _donated(program, self.inputs, outputs, replaced)
         if self._on_host is None and self._into is None and self._out_of is None and self._is_of_tape:
-            found = keeping(self._traced, self._function, ins, out_specs, pairs, defers)
+            found = keeping(self._traced, self._function, ins, out_specs, pairs, defers, seconds)
             # Small values are kept, too, where the user gives them away, unless there are large ones beside them.
             if found is not None and found.arguments.issuperset(self._donated):
                 self._keeping, self._donated = found, ()
