@@ -104,8 +104,9 @@ class SubTrace(FlowTrace):
 
     parent: FlowTrace
 
-    def __init__(self, parent: FlowTrace) -> None:
+    def __init__(self, parent: FlowTrace, *, repeats: bool) -> None:
         super().__init__(parent.name, parent.options, fallback=parent.fallback, parent=parent)
+        self.repeats = repeats
         self.speculating = parent.speculating
         # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
@@ -364,13 +365,17 @@ class Flow:
 
 
 def _traced(
-    trace: FlowTrace, function: Callable[[Tensors], Tensors], given: Sequence[tuple[Any, Any, Layers]]
+    trace: FlowTrace,
+    function: Callable[[Tensors], Tensors],
+    given: Sequence[tuple[Any, Any, Layers]],
+    *,
+    repeats: bool,
 ) -> tuple[SubTrace, Tensors] | None:
     """Return a trace of a function of these arrays, with their backends and layers, and its results.
 
     None where the compiled function is given up, so that tracing goes on to no purpose.
     """
-    sub = SubTrace(trace)
+    sub = SubTrace(trace, repeats=repeats)
     # No warnings from a branch that may not be taken.
     with sub.running(), given[0][1].quiet() if given else nullcontext():
         outs = function([in_layers(sub.input(value, backend), backend, layers) for value, backend, layers in given])
@@ -408,7 +413,7 @@ def trace_cond(trace: FlowTrace, predicate: Tensor, branches: Sequence[Any], ope
     while True:
         runs = []
         for branch in branches:
-            if (run := _traced(trace, _widening(branch, wide), _arguments(operands))) is None:
+            if (run := _traced(trace, _widening(branch, wide), _arguments(operands), repeats=False)) is None:
                 return None
             runs.append(run)
         yes, no = ([layers_of(t) for t in outs] for _, outs in runs)
@@ -445,7 +450,7 @@ def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: 
         return None
     # The step comes first: it settles how the carry is batched, and the test is traced for that carry.
     loop = _trace_step(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
-    run = None if loop is None else _traced(trace, tested, _arguments(loop[1]))
+    run = None if loop is None else _traced(trace, tested, _arguments(loop[1]), repeats=True)
     if loop is None or run is None:
         return None
     part, carry, outs = loop
@@ -514,7 +519,7 @@ def _trace_step(
     # This ends: a carry only gains hidden axes, and at most those of the vmaps around.
     while True:
         wide = [layers_of(t) for t in carry]
-        run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements])
+        run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements], repeats=True)
         if run is None:
             return None
         sub, outs = run

@@ -100,10 +100,12 @@ class Stage(Protocol):
         notes: what others keep for the length of the trace, under keys of their own.
         fixed_shapes: whether the compiler makes code for one set of shapes, whose results may differ in the last bits:
             code with a choice computes the same without results whose shapes are a matter of values.
+        repeats: whether what is traced may run more than once in a call, as the step of a loop does.
     """
 
     parent: Any
     fixed_shapes: bool
+    repeats: bool
     failed: TracingError | None
     notes: dict[object, Any]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,8 +61,9 @@ def test_steps_have_the_bits_of_eager_ones(inner: str, outer: bool) -> None:
     assert train(True) == train(False)
 
 
-def test_no_part_of_a_step_is_opaque() -> None:
-    scaler, variables = a_scaler(lambda: nn.Adam(0.01))
+@pytest.mark.parametrize("inner", ["Adam", "accumulation"])
+def test_no_part_of_a_step_is_opaque(inner: str) -> None:
+    scaler, variables = a_scaler(INNER[inner])
     w = variables[0]
 
     def step(x: Any) -> None:
@@ -73,6 +77,39 @@ def test_no_part_of_a_step_is_opaque() -> None:
     names = [instruction.name for instruction in compiled.program.instructions]
     assert "cond" in names
     assert "apply_gradients" not in names
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("outer", [False, True])
+def test_an_exported_step_has_scale_and_counts_as_numbers(outer: bool, tmp_path: Path) -> None:
+    w = tc.Variable([1.0, 2.0], name="w")
+    scaler = nn.LossScaler(nn.SGD(0.25), initial_scale=8.0, growth_interval=2)
+    optimizer: Any = nn.GradientAccumulation(scaler, 2) if outer else scaler
+
+    @tc.function(compile="python")
+    def step(x: Any) -> None:
+        with tc.GradientTape() as tape:
+            loss = optimizer.scale_loss(tc.sum(w * w) * x)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+
+    step(tc.asarray(1.0))
+    step(tc.asarray(1.0))  # with `outer` that is the update
+    step.export(tmp_path / "step.py")
+    text = (tmp_path / "step.py").read_text(encoding="utf-8")
+    assert "tape_" not in text.replace("Written by tape_core", "").partition("def step(")[0].replace("tape_core.Gr", "")
+    assert "array_api_compat" not in text
+    run = runpy.run_path(str(tmp_path / "step.py"))["step"]
+    names = [name for name in inspect.signature(run).parameters if name not in ("argument0", "w")]
+    assert {"scale", "in_a_row", "skipped", "iterations", "rate"} <= set(names)
+    for x in (1.0, math.inf) if not outer else ():
+        given = {"scale": scaler.scale, "in_a_row": scaler._in_a_row, "skipped": scaler.skipped}
+        numbers = {**given, "iterations": scaler.iterations, "rate": 0.25}
+        found = run(tc.asarray(x).array, w.array, *[numbers[name] for name in names])
+        step(tc.asarray(x))
+        results = [np.asarray(value).tolist() for value in found]
+        assert w.tolist() in results
+        assert scaler.scale in results
+        assert scaler.skipped in results
 
 
 def test_updates_in_branches_and_loops() -> None:

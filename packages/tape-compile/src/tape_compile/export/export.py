@@ -194,6 +194,8 @@ def _flow(flow: Flow, linker: Linker, beside: dict[str, Any] | None) -> str:
 def _constant(value: Raw, program: Program, linker: Linker, beside: dict[str, Any] | None) -> str:
     """Return an expression for a constant array."""
     assert program.backend is not None
+    if type(value) in (bool, int, float, complex):  # a number of the host's, as an optimizer has it
+        return linker.expression(value, "constant")
     owner = backend_of_type(type(value))  # on another backend a parameter may be an array of NumPy
     if owner is None:
         raise ExportError(f"{value!r} is no array")

@@ -18,10 +18,10 @@ import symtable
 import sys
 from collections.abc import Iterator
 from functools import cache, partial
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tape_core.backends import DEFAULT_KERNELS, Kernels
+from tape_core.backends import DEFAULT_KERNELS, Backend, Kernels
 from tape_core.support import identifier
 
 from tape_compile.program import Program
@@ -82,6 +82,8 @@ class Linker:
         if isinstance(thing, AsArray):
             array = self.expression(thing.backend.namespace.asarray, "asarray")
             return f"(lambda *args, **kwargs: {array}({self.expression(thing.function, wanted)}(*args, **kwargs)))"
+        if isinstance(thing, MethodType) and isinstance(thing.__self__, Backend) and thing.__name__ == "asarray":
+            return self._asarray(thing.__self__)
         if thing is None or isinstance(thing, bool | int | str):
             return repr(thing)
         if isinstance(thing, float | complex):
@@ -106,6 +108,15 @@ class Linker:
             self.imports.add("numpy")
             return f"numpy.dtype({str(thing)!r})"
         raise ExportError(f"{wanted} is {thing!r}, which has no source that stands alone")
+
+    def _asarray(self, backend: Backend) -> str:
+        """Return an expression for the library's function that makes arrays of numbers, on a device by its name."""
+        library = backend.namespace.__name__.removeprefix("array_api_compat.")  # a file needs PyTorch alone
+        found = self.expression(importlib.import_module(library).asarray, "asarray")
+        if library in ("numpy", "torch"):
+            return found
+        # Others have objects for devices, and put a number where it meets arrays.
+        return f"(lambda x, dtype=None, device=None, copy=None: {found}(x, dtype=dtype, copy=copy))"
 
     def _partial(self, thing: partial[Any], wanted: str) -> str:
         """Return an expression for a default kernel, which is given the namespace of kernels."""

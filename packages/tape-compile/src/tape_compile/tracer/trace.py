@@ -76,6 +76,7 @@ class Trace(Effects):
         self.fallback = fallback
         self.failed: TracingError | None = None
         self.notes: dict[object, Any] = {}
+        self.repeats = False
         self.open = True
         self.speculating = 0  # depth of attempts which, where they need a value, become one opaque instruction
         self.instructions: list[Instruction] = []

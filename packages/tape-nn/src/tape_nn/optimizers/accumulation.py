@@ -334,7 +334,13 @@ def _now(holder: HostNumber) -> Any:
 
 
 def _is_as_before(stage: Stage, holder: HostNumber) -> bool:
-    return stage.parent is None and not stage.is_assigned(holder)  # type: ignore[arg-type]
+    """Return whether a number is at this point of the program what it was before the call, in branches too."""
+    around: Stage | None = stage
+    while around is not None:
+        if around.repeats or around.is_assigned(holder):  # type: ignore[arg-type]
+            return False
+        around = around.parent
+    return True
 
 
 def _added(holder: HostNumber) -> int:
