@@ -22,7 +22,7 @@ main()
 """
 
 
-NUMBERS = {"divided": 30, "collectives": 30, "orders": 30, "training": 8}
+NUMBERS = {"divided": 20, "collectives": 20, "orders": 20, "training": 6}
 """How many programs of a grammar are drawn where no minutes are given."""
 
 

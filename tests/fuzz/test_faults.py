@@ -25,7 +25,7 @@ def test_a_fault_leaves_all_that_a_step_assigns_old_or_new(
         injected += faults.check(program)
 
     try:
-        search(check, faults.programs(), 20, record_property, "steps with faults")
+        search(check, faults.programs(), 12, record_property, "steps with faults")
     finally:
         record_property("fuzzed faults", injected)
 
