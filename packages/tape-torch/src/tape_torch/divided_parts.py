@@ -25,7 +25,7 @@ from tape_torch.divided_specs import divided_as, with_spec
 
 Key = tuple[Any, ...]
 
-_NUMBERS: Final = frozenset({bool, int, float, complex})
+NUMBERS: Final = frozenset({bool, int, float, complex})
 _NONE: Final[dict[str, Any]] = {}
 _KNOWN_MOST: Final = 4096
 """Kinds of calls that are known: when there are more, as where numbers are others in each call, all are forgotten."""
@@ -64,7 +64,7 @@ def key_of(kernel: Callable[..., Any], args: tuple[Any, ...]) -> Key | None:
             if x.requires_grad:  # PyTorch's autograd sees what is computed of it
                 return None
             add_layout(x, key)
-        elif kind in _NUMBERS:
+        elif kind in NUMBERS:
             key.append(kind)
         else:
             return None
@@ -92,6 +92,30 @@ def on_known_parts(
     if type(part) is not torch.Tensor or part.dtype is not found.dtype or part.shape != found.shape:
         return None  # a setting that is none of the arguments, such as autocast
     return with_spec(part, found.spec), found.is_whole
+
+
+class Quick(NamedTuple):
+    """What calls of a kernel with arrays of just these descriptions make.
+
+    Attributes:
+        known: what the first call of the kind has made.
+        specs: the descriptions, which are held: as long as they are, no others have their identities.
+    """
+
+    known: _Known
+    specs: list[Any]
+
+
+def quick_of(key: Key | None, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Quick] | None:
+    """Return how a call that is known is found by the identities of descriptions, and what is kept for it.
+
+    Descriptions that are equal are one object, nearly always: to compare identities takes less time than to hash them.
+    """
+    found = _known.get(key) if key is not None else None
+    if found is None:
+        return None
+    specs = [x._spec for x in args if type(x) is DTensor]
+    return tuple([id(x._spec) if type(x) is DTensor else type(x) for x in args]), Quick(found, specs)
 
 
 def note(key: Key | None, args: tuple[Any, ...], found: Any) -> None:

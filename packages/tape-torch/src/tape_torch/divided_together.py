@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -41,8 +41,15 @@ def number_later(x: Any) -> Any:
     wait_for_dropped()
     (axis,) = [k for k, p in enumerate(x.placements) if type(p) is Partial]
     name = spec.mesh.get_group(axis).group_name
-    part = torch.ops._c10d_functional.all_reduce(own_part(x), x.placements[axis].reduce_op, name)
+    part, reduction, functions = own_part(x), x.placements[axis].reduce_op, torch.ops._c10d_functional
+    if reduction in _SUMS:  # by the function that the other one calls of a copy: see `tape_torch.gloo`
+        part = functions.all_reduce_(part.clone(), reduction, name)
+    else:
+        part = functions.all_reduce(part, reduction, name)
     return sent_later(with_spec(AsyncCollectiveTensor(part), spec))
+
+
+_SUMS: Final = ("sum", "avg")
 
 
 @lru_cache(maxsize=256)

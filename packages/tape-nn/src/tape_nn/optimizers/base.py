@@ -478,10 +478,13 @@ class Optimizer:
             whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
         joined = None
         if layouts.in_use:
-            whole[0] = xp.laid_out_like(gradient, whole[1])
-            if factor is not None:  # an array beside divided ones, and no part of one
-                whole[0], factor = whole[0] * factor, None
-            if (alike := backend.parts_alike(whole)) is not None:
+            alike = backend.parts_alike(whole) if factor is None else None
+            if alike is None:
+                whole[0] = xp.laid_out_like(gradient, whole[1])
+                if factor is not None:  # an array beside divided ones, and no part of one
+                    whole[0], factor = whole[0] * factor, None
+                alike = backend.parts_alike(whole)
+            if alike is not None:
                 whole, joined = alike
                 spare = None
         blocks = backend.blocks(whole)

@@ -61,18 +61,19 @@ def check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlic
         TypeError: it is on another backend.
         ValueError: it has another shape, or is divided among processes, and the Variable is not.
     """
+    # The common case first, by a few attributes: this runs for each Variable in each step.
+    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
+    if plain and gradient.backend is variable._home and not binding.in_use:
+        array, own = gradient._array, variable._raw
+        if array.dtype == own.dtype and array.shape == own.shape:
+            if not layouts.in_use or type(array) is type(own) is variable._home.divided_class:
+                return array
     if layouts.in_use and layouts.is_divided(_raw(gradient)) and not layouts.is_divided(variable):
         raise ValueError(
             f"the gradient of {names_of([variable])} is divided among processes, and the variable is none of theirs: "
             f"call strategy.prepare(model) before the first step, or distribute(variable, (), mesh=mesh), which makes "
             f"it a copy in each"
         )
-    # The common case first, by a few attributes: this runs for each Variable in each step.
-    plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
-    if plain and gradient.backend is variable._home and not binding.in_use:
-        array, own = gradient._array, variable._raw
-        if array.dtype == own.dtype and array.shape == own.shape:
-            return array
     if not isinstance(gradient, Tensor | IndexedSlices):
         gradient = asarray(gradient, dtype=variable.dtype, backend=variable.backend, device=variable.device)
     values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
