@@ -65,9 +65,9 @@ def check_gradient(gradient: ArrayLike, variable: Variable) -> Raw | IndexedSlic
     plain = type(gradient) is Tensor and type(variable) is Variable and current() is None
     if plain and gradient.backend is variable._home and not binding.in_use:
         array, own = gradient._array, variable._raw
-        if array.dtype == own.dtype and array.shape == own.shape:
-            if not layouts.in_use or type(array) is type(own) is variable._home.divided_class:
-                return array
+        alike = not layouts.in_use or type(array) is type(own) is variable._home.divided_class
+        if alike and array.dtype == own.dtype and array.shape == own.shape:
+            return array
     if layouts.in_use and layouts.is_divided(_raw(gradient)) and not layouts.is_divided(variable):
         raise ValueError(
             f"the gradient of {names_of([variable])} is divided among processes, and the variable is none of theirs: "
