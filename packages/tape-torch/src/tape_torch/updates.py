@@ -26,14 +26,14 @@ def lerp_square(x: Any, y: Any, weight: float, *, out: torch.Tensor | None = Non
 def accumulate(x: Any, decay: float, y: Any, scale: Any, *, out: torch.Tensor | None = None) -> Any:
     """Return `x * decay + y * scale`."""
     decayed = torch.mul(x, decay, out=None if _share(out, y) else out)
-    if isinstance(scale, torch.Tensor):
+    if type(scale) is not float and isinstance(scale, torch.Tensor):
         return torch.add(decayed, y * scale, out=out)
     return torch.add(decayed, y, alpha=scale, out=out)
 
 
 def subtract_scaled(w: Any, x: Any, scale: Any, *, out: torch.Tensor | None = None) -> Any:
     """Return `w - x * scale`."""
-    if isinstance(scale, torch.Tensor):
+    if type(scale) is not float and isinstance(scale, torch.Tensor):
         return torch.sub(w, x * scale, out=out)
     return torch.sub(w, x, alpha=scale, out=out)
 
@@ -43,7 +43,7 @@ def subtract_root_quotient(
 ) -> Any:
     """Return `w - a / (sqrt(b) + epsilon) * scale`."""
     root = torch.sqrt(b, out=None if _share(out, w) or _share(out, a) else out).add_(epsilon)
-    if isinstance(scale, torch.Tensor):
+    if type(scale) is not float and isinstance(scale, torch.Tensor):
         return torch.add(w, (a * -scale).div_(root), out=out)
     return torch.addcdiv(w, a, root, value=-scale, out=out)
 
