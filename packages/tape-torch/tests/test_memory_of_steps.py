@@ -1,4 +1,4 @@
-"""A step of training has the old state and the new one in memory, and next to nothing else: not a second gradient."""
+"""A step of training has one state and the gradients in memory, or two states, and next to nothing else."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import tape_core as tc
 import torch
 from live_memory import adam_steps, at_most
 
-# In units of the parameters: Adam's state is 3, and there are two of them until a step is done. In eager steps the
-# caller has the gradients, too. What is above that are activations, and temporaries of blocks.
-ALLOWED = {True: 6.15, False: 7.1}
+# In units of the parameters: Adam's state is 3, and in compiled steps there are two of them until a step is done. Eager
+# ones write over the old one, and the caller has the gradients. What is above that are activations, and temporaries of
+# blocks.
+ALLOWED = {True: 6.15, False: 4.2}
 
 
 @pytest.mark.parametrize("divided", [False, True])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_step_has_two_states_at_most(compiled: bool, divided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_has_its_states_and_gradients(compiled: bool, divided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the process does with arrays that are divided has no part in steps of others.
     monkeypatch.setattr("tape_core.engine.layouts.in_use", divided)
+    monkeypatch.setattr("tape_torch.overwriting.is_watched", lambda: False)  # by what counts the memory
     with tc.use_backend("torch:cpu"):
         step, size = adam_steps(1536, compiled)
         assert at_most(step) / size < ALLOWED[compiled]

@@ -32,6 +32,7 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
 from tape_core.engine.levels import BatchedArray, innermost, is_watched
 from tape_core.engine.op import Binding, Plans
+from tape_core.engine.overwriting import Call, Old, may_overwrite
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
@@ -53,11 +54,13 @@ __all__ = [
     "SCIPY_BOUNDS",
     "BatchedArray",
     "Binding",
+    "Call",
     "Commit",
     "Leaving",
     "Lines",
     "Lock",
     "NoCounterpartError",
+    "Old",
     "Plans",
     "Spare",
     "Task",
@@ -95,6 +98,7 @@ __all__ = [
     "lenient",
     "lenient_html",
     "log",
+    "may_overwrite",
     "meant",
     "new_serial",
     "one_line",

@@ -26,6 +26,8 @@ from tape_torch.divided import (
     without_group,
 )
 from tape_torch.kernels import KERNELS, PROMOTING, RULES
+from tape_torch.overwriting import formulas as formulas_over
+from tape_torch.overwriting import old_value
 from tape_torch.random import TorchRandom
 from tape_torch.references import COUNTS, give_back_zeros, has_spares, is_exclusive, spare_memory
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD, COPY_MAX_SPREAD
@@ -272,6 +274,8 @@ class TorchBackend(Backend):
     has_spares = staticmethod(has_spares)
     spare_memory = staticmethod(spare_memory)
     give_back_zeros = staticmethod(give_back_zeros)
+    old_value = staticmethod(old_value)
+    overwriting = staticmethod(formulas_over)
 
     def blocks(self, arrays: list[Any]) -> Iterable[list[Any]]:
         """Split arrays into blocks on the CPU, of a part for each thread; accelerators take them whole."""

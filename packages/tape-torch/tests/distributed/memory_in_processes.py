@@ -6,7 +6,7 @@ import tape_core as tc
 import tape_nn as nn
 import torch
 from live_memory import adam_steps, at_most
-from tape_torch import divided, divided_calls, divided_parts, divided_together
+from tape_torch import divided, divided_calls, divided_parts, divided_together, overwriting
 from tape_torch.distributed import averaged_gradient, distribute, mesh
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -23,18 +23,18 @@ def prepared(kind):
     return prepare
 
 
-# In units of the parameters: Adam's state is 3, and there are two of them until a step is done, in eager steps all the
-# time. There the caller has the gradients, too, of which one or two are on their way where the machine is busy. With
+# In units of the parameters: Adam's state is 3, and by parts there are two of them until a step is done. Eager steps
+# write over the old one, and have the gradients, of which one or two are on their way where the machine is busy. With
 # `Sharded` half of all that is here, and some weights are there as a whole, for as long as PyTorch sends them.
 allowed = {
     (nn.parallel.Replicated, True): 6.1,
     (nn.parallel.Sharded, True): 4.5,
-    (nn.parallel.Replicated, False): 7.6,
-    (nn.parallel.Sharded, False): 4.4,
+    (nn.parallel.Replicated, False): 4.6,
+    (nn.parallel.Sharded, False): 3.0,
 }
 for (kind, compiled), most in allowed.items():
     if not compiled:
-        for module in (divided_calls, divided_parts, divided_together):
+        for module in (divided_calls, divided_parts, divided_together, overwriting):
             module.is_watched = lambda: False  # the calls are to be those that nobody counts the memory of
     # Gradients that are added up each by itself, as large ones are.
     step, size = adam_steps(1536, compiled, prepared(kind))

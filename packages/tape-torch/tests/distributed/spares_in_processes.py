@@ -1,4 +1,4 @@
-"""What test_memory.py runs in two processes: steps by parts that write new values into the memory of former ones."""
+"""What test_memory.py runs in two processes: steps that write new values over old ones, or former ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tape_nn as nn
 import torch
 from tape_compile import thresholds
 from tape_core.support import COUNTS_REFERENCES
+from tape_nn.optimizers import base
 from tape_torch.distributed import mesh
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -47,17 +48,44 @@ class Training:
         return [v.array._local_tensor for v in (*self.model.trainable_variables, *slots) if v.ndim == 2]
 
 
+WAYS = (
+    lambda v: v.array,
+    lambda v: v.array.to_local(),
+    lambda v: v.array.to_local()[1:].numpy(),
+    lambda v: v.array.detach(),
+    lambda v: v.array[1:],
+)
+# Eager steps write over old values that nobody else has.
+for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
+    training, without = Training(kind), Training(kind)
+    training.step, without.step = training.update, without.update
+    training.run(4)
+    if COUNTS_REFERENCES:
+        places = [part.data_ptr() for part in training.parts]
+        training.run(1)
+        assert [part.data_ptr() for part in training.parts] == places, "old values are not overwritten"
+    else:
+        training.run(1)
+    for ways in WAYS:
+        held = [ways(v) for v in training.model.trainable_variables]
+        expected = [x.clone() if isinstance(x, torch.Tensor) else x.copy() for x in held]
+        training.run(2)
+        for one, other in zip(held, expected, strict=True):
+            one, other = (getattr(x, "_local_tensor", x) for x in (one, other))
+            assert np.array_equal(one, other)
+        del held, one
+    base.may_overwrite, given = lambda: False, base.may_overwrite
+    without.run(5 + 2 * len(WAYS))
+    base.may_overwrite = given
+    for one, other in zip(training.parts, without.parts, strict=True):
+        assert torch.equal(one, other), kind
+
+# Compiled ones write into the memory of former ones.
 for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     training, without = Training(kind), Training(kind, passes={"in_place": False})
     training.run(7)
     without.run(7)
-    for ways in (
-        lambda v: v.array,
-        lambda v: v.array.to_local(),
-        lambda v: v.array.to_local()[1:].numpy(),
-        lambda v: v.array.detach(),
-        lambda v: v.array[1:],
-    ):
+    for ways in WAYS:
         held = [ways(v) for v in training.model.trainable_variables]
         expected = [x.clone() if isinstance(x, torch.Tensor) else x.copy() for x in held]
         training.run(3)

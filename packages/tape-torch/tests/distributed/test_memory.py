@@ -1,4 +1,4 @@
-"""A step of divided arrays has the old state and the new one in memory, and next to nothing else."""
+"""A step of divided arrays has one state and the gradients in memory, or two states, and next to nothing else."""
 
 from __future__ import annotations
 

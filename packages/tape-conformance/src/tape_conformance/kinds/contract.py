@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -601,6 +602,23 @@ def memory_formulas(target: Target) -> None:
             for key, array in arrays.items():
                 same = key == over or np.array_equal(backend.numpy(array), given[key])
                 expect(same, f"the formula {name}{where} writes into {key}")
+            if over is None:
+                continue
+            # So do the calls that `overwriting` adds for it, once they are made, and of a shorter array, too.
+            for n in (7, 5):
+                arrays = {key: backend.asarray(array[:n], copy=True) for key, array in given.items()}
+                calls: list[partial[object]] = []
+                adding = backend.overwriting(backend.asarray(x), calls).get(name)
+                if adding is None:
+                    continue
+                args = [arrays[part] if isinstance(part, str) else part for part in spelled]
+                expect(adding(*args, out=arrays[over]) is arrays[over], f"overwriting: {name} does not return out")
+                unchanged = all([np.array_equal(backend.numpy(arrays[key]), given[key][:n]) for key in given])
+                expect(unchanged, f"overwriting: {name} writes before its calls are made")
+                for call in calls:
+                    expect(type(call) is partial, f"overwriting: {name} adds {call!r}, which is no functools.partial")
+                    call()
+                expect(np.allclose(backend.numpy(arrays[over]), value[:n]), f"overwriting: {name} gives other values")
 
 
 @check("backward/scale")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tape_core.backends.flows import Flows
     from tape_core.backends.given_rules import Rule
     from tape_core.engine.layouts import Together
+    from tape_core.engine.overwriting import Call, Old
     from tape_core.engine.tensor import Tensor
     from tape_core.meshes.draws import Making
 
@@ -525,6 +526,27 @@ class Backend:
 
         What an optimizer begins with is read in one step, beside all that takes its place. By default nothing.
         """
+
+    def old_value(self, array: Raw, gradient: Raw) -> Old | None:
+        """Return what it takes to write over a Variable's value, by :meth:`overwriting`; None if that cannot be.
+
+        Whether anybody else has the value is found out right before.
+
+        Args:
+            array: the value.
+            gradient: what the new value is computed from, or the part of it that this process has.
+        """
+        return None
+
+    def overwriting(self, example: Raw, calls: list[Call]) -> Mapping[str, Callable[..., Raw]]:
+        """Return :meth:`formulas` that add calls of C functions to a list, and return `out`, in place of computing.
+
+        They are made later, in their order, and need no memory: see `tape_core/engine/overwriting.py`.
+
+        Args:
+            example: an array as large as all that they are called with, or larger.
+        """
+        return {}
 
     def blocks(self, arrays: list[Raw]) -> Iterable[list[Raw]]:
         """Cut arrays of one shape and dtype, for an elementwise update in place, into pieces that fit into the cache.

@@ -3,8 +3,9 @@
 A step of training has the old state and the new one in memory until it commits. If it frees the old arrays afterwards
 and allocates new ones in the next step, the C library's heap falls to pieces, and the process grows far beyond two
 states. So optimizers and compiled functions keep the old arrays, and take their memory for the next values, if nobody
-else has it by then: as two buffers that take turns. Current values of Variables are never written to: an update that
-fails leaves them as they are, and other threads see one state or the other.
+else has it by then: as two buffers that take turns. Current values of Variables are not written to: an update that
+fails leaves them as they are, and other threads see one state or the other. `engine/overwriting.py` has updates that
+need no second state.
 
 What the first steps have freed lies in pieces of the heap, in which nothing fits any more: it is given back to the
 system.

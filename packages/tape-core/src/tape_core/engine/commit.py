@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from tape_core.base.ambient import FORMER
 from tape_core.base.spares import Spare, give_back
 from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound
+from tape_core.engine.overwriting import Call, Overwriting, may_overwrite
 from tape_core.engine.recording import report_assigned
 from tape_core.staging import current
 from tape_core.typing import Raw
@@ -27,7 +29,18 @@ class Commit:
     KeyboardInterrupt comes before all of them or after all. Without a GIL each single one is whole.
     """
 
-    __slots__ = ("_arrays", "_kept", "_names", "_objects", "_told", "_values", "_variables")
+    __slots__ = (
+        "_arrays",
+        "_kept",
+        "_names",
+        "_objects",
+        "_otherwise",
+        "_over",
+        "_overwritten",
+        "_told",
+        "_values",
+        "_variables",
+    )
 
     def __init__(self) -> None:
         self._variables: list[Any] = []
@@ -37,6 +50,9 @@ class Commit:
         self._objects: list[Any] = []
         self._names: list[str] = []
         self._values: list[Any] = []
+        self._over: Overwriting | None = None
+        self._overwritten: list[tuple[Any, Spare]] = []
+        self._otherwise: list[Callable[[Commit], None]] = []
 
     def value(self, variable: Variable | HostNumber, array: Raw, given: object = None) -> None:
         """Add a new raw value of a Variable or a host number; debugging tapes are told that it was made of `given`."""
@@ -48,6 +64,28 @@ class Commit:
     def keep(self, variable: Variable, spare: Spare, nbytes: int) -> None:
         """Have the former array of a Variable kept as spare memory, of so many bytes, once it has its new one."""
         self._kept.append((variable, spare, nbytes))
+
+    def overwrite(
+        self,
+        written: Iterable[tuple[Variable, Spare]],
+        counts: Sequence[Call],
+        expected: Sequence[int],
+        calls: Sequence[Call],
+        otherwise: Callable[[Commit], None],
+    ) -> None:
+        """Have calls write over the old values of Variables, whose new values have been added, in the same memory.
+
+        Args:
+            written: the Variables, each with its spare memory, which it needs no more.
+            counts, expected: calls that count references to the old values, and what they return if nobody else has
+                them; see `engine/overwriting.py`.
+            calls: what computes the new values, in this order.
+            otherwise: called with another commit if somebody has them after all: adds all these values to that.
+        """
+        self._over = self._over or Overwriting()
+        self._over.add(counts, expected, calls)
+        self._overwritten += written
+        self._otherwise.append(otherwise)
 
     def attribute(self, instance: object, name: str, value: object) -> None:
         """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code."""
@@ -65,14 +103,33 @@ class Commit:
                 variable._array, variable._slots = array, {}
             any(map(setattr, self._objects, self._names, self._values))
             return
+        if self._over is not None and not may_overwrite():
+            self._renounce()
         before = [variable._raw for variable, _, _ in self._kept]
-        set_all(self._variables, self._arrays, self._objects, self._names, self._values)
+        if not set_all(self._variables, self._arrays, self._objects, self._names, self._values, self._over):
+            del before
+            self._renounce()
+            before = [variable._raw for variable, _, _ in self._kept]
+            set_all(self._variables, self._arrays, self._objects, self._names, self._values)
+        for variable, spare in self._overwritten:
+            spare.kept.clear()
+            spare.made = ref(variable._raw)
         freed = 0
         while before:
             variable, spare, nbytes = self._kept.pop()
             if spare.keep(before.pop(), variable._raw):
                 freed += nbytes
         give_back(freed)
+
+    def _renounce(self) -> None:
+        """Compute in other memory what was to be written over old values."""
+        instead = Commit()
+        self._over, self._overwritten = None, []
+        for compute in self._otherwise:
+            compute(instead)
+        arrays = {id(v): array for v, array in zip(instead._variables, instead._arrays, strict=True)}
+        self._arrays = [arrays.get(id(v), array) for v, array in zip(self._variables, self._arrays, strict=True)]
+        self._kept = [kept for kept in self._kept if id(kept[0]) not in arrays] + instead._kept
 
 
 def set_all(
@@ -81,10 +138,14 @@ def set_all(
     objects: Iterable[Any] = (),
     names: Iterable[str] = (),
     values: Iterable[Any] = (),
-) -> None:
+    overwriting: Overwriting | None = None,
+) -> bool:
     """Give Variables and host numbers these raw values, and objects these attributes, all at once; see :class:`Commit`.
 
     Their values in a running trace stay: those outside of traces are set.
+
+    Returns:
+        False if nothing was done, since somebody has what was to be overwritten.
     """
     variables, arrays = [*variables], [*arrays]
     if binding.in_use:
@@ -100,8 +161,11 @@ def set_all(
     targets, attributes = [*holders, *objects, *variables], [*places, *names, *["_raw_slots"] * len(variables)]
     if FORMER.get():
         keep_former(targets, attributes)
+    if overwriting is not None:
+        return overwriting.make(targets, attributes, values)
     any(map(setattr, targets, attributes, values))  # `setattr` gives None
     del before
+    return True
 
 
 def _places(variables: list[Any]) -> tuple[list[Any], list[str]]:

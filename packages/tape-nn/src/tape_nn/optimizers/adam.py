@@ -99,6 +99,10 @@ class Adam(_Moments):
         scale = rate * _sqrt(1 - self.beta_2**t) / (1 - self.beta_1**t)
         return slots.subtract_root_quotient(xp, w, slots["momentum"], v, self.epsilon, scale)
 
+    def _is_of_formulas(self) -> bool:
+        own = type(self)._step is Adam._step and type(self)._update_moments is _Moments._update_moments
+        return own and not self.amsgrad
+
     def _moves_all_rows(self, variable: Variable) -> bool:
         return not self.lazy or super()._moves_all_rows(variable)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from html import escape
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import ref
 
@@ -24,14 +24,17 @@ from tape_core.staging import current, guard, host_number, outside, stateful, va
 from tape_core.support import (
     ACTIVE,
     SCALARS,
+    Call,
     Commit,
     Lock,
+    Old,
     binding,
     check_assignable,
     give_back,
     layouts,
     lenient,
     lenient_html,
+    may_overwrite,
     real,
     rows_added,
     sequence,
@@ -465,8 +468,12 @@ class Optimizer:
         t: int,
         commit: Commit,
         spare: Raw | None = None,
+        overwrite: bool = True,
     ) -> None:
-        """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours."""
+        """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours.
+
+        With `overwrite` its old value and slots may be, too, by the commit.
+        """
         variable, slots = state.variable, state.slots
         is_plain = current() is None and not binding.in_use and type(variable) is Variable
         if is_plain:
@@ -476,7 +483,7 @@ class Optimizer:
         else:
             backend = variable.backend
             whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
-        joined = None
+        joined, laid_out = None, gradient
         if layouts.in_use:
             alike = backend.parts_alike(whole) if factor is None else None
             if alike is None:
@@ -484,6 +491,7 @@ class Optimizer:
                 if factor is not None:  # an array beside divided ones, and no part of one
                     whole[0], factor = whole[0] * factor, None
                 alike = backend.parts_alike(whole)
+            laid_out = whole[0]
             if alike is not None:
                 whole, joined = alike
                 spare = None
@@ -493,6 +501,17 @@ class Optimizer:
             if self._in_place:
                 old = [backend.asarray(array, copy=True) for array in old]
             new = self._update_block(xp, backend, self._clip(xp, g, factor), old, None, state, rate, t)
+        elif (
+            overwrite
+            and is_plain
+            and spare is None
+            and self._is_of_formulas()
+            and may_overwrite()
+            and any(old := state.overwritable(whole[0], whole[1:], backend))
+        ):
+            # Where somebody has got an old value meanwhile the same is computed beside it.
+            otherwise = partial(self._update_dense, xp, laid_out, factor, state, rate, t, overwrite=False)
+            new = self._written_over(xp, backend, whole, old, factor, state, rate, t, commit, otherwise)
         else:  # large ones in blocks that stay in the cache through all operations of a step
             new = state.memory(commit, whole[1:], backend) if is_plain else [None] * len(whole[1:])
             # `spare` may be the gradient itself: a block of it is overwritten only after the step has read it.
@@ -514,6 +533,63 @@ class Optimizer:
         for slot, array in zip(slots.values(), new[1:], strict=True):
             commit.value(slot, array)
 
+    def _written_over(
+        self,
+        xp: Namespace,
+        backend: Backend,
+        whole: list[Raw],
+        old: list[Old | None],
+        factor: Raw | None,
+        state: SlotState,
+        rate: float,
+        t: int,
+        commit: Commit,
+        otherwise: Callable[[Commit], None],
+    ) -> list[Raw]:
+        """Return arrays that have the new values of a Variable and its slots once the commit has been made.
+
+        Args:
+            whole: the gradient, the Variable's value and those of its slots, or this process's parts.
+            old: of those that are written over, their memory; see `SlotState.overwritable`.
+            otherwise: see `Commit.overwrite`.
+        """
+        memory = state.memory(commit, whole[1:], backend, old)
+        new = [
+            over.memory if over is not None else xp.empty_like(x) if spare is None else spare
+            for over, spare, x in zip(old, memory, whole[1:], strict=True)
+        ]
+        read = [x if over is None else over.memory for x, over in zip(whole[1:], old, strict=True)]
+        fresh = [k for k, over in enumerate(old) if over is None]
+        calls: list[Call] = []
+        formulas, pieces = None, 0
+        for g, *parts in backend.blocks([whole[0], *read, *[new[k] for k in fresh]]):
+            before = parts[: len(read)]
+            targets = [*before]
+            for k, part in zip(fresh, parts[len(read) :], strict=True):
+                targets[k] = part
+            formulas = formulas or backend.overwriting(g, calls)
+            clipped = self._clip(xp, g, factor)
+            found = self._update_block(xp, backend, clipped, before, targets, state, rate, t, formulas)
+            assert all(map(is_, found, targets))
+            pieces += 1
+        watched = [over.watched(pieces) for over in old if over is not None]
+        assert state.spares is not None
+        written = [
+            (v, spare)
+            for v, (spare, _), over in zip([state.variable, *state.slots.values()], state.spares, old, strict=True)
+            if over is not None
+        ]
+        counts = [count for own, _ in watched for count in own]
+        commit.overwrite(written, counts, [n for _, own in watched for n in own], calls, otherwise)
+        return new
+
+    def _is_of_formulas(self) -> bool:
+        """Return whether `_step` does nothing with new values but compute them by methods of `Slots` for formulas.
+
+        These may then add calls to a list, see `Backend.overwriting`, which are made later.
+        """
+        return False
+
     def _update_block(
         self,
         xp: Namespace,
@@ -524,16 +600,18 @@ class Optimizer:
         state: SlotState,
         rate: float,
         t: int,
+        formulas: Mapping[str, Callable[..., Raw]] | None = None,
     ) -> list[Raw]:
         """Return new arrays for a block of the Variable and of its slots, in the order of `old`.
 
         Args:
             targets: the blocks of memory that the new arrays will be copied to; if `_in_place` is False, a step
                 computes some of them right there.
+            formulas: by default those of the backend.
         """
         w, *rest = old
         slots = Slots(zip(state.slots, rest, strict=True))
-        slots.formulas = backend.formulas(w)
+        slots.formulas = backend.formulas(w) if formulas is None else formulas
         if targets is not None and not self._in_place:
             slots.library = backend.namespace
             slots.memory = dict(zip(("", *state.slots), targets, strict=True))

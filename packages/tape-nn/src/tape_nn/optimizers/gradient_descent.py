@@ -69,6 +69,9 @@ class SGD(Optimizer):
         step -= momentum * self.momentum
         return slots.subtract_step(w, step)
 
+    def _is_of_formulas(self) -> bool:
+        return type(self)._step is SGD._step and not self.momentum
+
     def _moves_all_rows(self, variable: Variable) -> bool:
         return bool(self.momentum and not self.lazy) or super()._moves_all_rows(variable)
 

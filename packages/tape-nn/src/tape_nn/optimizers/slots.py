@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
 from tape_core import Variable
 from tape_core.backends import Backend
-from tape_core.support import Commit, Spare, layouts, placement, spare_of, wrap
+from tape_core.support import Commit, Old, Spare, layouts, placement, spare_of, wrap
 from tape_core.typing import Namespace, Raw
 
 
@@ -140,14 +140,48 @@ class SlotState:
         self.spares: list[tuple[Spare, int]] | None = None
         self._follow()
 
-    def memory(self, commit: Commit, arrays: list[Raw], backend: Backend) -> list[Raw | None]:
+    def memory(
+        self, commit: Commit, arrays: list[Raw], backend: Backend, old: Sequence[Old | None] = ()
+    ) -> list[Raw | None]:
         """Return spare memory for new values of the Variable and its slots, where there is some, in their order.
 
         What they have now will be such memory after the commit.
 
         Args:
             arrays: what they have, or this process's parts of that.
+            old: of those that are overwritten, and so need none, what `overwritable` has returned.
         """
+        if not self._found_spares(arrays, backend):
+            return [None] * len(arrays)
+        assert self.spares is not None
+        found: list[Raw | None] = []
+        for k, (variable, x) in enumerate(zip([self.variable, *self.slots.values()], arrays, strict=True)):
+            spare, nbytes = self.spares[k]
+            if old and old[k] is not None:
+                found.append(None)
+                continue
+            commit.keep(variable, spare, nbytes)
+            found.append(backend.spare_memory(spare.kept, tuple(x.shape), x.dtype) if spare.kept else None)
+        return found
+
+    def overwritable(self, gradient: Raw, arrays: list[Raw], backend: Backend) -> list[Old | None]:
+        """Return of the Variable and its slots, in their order, the values that may be overwritten.
+
+        They are those that an update has made: memory of others may be a file's, say.
+
+        Args:
+            gradient, arrays: as they are, or this process's parts.
+        """
+        if not self._found_spares(arrays, backend):
+            return [None] * len(arrays)
+        assert self.spares is not None
+        return [
+            backend.old_value(v._raw, gradient) if spare.made is not None and spare.made() is v._raw else None
+            for v, (spare, _) in zip([self.variable, *self.slots.values()], self.spares, strict=True)
+        ]
+
+    def _found_spares(self, arrays: list[Raw], backend: Backend) -> bool:
+        """Return whether the library has spare memory, and find what there is for the Variable and its slots."""
         variables = [self.variable, *self.slots.values()]
         if self.spares is None:
             self.spares = []
@@ -155,14 +189,7 @@ class SlotState:
                 self.spares = [(spare_of(v, "_raw"), backend.nbytes(x)) for v, x in zip(variables, arrays, strict=True)]
                 for (spare, _), slot in zip(self.spares[1:], self.slots.values(), strict=True):
                     spare.made = ref(slot._raw)  # which the optimizer has made itself
-        if not self.spares:
-            return [None] * len(arrays)
-        for variable, (spare, nbytes) in zip(variables, self.spares, strict=True):
-            commit.keep(variable, spare, nbytes)
-        return [
-            backend.spare_memory(spare.kept, tuple(x.shape), x.dtype) if spare.kept else None
-            for x, (spare, _) in zip(arrays, self.spares, strict=True)
-        ]
+        return bool(self.spares)
 
     def _follow(self) -> None:
         for slot in self.slots.values():
