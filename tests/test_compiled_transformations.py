@@ -314,6 +314,31 @@ def test_a_solver_that_asks_for_values_reads_what_the_function_has_assigned() ->
         assert found == [4.0 + 2 * k, 6.0 + 2 * k, 6.0 + 2 * k]
 
 
+@pytest.mark.parametrize("loop", ["scan", "while_loop", "the test of a while_loop"])
+def test_a_solver_in_a_loop_reads_what_the_step_before_has_assigned_further_on(loop: str) -> None:
+    v = tc.Variable(1.0, dtype=tc.float64)
+    root = tc.custom_root(lambda z, a: z * z - a * v, lambda a: float(a.item() * v.item()) ** 0.5, tol=1e-6)
+
+    def f(a: Any) -> Any:
+        def step(total: Any, _: Any) -> Any:
+            found = root(a) if "test" not in loop else a
+            v.assign(2.0 * v + total)
+            return total + found, found
+
+        if loop == "scan":
+            return tc.scan(step, 0.0, length=3)
+        goes_on = lambda c: root(a) < 9.0 if "test" in loop else c < 9.0  # noqa: E731
+        return tc.while_loop(goes_on, lambda total: step(total, None)[0], a)
+
+    def outcome(run: Any) -> Any:
+        v.assign(1.0)
+        found = tc.tree_leaves(run(tc.asarray(2.0, dtype=tc.float64)))
+        return [t.tolist() for t in found], v.item()
+
+    wanted, run = outcome(f), tc.function(f)
+    assert [outcome(run) for _ in range(3)] == [wanted] * 3
+
+
 def test_a_system_of_a_singular_matrix() -> None:
     def f(a: Any, k: Any) -> Any:
         return tc.fixed_point(lambda z, a: z * k + 0.0 * a, 1.0, a, tol=0.5, linear_solver="gmres")

@@ -100,13 +100,17 @@ class SubTrace(FlowTrace):
         parent: the trace around.
         draws: whether random numbers are drawn.
         seeded: generators that are made.
+        later: Variables that the step assigns further on, as a trace before this one has shown.
+        asked: whether it mattered which Variables have been assigned.
     """
 
     parent: FlowTrace
 
-    def __init__(self, parent: FlowTrace, *, repeats: bool) -> None:
+    def __init__(self, parent: FlowTrace, *, repeats: bool, later: Sequence[Variable] = ()) -> None:
         super().__init__(parent.name, parent.options, fallback=parent.fallback, parent=parent)
         self.repeats = repeats
+        self.later = later
+        self.asked = False
         self.speculating = parent.speculating
         # The list itself, not a copy: a mode that a branch depends on is a condition of the whole trace.
         self.guards = parent.guards
@@ -134,6 +138,12 @@ class SubTrace(FlowTrace):
             # The outputs of a part must be values of this trace, so one from around is captured first.
             outer = type(array) in TRACED and array.made_in is not self
             super().write(variable, self._capture(array) if outer else array)
+
+    def assigned_variables(self) -> list[Variable]:
+        """Return the Variables to which the program has assigned so far, in steps before this one too."""
+        self.asked = True
+        found = super().assigned_variables()
+        return [*found, *[v for v in self.later if not any([v is known for known in found])]]
 
     def holds(self, variable: Variable | HostNumber) -> bool:
         """Return whether a Variable exists, and is not just being made."""
@@ -370,12 +380,13 @@ def _traced(
     given: Sequence[tuple[Any, Any, Layers]],
     *,
     repeats: bool,
+    later: Sequence[Variable] = (),
 ) -> tuple[SubTrace, Tensors] | None:
     """Return a trace of a function of these arrays, with their backends and layers, and its results.
 
     None where the compiled function is given up, so that tracing goes on to no purpose.
     """
-    sub = SubTrace(trace, repeats=repeats)
+    sub = SubTrace(trace, repeats=repeats, later=later)
     # No warnings from a branch that may not be taken.
     with sub.running(), given[0][1].quiet() if given else nullcontext():
         outs = function([in_layers(sub.input(value, backend), backend, layers) for value, backend, layers in given])
@@ -450,7 +461,8 @@ def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: 
         return None
     # The step comes first: it settles how the carry is batched, and the test is traced for that carry.
     loop = _trace_step(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
-    run = None if loop is None else _traced(trace, tested, _arguments(loop[1]), repeats=True)
+    later = [] if loop is None else [v for v in loop[0].variables if not isinstance(v, HostNumber)]
+    run = None if loop is None else _traced(trace, tested, _arguments(loop[1]), repeats=True, later=later)
     if loop is None or run is None:
         return None
     part, carry, outs = loop
@@ -514,15 +526,21 @@ def _trace_step(
 ) -> tuple[Part, Tensors, Tensors] | None:
     """Return a loop's step as a part, the carry before the first step, and a step's results.
 
-    The carry has to be batched before a step if it is so after one: so it is widened until both agree.
+    The carry has to be batched before a step if it is so after one: so it is widened until both agree. Likewise a call
+    that is given what the step has assigned is given what it assigns later, since it runs after that in the next step.
     """
+    later: list[Variable] = []
     # This ends: a carry only gains hidden axes, and at most those of the vmaps around.
     while True:
         wide = [layers_of(t) for t in carry]
-        run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements], repeats=True)
+        run = _traced(trace, _widening(function, wide), [*_arguments(carry), *elements], repeats=True, later=later)
         if run is None:
             return None
         sub, outs = run
+        assigned = [v for v in sub.assigned if not isinstance(v, HostNumber)]
+        if sub.asked and len(assigned) > len(later):
+            later = assigned
+            continue
         layers = [layers_of(t) for t in outs[: len(carry)]]
         if layers == wide:
             return _part(sub, name, outs, sub.assigned), carry, outs
