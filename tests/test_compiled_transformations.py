@@ -326,7 +326,7 @@ def test_a_solver_in_a_loop_reads_what_the_step_before_has_assigned_further_on(l
             return total + found, found
 
         if loop == "scan":
-            return tc.scan(step, 0.0, length=3)
+            return tc.scan(step, 0.0 * a, length=3)
         goes_on = lambda c: root(a) < 9.0 if "test" in loop else c < 9.0  # noqa: E731
         return tc.while_loop(goes_on, lambda total: step(total, None)[0], a)
 
