@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.extend import NONDIFF, Draw, Sample, op, refuses, registry
-from tape_core.staging import opaque
+from tape_core.staging import host_callback, opaque
 
 X = np.arange(6.0).reshape(2, 3)
 EYE = np.eye(3)
@@ -184,3 +184,21 @@ def test_an_opaque_call_may_make_an_array_of_its_own() -> None:
     for call in (lambda x: made(x) + computed(x), lambda x: computed(x) + made(x), lambda x: made(x) + x + x):
         f = tc.function(call)
         assert [f(tc.asarray(value)).item() for value in (1.0, 3.0)] == [3.0, 15.0]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_callback_of_a_variable_is_given_its_value_at_that_point(compiled: bool) -> None:
+    seen: list[Any] = []
+    note = host_callback(lambda x, **kwargs: seen.append((x.tolist(), kwargs["y"].tolist())))
+    v = tc.Variable(1.0)
+
+    def f(x: Any) -> None:
+        v.assign(v * 2.0)
+        note(v, y=x)
+        v.assign(v + x)
+
+    run = tc.function(f) if compiled else f
+    for _ in range(3):
+        run(tc.asarray(1.0))
+    assert seen == [(2.0, 1.0), (6.0, 1.0), (14.0, 1.0)]
+    assert v.item() == 15.0

@@ -89,7 +89,11 @@ class Effects:
 
     def host_callback(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Call a Python function without a result in each run; it runs now, too, if it is known to be reached."""
-        if OPEN_AXES.get() and any(map(_is_batched, pytree.flatten_whole((args, kwargs))[0])):
+        leaves, structure = pytree.flatten_whole((args, kwargs))
+        if any([isinstance(leaf, Variable) for leaf in leaves]):  # it is given the values at this point
+            leaves = [leaf.value if isinstance(leaf, Variable) else leaf for leaf in leaves]
+            args, kwargs = pytree.unflatten(structure, leaves)
+        if OPEN_AXES.get() and any(map(_is_batched, leaves)):
             function(*args, **kwargs)  # an example of a batch has no value that a later run could give it
         else:
             OpaqueCall(function, args, kwargs).emit_into(self)
