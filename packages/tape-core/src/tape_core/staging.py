@@ -333,7 +333,8 @@ def stateful(holders: Callable[[Any], Iterable[Any]]) -> Callable[[Call], Call]:
 def host_callback(function: Call) -> Call:
     """Make a function that returns nothing an effect of compiled programs: it is called in each run, in order.
 
-    Its arguments are as with :func:`opaque`; of a Variable it is given the value. It may be called in branches and loops.
+    Its arguments are as with :func:`opaque`, but of a Variable it is given the value. It may be called in branches and
+    loops.
     """
 
     @wraps(function)
