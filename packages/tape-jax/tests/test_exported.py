@@ -32,6 +32,23 @@ def test_a_program_comes_back_with_its_gradient(tmp_path, backend):
     np.testing.assert_allclose(tape.gradient(y, a).numpy(), gradient.numpy(), rtol=1e-4)
 
 
+def test_a_program_has_reverse_mode_and_one_example_at_a_time_and_says_so(tmp_path, on_jax):
+    f = tc.function(lambda x: tc.sum(tc.sin(x) * x), compile="xla")
+    x = tc.asarray([0.5, 1.0], dtype="float64")
+    f.export(tmp_path / "f", x, format="stablehlo", derivatives=2)
+    run = tape_jax.load_exported(tmp_path / "f")
+    g = lambda x: run(x)[0]  # noqa: E731
+    product = tc.grad(lambda x: tc.sum(tc.grad(g)(x) * x))(x)
+    assert np.allclose(product.numpy(), tc.grad(lambda x: tc.sum(tc.grad(f)(x) * x))(x).numpy())
+    assert np.allclose(tc.map(g, x[None]).numpy(), f(x).numpy())
+    for forward in (tc.hessian(g), tc.jacfwd(g)):
+        with pytest.raises(NotImplementedError, match=r"reverse mode alone.*grad"):
+            forward(x)
+    for batched in (lambda x: tc.vmap(g)(x[None]), tc.jacrev(tc.grad(g))):
+        with pytest.raises(NotImplementedError, match=r"all examples of a vmap at once.*tape_core.map"):
+            batched(x)
+
+
 def test_what_no_file_can_hold_is_refused(tmp_path):
     path = tmp_path / "f.stablehlo"
     x = tc.ones(3)

@@ -461,7 +461,7 @@ def trace_while(trace: FlowTrace, test: Test, step: Step, carry: Tensors, keep: 
         return None
     # The step comes first: it settles how the carry is batched, and the test is traced for that carry.
     loop = _trace_step(trace, "while_step", lambda carry: step(carry, [])[0], carry, [])
-    later = [] if loop is None else [v for v in loop[0].variables if not isinstance(v, HostNumber)]
+    later = [] if loop is None else _without_numbers(loop[0].variables)
     run = None if loop is None else _traced(trace, tested, _arguments(loop[1]), repeats=True, later=later)
     if loop is None or run is None:
         return None
@@ -537,7 +537,7 @@ def _trace_step(
         if run is None:
             return None
         sub, outs = run
-        assigned = [v for v in sub.assigned if not isinstance(v, HostNumber)]
+        assigned = _without_numbers(sub.assigned)
         if sub.asked and len(assigned) > len(later):
             later = assigned
             continue
@@ -545,6 +545,10 @@ def _trace_step(
         if layers == wide:
             return _part(sub, name, outs, sub.assigned), carry, outs
         carry = [widened(t, both_layers(w, one)) for t, w, one in zip(carry, wide, layers, strict=True)]
+
+
+def _without_numbers(holders: Sequence[Any]) -> list[Variable]:
+    return [holder for holder in holders if not isinstance(holder, HostNumber)]
 
 
 def _widening(function: Callable[[Tensors], Tensors], wide: list[Layers]) -> Callable[[Tensors], Tensors]:

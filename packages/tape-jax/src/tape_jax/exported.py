@@ -19,7 +19,8 @@ def load_exported(path: str | PathLike[str]) -> Callable[..., Any]:
 
     It takes the Tensors that the program takes, on the JAX backend: the arguments, then the Variables that it reads. It
     returns a tuple: the results, then the new values of Variables. It is one op on a tape, and has the derivatives that
-    were written with it. The file is data: nothing in it is run but XLA's own operations.
+    were written with it, in reverse mode. It has no `vmap`, nor Jacobians: `tape_core.map` takes one example at a time.
+    The file is data: nothing in it is run but XLA's own operations.
 
     >>> import tempfile
     >>> import tape_core as tc, tape_jax

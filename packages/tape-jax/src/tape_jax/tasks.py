@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +75,21 @@ def is_leaf(value: object) -> bool:
     return isinstance(value, Tensor)
 
 
+_FORWARD = (
+    "JAX has reverse mode alone of it, as of functions of jax.custom_vjp and of programs from files: write "
+    "tape_core.jacrev in place of jacfwd, tape_core.jacrev(tape_core.grad(f)) in place of hessian(f), and "
+    "tape_core.grad(lambda x: tape_core.sum(tape_core.grad(f)(x) * v)) in place of hvp; jax.custom_jvp gives both modes"
+)
+_MISSING: Final = {
+    "can't apply forward-mode autodiff (jvp) to a custom_vjp function": _FORWARD,
+    "Differentiation rule for 'custom_lin' not implemented": _FORWARD,
+    "Batching rule for 'call_exported' not implemented": "JAX cannot run a program from a file for all examples of a "
+    "vmap at once, and Jacobians are such: tape_core.map(f, xs) runs it for one after the other, and "
+    "tape_core.grad(lambda x: tape_core.sum(g(x) * v)) is one product with a Jacobian",
+}
+"""What JAX says of transformations that it does not have, and what Tape says."""
+
+
 class Task:
     """A function of a flat list of JAX arrays, that returns arrays in any structure.
 
@@ -96,7 +111,13 @@ class Task:
 
     def __call__(self, *arrays: Any) -> Any:
         """Return the result on raw arrays, those of JAX's transformations included."""
-        return self._compiled(*arrays)
+        try:
+            return self._compiled(*arrays)
+        except (TypeError, NotImplementedError) as error:
+            said = next((said for text, said in _MISSING.items() if text in str(error)), None)
+            if said is None:
+                raise
+            raise NotImplementedError(f"{self.label}: {said}") from error
 
     def _derive(self, key: Hashable, make: Callable[[], Run]) -> Task:
         if not self.is_jitted:
