@@ -144,8 +144,9 @@ class TorchBackend(Backend):
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
         from tape_torch.divided_origins import meet_all
         from tape_torch.gloo import mend_gloo
+        from tape_torch.votes import note_everywhere
 
-        keep_layouts(settled, is_divided, meet_all)
+        keep_layouts(settled, is_divided, meet_all, note_everywhere)
         if self.guard is None:
             self.divided_class = DTensor
             mend_gloo()

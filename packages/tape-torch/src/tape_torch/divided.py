@@ -41,6 +41,17 @@ def without_group(error: Exception) -> RuntimeError | None:
     return RuntimeError(_GONE)
 
 
+def failed(error: Exception, what: str) -> RuntimeError | None:
+    """Return what to say in place of an error of PyTorch's that a collective has failed, or finds no group; or None.
+
+    Args:
+        what: the collective, or what it belongs to, in the words of users.
+    """
+    from tape_torch.peers import explained  # which needs PyTorch's module of processes
+
+    return without_group(error) or explained(error, what)
+
+
 def is_asked_for(variable: str, *, otherwise: bool = False) -> bool:
     """Return whether an environment variable turns something on; `otherwise` where it is empty or not there.
 
@@ -107,8 +118,8 @@ def whole_value(array: Any) -> torch.Tensor:
     try:
         return array.full_tensor()  # type: ignore[no-any-return]
     except RuntimeError as error:
-        if (gone := without_group(error)) is not None:
-            raise gone from error
+        if (said := failed(error, "reading a value")) is not None:
+            raise said from error
         raise
 
 
@@ -167,7 +178,12 @@ _dropped: list[torch.Tensor] = []
 
 def _waited_for(part: Any) -> torch.Tensor:
     """Wait for a part, which is on its way no more: its memory is nobody's when the last who has it lets it go."""
-    found: torch.Tensor = part.wait()
+    try:
+        found: torch.Tensor = part.wait()
+    except RuntimeError as error:
+        if (said := failed(error, "waiting for a value")) is not None:
+            raise said from error
+        raise
     _on_their_way.pop(id(part), None)
     return found
 
@@ -185,8 +201,13 @@ def wait_for_dropped(*, ending: bool = False) -> None:
     Args:
         ending: also for those that are still there.
     """
-    for part in list(_on_their_way.values()) if ending else ():
-        torch.ops._c10d_functional.wait_tensor(part)
-    with suppress(IndexError):  # there are no more
-        while True:
-            torch.ops._c10d_functional.wait_tensor(_dropped.pop())
+    try:
+        for part in list(_on_their_way.values()) if ending else ():
+            torch.ops._c10d_functional.wait_tensor(part)
+        with suppress(IndexError):  # there are no more
+            while True:
+                torch.ops._c10d_functional.wait_tensor(_dropped.pop())
+    except RuntimeError as error:
+        if (said := failed(error, "waiting for a value")) is not None:
+            raise said from error
+        raise

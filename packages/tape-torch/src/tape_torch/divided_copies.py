@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tape_torch.divided import added_up, describe, is_here, part_of, without_group
+from tape_torch.divided import added_up, describe, failed, is_here, part_of
 from tape_torch.mismatches import described_array
 
 _SAID: Final = 8  # processes in a message that have other arrays
@@ -122,8 +122,8 @@ def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str, said: str = _
     try:
         same = _is_same(digest.digest(), mesh)
     except RuntimeError as error:
-        if (gone := without_group(error)) is not None:
-            raise gone from error
+        if (found := failed(error, f"comparing an array: {where}")) is not None:
+            raise found from error
         raise
     if not same:
         differing = _differing(about, digest.digest(), mesh)

@@ -36,6 +36,7 @@ from tape_torch.mismatches import (
     meet,
     not_again,
 )
+from tape_torch.peers import explained
 
 _TOLD: Final = 64  # origins that are told one by one
 _REPEATED: Final = 32
@@ -64,6 +65,8 @@ class _Program:
         self._name = ""
         self._arrays: list[Any] = []
         self.seen: set[tuple[str, ...]] = set()
+        self.number = 0  # the checksum of all that was compared, in order
+        self.told: list[str] = []  # the first of it, as text
         self.repeated = 0
         self.is_over = False
 
@@ -80,7 +83,7 @@ class _Program:
                 found = kernel(*args, **kwargs)
             # What a compiled function sends of a gradient it has sent before, without a word of whose it is.
             if name == _GRADIENT and self._kind and self._label(arrays[-1]) is not None:
-                self._meet(f"tape.gradient of {described_array(arrays[0])}", dist.group.WORLD)
+                self.meet(f"tape.gradient of {described_array(arrays[0])}", dist.group.WORLD)
         finally:
             self._name, self._arrays, self._is_within = "", [], False
         for x in _arrays((found,)):
@@ -99,11 +102,14 @@ class _Program:
             MismatchError: it is another one, or of something else.
         """
         if not self.is_over:  # a first step may end in the midst of a sweep
-            self._meet(f"{described(func, args)}{_of_kernel(self._name)}", group_of(args))
+            self.meet(f"{described(func, args)}{_of_kernel(self._name)}", group_of(args))
 
-    def _meet(self, call: str, group: Any) -> None:
+    def meet(self, call: str, group: Any) -> None:
+        """Compare a call, with what the arrays of the kernel are made of."""
         told = (f"{call}{self._kind}", *self._told())
         if meet(list(told), group, waits_of):
+            self.number = crc32(repr(told).encode(), self.number)
+            self.told += ["; ".join(told)] * (len(self.told) < _TOLD)
             self.repeated += told in self.seen
             self.seen.add(told)
             if current() is not None or self.repeated > _REPEATED:
@@ -163,6 +169,9 @@ class _Sends(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _traced: Final[weakref.WeakKeyDictionary[Any, _Program | None]] = weakref.WeakKeyDictionary()
 
+_latest: Final[list[_Program]] = []
+"""The program that was traced last."""
+
 _first: Final[list[_Program]] = []
 """The program of the first step of what was distributed last, while it goes on."""
 
@@ -177,6 +186,16 @@ def end_first_step() -> None:
     _begin([_Program("")] if _first and is_checked() else [])
 
 
+def meet_in_first_step(call: str, group: Any) -> None:
+    """Compare a call that belongs to no kernel, where eager calls are compared.
+
+    Raises:
+        MismatchError: another process calls something else, or does not come.
+    """
+    if _first and current() is None:
+        _first[0].meet(call, group)
+
+
 def _begin(programs: list[_Program]) -> None:
     for program in _first:
         program.is_over = True
@@ -189,7 +208,12 @@ def compared(name: str, kernel: Callable[..., Any]) -> Any:
     @wraps(kernel)
     def called(*args: Any, **kwargs: Any) -> Any:
         program = _running()
-        return kernel(*args, **kwargs) if program is None else program.call(name, kernel, args, kwargs)
+        try:
+            return kernel(*args, **kwargs) if program is None else program.call(name, kernel, args, kwargs)
+        except RuntimeError as error:
+            if (found := explained(error, _shown(name))) is not None:
+                raise found from error
+            raise
 
     return called
 
@@ -208,7 +232,16 @@ def _running() -> _Program | None:
         return _traced[stage]
     except KeyError:
         found = _traced[stage] = _Program(_kind_of(stage)) if _has_peers() else None
+        _latest[:] = [] if found is None else [found]
         return found
+
+
+def traced_last() -> tuple[int, list[str]] | None:
+    """Return a checksum of what the function sends that was traced last, and the first of it; None if nothing."""
+    if not _latest or not _latest[0].told:
+        return None
+    number = _latest[0].number
+    return number, [*_latest[0].told, f"the checksum {number:08x} of what it sends"]
 
 
 def meet_all(told: list[str], cure: str) -> None:
@@ -239,6 +272,10 @@ def _kind_of(stage: Any) -> str:
     if not is_asked_for(COMPILED_PARTS, otherwise=True):
         settings.append(f"{COMPILED_PARTS}=0")
     return f" in a compiled function{' with ' + ', '.join(settings) if settings else ''}"
+
+
+def _shown(name: str) -> str:
+    return "the gradient of a Variable" if name == _GRADIENT else name.removeprefix("distributed_")
 
 
 def _of_kernel(name: str) -> str:

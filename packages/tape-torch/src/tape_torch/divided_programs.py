@@ -45,11 +45,13 @@ from torch.utils._pytree import tree_map_only
 
 from tape_torch.blocks import OnParts
 from tape_torch.compiled import without_memory
-from tape_torch.divided import is_divided_kind, own_part, without_group
+from tape_torch.divided import failed, is_divided_kind, own_part
 from tape_torch.divided_copies import same_everywhere
 from tape_torch.divided_kernels import on_parts_alike
+from tape_torch.divided_origins import traced_last
 from tape_torch.divided_schedule import Schedule
 from tape_torch.divided_specs import with_spec
+from tape_torch.votes import Standing, compare_now
 
 
 class DividedPrograms(Compiler):
@@ -68,7 +70,7 @@ class DividedPrograms(Compiler):
             return None
         if any([_overwrites(instruction) for instruction in program.instructions]):
             return None
-        return _Later(program, run)
+        return _Later(program, run, traced_last())
 
 
 def _overwrites(instruction: Instruction) -> bool:
@@ -76,6 +78,10 @@ def _overwrites(instruction: Instruction) -> bool:
     targets = instruction.kwargs.get("out", instruction.kwargs.get("in_place"))
     given = targets if isinstance(targets, tuple) else (targets,)
     return any([target is not None and target is not False for target in given])
+
+
+Sent = tuple[int, list[str]]
+"""A checksum of what a function sends, and the first of it as text."""
 
 
 class _Layout(NamedTuple):
@@ -112,9 +118,10 @@ class _Later:
 
     __name__ = "on parts"
 
-    def __init__(self, program: Program, run: Run) -> None:
+    def __init__(self, program: Program, run: Run, sends: Sent | None) -> None:
         self._program = program
         self._run = run
+        self._sends = sends
         self._runs = 0
         self._lock = Lock()
         self._made: _OnParts | None = None
@@ -123,8 +130,8 @@ class _Later:
         try:
             return self._called(arrays)
         except RuntimeError as error:
-            if (gone := without_group(error)) is not None:
-                raise gone from error
+            if (found := failed(error, "a compiled function")) is not None:
+                raise found from error
             raise
 
     def _called(self, arrays: list[Any]) -> tuple[Any, ...]:
@@ -132,11 +139,13 @@ class _Later:
             return self._made(arrays)
         with self._lock.now:
             self._runs += 1
+            if self._runs <= 2 and self._sends is not None:
+                compare_now(["a compiled function", *self._sends[1]])
             if self._runs != 2:
                 return self._run(arrays)
             found, layouts = _noted(self._program, arrays)
             try:
-                self._made = _OnParts(self._program, layouts, self._run)
+                self._made = _OnParts(self._program, layouts, self._run, self._sends)
             except Exception as error:  # noqa: BLE001 - the results are there
                 warn_user(
                     f"a compiled function of divided arrays is computed op by op, for Tape could not make code of its "
@@ -172,14 +181,14 @@ class _OnParts:
 
     __name__ = "on parts"
 
-    def __init__(self, program: Program, layouts: dict[int, _Layout | None], run: Run) -> None:
+    def __init__(self, program: Program, layouts: dict[int, _Layout | None], run: Run, sends: Sent | None) -> None:
         self._run = run
         self._inputs = [layouts[k] for k in program.inputs]
         self._known = [None if layout is None else layout.spec for layout in self._inputs]
         outs = [layouts[k] for k in program.outputs]
         self._outputs = [None if layout is None else layout.spec for layout in outs]
         self._spares = program.spares
-        own = _program_of_parts(program, layouts)
+        own, self._votes = _program_of_parts(program, layouts, sends)
         self.source = Source(own if program.spares is None else program.spares.planned(own), "on_parts")
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
@@ -198,6 +207,8 @@ class _OnParts:
             assert layout is not None  # as it has a spec
             parts.append(_laid_down(own_part(array), layout))
         arrays.clear()
+        if self._votes is not None:
+            self._votes.begin()
         found = self.source.run(parts)
         return tuple([
             value if spec is None else with_spec(value, spec) for value, spec in zip(found, self._outputs, strict=True)
@@ -338,8 +349,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
-def _program_of_parts(program: Program, layouts: dict[int, _Layout | None]) -> Program:
-    """Return the program of parts: a divided value's number is that of the part, and new values get new ones."""
+def _program_of_parts(
+    program: Program, layouts: dict[int, _Layout | None], sends: Sent | None
+) -> tuple[Program, Standing | None]:
+    """Return the program of parts, and its votes.
+
+    A divided value's number is that of the part, and new values get new ones.
+    """
     first = max([*program.specs, *layouts], default=0) + 1
     recorder = _Recorder(first)
     with without_memory():
@@ -370,12 +386,21 @@ def _program_of_parts(program: Program, layouts: dict[int, _Layout | None]) -> P
     }
     outputs = [same.get(k, k) for k in program.outputs]
     meshes = {layout.spec.mesh for layout in layouts.values() if layout is not None and layout.spec is not None}
+    votes: Standing | None = None
     if len(meshes) == 1:
-        schedule = Schedule(lines, specs, recorder.fresh, outputs)
-        if same_everywhere(schedule.sent, meshes.pop()):  # else it stays as it is, in which all agree
+        (mesh,) = meshes
+        if sends is not None:
+            groups = [mesh.get_group(axis).group_name for axis in range(mesh.ndim)]
+            votes = Standing(*sends, groups)
+        devices = {layout.device for layout in layouts.values() if layout is not None}
+        schedule = Schedule(lines, specs, recorder.fresh, outputs, votes, devices.pop() if len(devices) == 1 else None)
+        if same_everywhere(schedule.sent, mesh):  # else it stays as it is, in which all agree
             lines, outputs = schedule.lines, [schedule.pieces.get(k, k) for k in outputs]
+            constants |= schedule.constants
+        else:
+            votes = None
     specs |= recorder.specs
-    return Program(lines, list(program.inputs), constants | recorder.constants, outputs, specs, program.backend)
+    return Program(lines, list(program.inputs), constants | recorder.constants, outputs, specs, program.backend), votes
 
 
 def _is_divided(layout: _Layout | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ from tape_torch.thresholds import (
     SUMMED_TOGETHER_BYTES,
     TAKEN_TOGETHER_BYTES,
 )
+from tape_torch.votes import COUNT, Standing
 
 _WAIT = "wait_tensor"
 _GATHERS = ("all_gather_into_tensor", "broadcast")
@@ -44,15 +46,24 @@ class Schedule:
         lines: the instructions in another order.
         specs: of values, by number.
         fresh: returns the number of a new value.
+        votes, device: what goes along with sums, by which the processes notice that they run other programs, and where
+            the arrays are; None if they are not to be compared.
 
     Attributes:
         lines: the instructions.
+        constants: values that are new, by number.
         pieces: by the number of a value that a collective of its own gave, the number that it has now.
         sent: what is sent, in order, as text: it must be the same in all processes.
     """
 
     def __init__(
-        self, lines: Sequence[Instruction], specs: dict[int, Spec], fresh: Callable[[Spec], int], outputs: Sequence[int]
+        self,
+        lines: Sequence[Instruction],
+        specs: dict[int, Spec],
+        fresh: Callable[[Spec], int],
+        outputs: Sequence[int],
+        votes: Standing | None = None,
+        device: torch.device | None = None,
     ) -> None:
         specs = dict(specs)
 
@@ -61,9 +72,10 @@ class Schedule:
             return number
 
         once, same = gathered_once(lines, specs)
-        late = _ReducedLate(specs, new)
+        late = _ReducedLate(specs, new, votes if device is not None else None, device)
         together, gathered = _gathered_together(late.of(_waited_late(once)), specs, new)
         self.lines = _gathered_ahead(together)
+        self.constants = late.constants
         self.pieces = {k: gathered.get(piece, piece) for k, piece in late.pieces.items()} | gathered
         self.pieces = {k: self.pieces.get(one, one) for k, one in same.items()} | self.pieces
         places = {k: at for at, line in enumerate(filter(collective, lines)) for k in line.outputs}
@@ -113,12 +125,16 @@ class _ReducedLate:
     """Orders lines such that what needs a sum of all processes comes after the next sums have begun.
 
     Args:
-        specs, fresh: as for :class:`Schedule`.
+        specs, fresh, votes, device: as for :class:`Schedule`.
     """
 
-    def __init__(self, specs: dict[int, Spec], fresh: Callable[[Spec], int]) -> None:
+    def __init__(
+        self, specs: dict[int, Spec], fresh: Callable[[Spec], int], votes: Standing | None, device: torch.device | None
+    ) -> None:
         self._specs = specs
         self._fresh = fresh
+        self._votes, self._device = votes, device
+        self.constants: dict[int, torch.Tensor] = {}
         self._found: list[Instruction] = []
         self._late: list[list[Instruction]] = []  # what needs each collective that is on its way, the first begun first
         self._held: dict[int, int] = {}  # by values that wait, the collective that they need last
@@ -210,26 +226,41 @@ class _ReducedLate:
         """Write the collective of sums that are taken together."""
         sums, self._sums = self._sums, None
         assert sums is not None
-        if len(sums.lines) == 1:
+        if len(sums.lines) == 1 and (not self._can_vote(sums) or self._specs[sums.lines[0].inputs[0]].shape):
             self._write(sums.lines[0])
             return
         sums.lines.sort(
             key=lambda line: -self._specs[line.inputs[0]].size
         )  # large arrays begin where memory is aligned
         like = [self._specs[line.inputs[0]] for line in sums.lines]
-        flat = Spec(torch.Tensor, (sum([spec.size for spec in like]),), like[0].dtype)
+        given = tuple([line.args[0] for line in sums.lines])
+        length, check = sum([spec.size for spec in like]), None
+        if self._can_vote(sums):
+            assert self._votes is not None
+            assert self._device is not None
+            group, dtype = sums.lines[0].args[2], like[0].dtype
+            self.constants[k := self._fresh(Spec(torch.Tensor, (COUNT,), dtype))] = self._votes.numbers(
+                group, dtype, self._device
+            )
+            given, check, length = (*given, Ref(k)), partial(self._votes.check, group), length + COUNT
+        flat = Spec(torch.Tensor, (length,), like[0].dtype)
         joined, begun, there = self._fresh(flat), self._fresh(flat), self._fresh(flat)
         pieces = tuple([self._fresh(spec) for spec in like])
         first = sums.lines[0]
-        given = tuple([line.args[0] for line in sums.lines])
         wait = torch.ops._c10d_functional.wait_tensor.default
         self._write(Instruction("joined", flattened, given, {}, joined, first.place))
         self._write(Instruction(_SUM, first.fn, (Ref(joined), *first.args[1:]), {}, begun, first.place, effect=True))
         self._late[sums.at - self._first][:0] = [
             Instruction(_WAIT, wait, (Ref(begun),), {}, there, first.place, effect=True),
-            Instruction("parted", _Parted(like), (Ref(there),), {}, pieces, first.place),
+            Instruction("parted", _Parted(like, check), (Ref(there),), {}, pieces, first.place),
         ]
         self.pieces |= {line.out: piece for line, piece in zip(sums.lines, pieces, strict=True)}
+
+    def _can_vote(self, sums: _Sums) -> bool:
+        """Return whether votes go along with sums: not with other reductions, nor where nothing is compared."""
+        dtype: Any = self._specs[sums.lines[0].inputs[0]].dtype
+        is_sum = sums.lines[0].args[1] == "sum" and dtype.is_floating_point
+        return is_sum and self._votes is not None and self._device is not None
 
     def _write(self, line: Instruction) -> None:
         if collective(line) == _WAIT and line.inputs[0] in self.pieces:
@@ -247,16 +278,21 @@ def _size_of_group(name: Any) -> int:
 
 
 class _Parted:
-    """Returns arrays of some shapes that lie one after the other in a flat one."""
+    """Returns arrays of some shapes that lie one after the other in a flat one; votes behind them are checked."""
 
     __name__ = "parted"
 
-    def __init__(self, like: Sequence[Spec]) -> None:
+    def __init__(self, like: Sequence[Spec], check: Callable[[torch.Tensor], None] | None) -> None:
         self._shapes = [spec.shape for spec in like]
         self._sizes = [math.prod(shape) for shape in self._shapes]
+        self._check = check
+        if check is not None:
+            self._sizes.append(COUNT)
 
     def __call__(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        parts = torch.split(flat, self._sizes)
+        parts = list(torch.split(flat, self._sizes))
+        if self._check is not None:
+            self._check(parts.pop())
         return tuple([part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)])
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,9 @@ from tape_torch.divided_origins import end_first_step, waits_of
 from tape_torch.divided_specs import divided_as, with_spec
 from tape_torch.divided_weights import forget_all
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
+from tape_torch.peers import naming_peers
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
+from tape_torch.votes import COUNT, Ballot, Tally, note
 
 
 def number_later(x: Any) -> Any:
@@ -135,25 +138,29 @@ class _Bucket:
         self.nbytes = 0
         self._found: list[torch.Tensor] = []
         self._work: Any = None
+        self._ballot: Any = None
+        self._votes: Any = None
 
     def send(self) -> None:
         """Begin the collective; each process calls this for the same buckets in the same order."""
         mesh, axis, scattered, _ = self.kind
         group, n = mesh.get_group(axis), mesh.size(axis)
         key = ("gradients", self.kind, *[(x.shape, dim) for _, x, _, dim in self.members], *identity(self.sources))
-        compare_first(key, self._described, group.group_name, waits_of, always=True)
+        note(group.group_name, *compare_first(key, self._described, group.group_name, waits_of, always=True))
+        self._ballot = Ballot(group.group_name)
+        votes = self._ballot.numbers(self.members[0][1])
         if not scattered:
-            flat = torch.cat([x.reshape(-1) for _, x, _, _ in self.members])
+            flat = torch.cat([*[x.reshape(-1) for _, x, _, _ in self.members], votes])
             self._work = dist.all_reduce(flat, group=group, async_op=True)
             shapes = [x.shape for _, x, _, _ in self.members]
         else:
             # Of each process's part first the one of the first gradient, then that of the next one.
             turned = [_in_parts(x, dim, n).movedim(dim, 0) for _, x, _, dim in self.members]
-            whole = torch.cat([x.reshape(n, -1) for x in turned], dim=1)
+            whole = torch.cat([*[x.reshape(n, -1) for x in turned], votes.expand(n, -1)], dim=1)
             flat = whole.new_empty(whole.shape[1])
             self._work = _reduce_scatter(flat, whole.view(-1), group=group, async_op=True)
             shapes = [x.shape[1:] for x in turned]
-        parts = torch.split(flat, [shape.numel() for shape in shapes])
+        *parts, self._votes = torch.split(flat, [*[shape.numel() for shape in shapes], COUNT])
         self._found = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def _described(self) -> list[str]:
@@ -164,7 +171,9 @@ class _Bucket:
 
     def received(self) -> dict[int, Any]:
         """Wait, and return the gradients by their keys."""
-        self._work.wait()
+        with naming_peers("the sum of gradients"):
+            self._work.wait()
+        self._ballot.check(self._votes)
         return {key: divided_as(part, like) for (key, _, like, _), part in zip(self.members, self._found, strict=True)}
 
 
@@ -178,6 +187,7 @@ class Together:
     def __init__(self) -> None:
         self._open: dict[_Kind, _Bucket] = {}
         self._sent: list[_Bucket] = []
+        self._alone: dict[str, Any] = {}  # by groups of processes what was last sent there by itself
 
     def add(self, key: int, gradient: Any, source: Any) -> bool:
         """Take a gradient that is to be laid out as another array; return False if it goes another way.
@@ -189,6 +199,7 @@ class Together:
             return False
         found = _way(gradient._spec, like._spec)
         if found is None:
+            self._note(gradient, source)
             return False
         axis, dim, nbytes = found
         kind = _Kind(gradient.device_mesh, axis, dim >= 0, gradient.dtype)
@@ -207,6 +218,7 @@ class Together:
         """Send what is left, and return all gradients by their keys once they are there."""
         for kind in list(self._open):
             self._send(kind)
+        tallies = [Tally(group, like) for group, like in self._alone.items()]
         forget_all()  # the pass is over
         if self._sent:
             end_first_step()
@@ -214,11 +226,24 @@ class Together:
         found: dict[int, Any] = {}
         for bucket in self._sent:
             found |= bucket.received()
+        for tally in tallies:
+            tally.check()
         return found
+
+    def _note(self, gradient: Any, source: Any) -> None:
+        """Note a gradient that is sent by itself."""
+        for axis, (own, to) in enumerate(zip(gradient.placements, source._array.placements, strict=True)):
+            if own.is_partial() and own != to and gradient.device_mesh == source._array.device_mesh:
+                group = gradient.device_mesh.get_group(axis).group_name
+                text = f"the gradient of {described_array(gradient, names_of([source])[0])}"
+                note(group, crc32(text.encode()), text)
+                self._alone[group] = own_part(gradient)
 
     def _send(self, kind: _Kind) -> None:
         bucket = self._open.pop(kind)
-        bucket.send()
+        with naming_peers("the sum of gradients"):
+            bucket.send()
+        self._alone.pop(kind.mesh.get_group(kind.axis).group_name, None)  # it is told of with these
         self._sent.append(bucket)
 
 

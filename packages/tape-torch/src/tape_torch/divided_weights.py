@@ -14,14 +14,17 @@ import weakref
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import torch
 from tape_core import Variable
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from tape_torch.divided import is_here, own_part
+from tape_torch.divided_names import name_of
 from tape_torch.divided_specs import whole_as
 from tape_torch.thresholds import GATHERED_KEPT_BYTES, GATHERED_TOGETHER_BYTES, SUMMED_ALONE_BYTES
+from tape_torch.votes import note
 
 
 class _Model:
@@ -170,8 +173,9 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
     count = mesh.size(axis)
     # Always the same Variables are together, whichever is asked for: a backward pass begins with the last one.
     groups: list[list[Any]] = [[]]
+    names: list[list[str]] = [[]]
     total = 0
-    asked = groups[0]
+    asked, named = groups[0], names[0]
     for n in sorted(model.wanted):
         variable = model.variables[n]()
         array = None if variable is None else variable._raw
@@ -180,11 +184,13 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
         nbytes = array.numel() * array.element_size()
         if groups[-1] and (total + nbytes > GATHERED_KEPT_BYTES or (total + nbytes) // count > GATHERED_TOGETHER_BYTES):
             groups.append([])
+            names.append([])
             total = 0
         groups[-1].append(array)
+        names[-1].append(name_of(variable) or "")
         total += nbytes
         if n == k:
-            asked = groups[-1]
+            asked, named = groups[-1], names[-1]
     arrays = asked
     room = GATHERED_KEPT_BYTES - sum([x.numel() * x.element_size() for x in arrays])
     while _kept and sum([w.whole.numel() * w.whole.element_size() for ws in _kept for w in ws.values()]) > room:
@@ -192,6 +198,8 @@ def _gathered(model: _Model, k: int, axis: int) -> dict[int, _Kept]:
     parts = [own_part(x) for x in arrays]
     flat = torch.cat([part.reshape(-1) for part in parts])
     name = mesh.get_group(axis).group_name
+    text = f"the gather of {', '.join(named)}"
+    note(name, crc32(text.encode()), text)
     functions = torch.ops._c10d_functional
     everything = functions.wait_tensor(functions.all_gather_into_tensor(flat, count, name)).view(count, -1)
     weights = {}

@@ -6,20 +6,15 @@ They meet by the store of PyTorch that all of them know since they have begun.
 from __future__ import annotations
 
 import json
-import os
-import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import torch.distributed as dist
 from tape_core.staging import UnrepeatableError
-from torch.distributed import distributed_c10d
+
+from tape_torch.notes import board, line
 
 FEW = 16
 """Processes of a group, each of which reads what all others tell; in a larger group they count who tells the same."""
@@ -57,12 +52,11 @@ class Meetings:
 
     def __init__(self, place: str, timeout: float) -> None:
         self.timeout = timeout
-        self._rank = dist.get_rank()
-        own: Any = distributed_c10d._get_default_store()
-        self._store: Any = distributed_c10d.PrefixStore(place, own)
+        self._place = place
+        self._board = board()
+        self._rank, self._store = self._board.rank, self._board.store
         self._counts: dict[str, int] = {}
         self._counted: dict[str, str] = {}  # by groups of many the digest of the last call
-        self._store.set(f"who/{self._rank}", json.dumps([*machine(), os.getpid()]))
 
     def compare(self, group: Any, call: Call, timeout: float | None = None, cure: str | None = None) -> None:
         """Wait for the other processes of a group, and compare what they are about to do.
@@ -73,10 +67,10 @@ class Meetings:
         ranks = dist.get_process_group_ranks(group)
         if len(ranks) < 2:
             return
-        of = f"{group.group_name}/{','.join(map(str, ranks))}"
+        of = f"{self._place}/{group.group_name}/{','.join(map(str, ranks))}"
         count = self._counts[of] = self._counts.get(of, 0) + 1
         place = f"{of}/{count}"
-        self._store.set(f"{place}/{self._rank}", json.dumps([call, _line()]))
+        self._store.set(f"{place}/{self._rank}", json.dumps([call, line()]))
         few = len(ranks) <= FEW
         if not few:
             self._count(place, call, len(ranks))
@@ -113,10 +107,10 @@ class Meetings:
         found = {k: json.loads(text) for k, text in zip(others, self._store.multi_get(keys), strict=True)}
         if all([theirs == call for theirs, _ in found.values()]):
             return
-        found[self._rank] = [call, _line()]
+        found[self._rank] = [call, line()]
         calls = [theirs for theirs, _ in found.values()]
         said = "; ".join(
-            [f"rank {k} calls {_in_short(theirs, calls)} at {line}" for k, (theirs, line) in sorted(found.items())]
+            [f"rank {k} calls {_in_short(theirs, calls)} at {place}" for k, (theirs, place) in sorted(found.items())]
         )
         if cure is None:
             cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
@@ -140,22 +134,25 @@ class Meetings:
         """
         begun, missing, was_stuck = time.monotonic(), others, set[int]()
         # Those that have given up a wait before, and may be elsewhere by now.
-        old = [note for note in self._notes("waits").values() if note[4]]
-        note = [place, others, call, _line()]
-        self._store.set(f"waits/{self._rank}", json.dumps([*note, False]))
+        old = [note for note in self._board.notes("waits").values() if note[4]]
+        note = [place, others, call, line()]
+        self._board.note("waits", [*note, False])
         while missing := [k for k in missing if not self._store.check([f"{place}/{k}"])]:
-            ended = {k: "ended" for k, who in self._notes("who").items() if is_dead(who)} | self._notes("ended")
-            waiting = {k: n for k, n in self._notes("waits").items() if n not in old}
+            ended, stopped = self._board.ended(), self._board.notes("stopped")
+            waiting = {k: n for k, n in self._board.notes("waits").items() if n not in old}
             stuck = self._stuck(waiting)
             waited = time.monotonic() - begun
             for look in looks:
                 look(waited)
-            if ended.keys() & missing or (self._rank in stuck and stuck == was_stuck) or waited > timeout:
-                self._store.set(f"waits/{self._rank}", json.dumps([*note, True]))
+            is_stuck = self._rank in stuck and stuck == was_stuck
+            if (ended | stopped).keys() & set(missing) or is_stuck or waited > timeout:
+                self._board.note("waits", [*note, True])
                 said = {self._rank: f"calls {call} at {note[3]}"}
                 for k in missing:
                     said[k] = f"has not come within {waited:.0f} s: it hangs, or calls what it has called before"
-                    if k in ended:
+                    if k in stopped:
+                        said[k] = f"has waited in {stopped[k][0]} at {stopped[k][1]} until its time was over"
+                    elif k in ended:
                         said[k] = f"has {ended[k]}"
                     elif k in waiting:
                         said[k] = f"calls {waiting[k][2]} at {waiting[k][3]}"
@@ -165,13 +162,7 @@ class Meetings:
                 )
             was_stuck = stuck
             time.sleep(_PAUSES[1])
-        self._store.set(f"waits/{self._rank}", "null")
-
-    def _notes(self, kind: str) -> dict[int, Any]:
-        """Return what processes have noted of a kind."""
-        keys = {k: f"{kind}/{k}" for k in range(dist.get_world_size())}
-        found = {k: json.loads(self._store.get(key)) for k, key in keys.items() if self._store.check([key])}
-        return {k: note for k, note in found.items() if note is not None}
+        self._board.note("waits", None)
 
     def _stuck(self, waiting: dict[int, Any]) -> set[int]:
         """Return the processes that wait for ever: those that have given up, and those that wait for such ones."""
@@ -184,38 +175,6 @@ class Meetings:
         while free := {k for k in found - gone if not found & set(missing[k])}:
             found -= free
         return found
-
-    def end(self) -> None:
-        """Tell the others that this process has come to its end."""
-        if not dist.is_initialized():
-            return
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        how = "come to the end of its program" if error is None else f"ended by {type(error).__name__}"
-        with suppress(Exception):  # the process that keeps the store may have ended before
-            self._store.set(f"ended/{self._rank}", json.dumps(how))
-
-
-def machine() -> list[str]:
-    """Return what processes have in common that see each other's numbers: the machine, and on Linux the container."""
-    space = ""
-    with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")
-    return [socket.gethostname(), space]
-
-
-def is_dead(who: list[Any]) -> bool:
-    """Return whether a process of this machine is no more; `who` is what it has as its `machine`, and its number."""
-    if who[:-1] != machine():
-        return False
-    try:
-        os.kill(who[-1], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    with suppress(OSError), open(f"/proc/{who[-1]}/stat", encoding="utf-8", errors="replace") as stream:
-        return stream.read().rpartition(")")[2].split()[0] == "Z"  # dead, but its parent does not know yet
-    return False
 
 
 def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
@@ -238,17 +197,3 @@ def _without_numbers(text: str) -> str:
 
 def _digest(call: Call) -> str:
     return sha256(json.dumps(call).encode()).hexdigest()
-
-
-def _line() -> str:
-    """Return the file and the line of the user's code that led here."""
-    frame: FrameType | None = sys._getframe(1)
-    found = frame
-    while frame is not None:
-        found = frame
-        # What is generated, as by `eval`, has no name.
-        if not str(frame.f_globals.get("__name__") or "tape_").startswith(("torch", "tape_", "contextlib", "optree")):
-            break
-        frame = frame.f_back
-    assert found is not None  # this frame, at least
-    return f"{Path(found.f_code.co_filename).name}:{found.f_lineno}"

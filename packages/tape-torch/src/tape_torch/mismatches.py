@@ -11,10 +11,12 @@ some of them, and not at those that gather and scatter DTensors (2.13).
 from __future__ import annotations
 
 import atexit
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import torch
 import torch.distributed as dist
@@ -25,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tape_torch.divided import is_asked_for
 from tape_torch.divided_names import name_of
-from tape_torch.meetings import Call, Meetings
+from tape_torch.meetings import Call, Meetings, MismatchError
 
 VARIABLE: Final = "TAPE_CHECK_RANKS"
 TIMEOUT: Final = 300.0
@@ -81,10 +83,24 @@ def compare(timeout: float | None) -> None:
         _comparing[0].meetings.timeout = timeout
 
 
+class Known(NamedTuple):
+    """A collective that was compared.
+
+    Attributes:
+        number: a checksum of what it is, of 32 bits.
+        told: what it is, in the words of users.
+    """
+
+    number: int
+    told: list[str]
+
+
 def compare_first(
     key: tuple[Any, ...], describe: Callable[[], Call], group_name: str, waits: Waits, *, always: bool = False
-) -> None:
+) -> Known:
     """Compare a collective with those of the other processes of a group, the first time that this one calls such a one.
+
+    Return what it is, which is the same in all processes.
 
     Programs that are the same in all processes have the same first times. Where one process calls what it has called
     before and another one something new, the first waits in its collective, and the second here until its time is over:
@@ -100,11 +116,15 @@ def compare_first(
         MismatchError: the others call something else, have ended, or do not come.
     """
     _begin()
-    if key in _first.known:
-        return
+    known = _first.known.get(key)
+    if known is not None:
+        return known
     if always or not _comparing:  # which compares all
         _meet(describe, distributed_c10d._resolve_process_group(group_name), waits)  # type: ignore[arg-type,attr-defined]
-    _first.known.add(key)
+    call = describe()
+    told = [call] if isinstance(call, str) else call
+    found = _first.known[key] = Known(crc32(json.dumps(told).encode()), told)
+    return found
 
 
 def meet(call: Call, group: Any, waits: Waits, cure: str | None = None) -> bool:
@@ -146,12 +166,21 @@ def _begin() -> None:
 def _meet(describe: Callable[[], Call], group: Any, waits: Waits, cure: str | None = None) -> bool:
     if group.size() < 2 or dist.get_backend(group) in _NOT_REAL:
         return False
-    if _comparing:
-        _comparing[0].meetings.compare(group, describe(), cure=cure)
-    else:
-        limit = waits(group)
-        _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds(), cure)
+    try:
+        if _comparing:
+            _comparing[0].meetings.compare(group, describe(), cure=cure)
+        else:
+            limit = waits(group)
+            _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds(), cure)
+    except MismatchError:
+        for forget in after_mismatches:
+            forget()
+        raise
     return True
+
+
+after_mismatches: Final[list[Callable[[], None]]] = []
+"""Functions that are called when processes have told each other that they do not run the same program."""
 
 
 def identity(sources: Sequence[Any]) -> tuple[Any, ...]:
@@ -205,7 +234,7 @@ class _Comparing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, timeout: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.meetings = Meetings("tape/programs", timeout)
+        self.meetings = Meetings("programs", timeout)
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -226,14 +255,13 @@ class _First:
     def begin(self, world: Any) -> None:
         """Forget those of another group."""
         self.world = world
-        self.known: set[tuple[Any, ...]] = set()
+        self.known: dict[tuple[Any, ...], Known] = {}
         self._meetings: Meetings | None = None
 
     def meetings(self) -> Meetings:
         """Return where the processes compare them."""
         if self._meetings is None:
-            self._meetings = Meetings("tape/first", TIMEOUT)
-            atexit.register(self._meetings.end)
+            self._meetings = Meetings("first", TIMEOUT)
         return self._meetings
 
 
@@ -242,11 +270,8 @@ _first: Final = _First()
 
 def _end() -> None:
     while _comparing:
-        mode = _comparing.pop()
-        if dist.is_initialized():
-            mode.meetings.end()
         with suppress(Exception):
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            _comparing.pop().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
 def described_array(x: torch.Tensor, name: str = "") -> str:

@@ -19,6 +19,7 @@ from tape_torch.distributed import (
     reduce_scatter,
 )
 from tape_torch.distributed.collectives import means_in_group
+from tape_torch.votes import COUNT
 
 tc.set_backend("torch:cpu")
 m = mesh({"data": -1}, device="cpu")
@@ -143,9 +144,9 @@ for size in (1 << 20, 60):
         loss = local_loss(r)
     found = averaged_gradient(tape, loss, variables, m, bucket_bytes=size)
     dist.all_reduce = send
-    # Each element once, as DistributedDataParallel sends them, and one for each gradient.
-    assert sum(sent) == 4 * sum(v.size + 1 for v in variables)
+    # Each element once, as DistributedDataParallel sends them, and one for each gradient, and votes.
     assert len(sent) == (1 if size > 60 else 3)
+    assert sum(sent) == 4 * (sum(v.size + 1 for v in variables) + COUNT * len(sent))
     for g, expected in zip(found, total, strict=True):
         assert (g is None) == (expected is None)
         if g is not None:

@@ -81,7 +81,7 @@ if rank == 1:
 else:
     begun = time.monotonic()
     with pytest.raises(
-        MismatchError, match="rank 1 has come to the end of its program" if n == 2 else "rank 1 has ended"
+        MismatchError, match="rank 1 has come to the end of its program" if n == 2 else "rank 1 has died"
     ):
         all_reduce(own, m)
     assert time.monotonic() - begun < 100.0

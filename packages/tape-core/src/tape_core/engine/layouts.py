@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
 Meet = Callable[[list[str], str], None]
+Note = Callable[[str], None]
 
 
 class Together(Protocol):
@@ -31,9 +32,12 @@ in_use = False
 _settles: list[Settle] = []
 _tells: list[Tell] = []
 _meets: list[tuple[Tell, Meet]] = []
+_notes: list[Note] = []
 
 
-def keep_layouts(settle: Settle, is_divided: Tell | None = None, meet: Meet | None = None) -> None:
+def keep_layouts(
+    settle: Settle, is_divided: Tell | None = None, meet: Meet | None = None, note_set: Note | None = None
+) -> None:
     """Have a function called wherever Variables get new values.
 
     Args:
@@ -42,6 +46,7 @@ def keep_layouts(settle: Settle, is_divided: Tell | None = None, meet: Meet | No
         is_divided: called with a raw value of any backend; returns whether it is divided so that other orders of its
             rows are better than some: see `is_divided`.
         meet: called with what `compare` gets: refuses what other processes do otherwise.
+        note_set: called with what `note` gets: has it compared with what other processes note.
     """
     global in_use
     if settle not in _settles:
@@ -50,6 +55,8 @@ def keep_layouts(settle: Settle, is_divided: Tell | None = None, meet: Meet | No
             _tells.append(is_divided)
             if meet is not None:
                 _meets.append((is_divided, meet))
+        if note_set is not None:
+            _notes.append(note_set)
     in_use = True
 
 
@@ -69,6 +76,16 @@ def compare(array: Raw, told: list[str], cure: str) -> None:
     for tell, meet in _meets:
         if tell(array):
             meet(told, cure)
+
+
+def note(told: str) -> None:
+    """Note what this process sets, as all others do: where one has set something else the next gradients are an error.
+
+    Args:
+        told: what it is, as text.
+    """
+    for note_set in _notes:
+        note_set(told)
 
 
 def settled(arrays: Iterable[Raw], former: Iterable[Raw]) -> list[Raw]:

@@ -15,7 +15,7 @@ from tape_core.typing import ArrayLike, PyTree, Raw
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, named_variables
-from tape_nn.optimizers.agreement import compare_settings
+from tape_nn.optimizers.agreement import Compared, compare_settings
 from tape_nn.optimizers.pairs import check_gradient, check_pair, densified, names_of, paired, pairs_of_variables
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.types import Gradient, OptimizerLike
@@ -23,7 +23,7 @@ from tape_nn.types import Gradient, OptimizerLike
 _Pairs: TypeAlias = list[tuple[Gradient, Variable]]
 
 
-class GradientAccumulation:
+class GradientAccumulation(Compared):
     """An optimizer around another one, which updates once for several batches, as if they were one large batch.
 
     `apply_gradients` adds gradients up; every `steps`-th call has the inner optimizer update the Variables with their

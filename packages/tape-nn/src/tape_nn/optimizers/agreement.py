@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from tape_core import Variable
-from tape_core.staging import outside
+from tape_core.staging import current, outside
 from tape_core.support import layouts
 
 from tape_nn.naming import describe
@@ -38,3 +41,37 @@ def compare_settings(optimizer: Any, variables: Iterable[Variable]) -> None:
         kind = settings.pop("optimizer")
         shown = [f"{name.partition('.')[2]}={value!r}" for name, value in settings.items() if not _OWN.search(name)]
         layouts.compare(array, [f"the first update of {kind}", *sorted(shown)], _CURE)
+        for one in (optimizer, *getattr(optimizer, "groups", ())):
+            _compared[id(one)] = weakref.ref(one, partial(_forget, id(one)))
+
+
+_compared: Final[dict[int, weakref.ref[Any]]] = {}
+"""The optimizers, and groups of theirs, whose settings were compared, by their ids."""
+
+
+def _forget(key: int, _: object) -> None:
+    _compared.pop(key, None)
+
+
+class Compared:
+    """Has settings that were compared, and are set anew later, compared with the next gradients.
+
+    It is the base class of what has them.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if layouts.in_use and id(self) in _compared and not name.startswith("_"):
+            self._tell(name, value)
+        super().__setattr__(name, value)
+
+    def _tell(self, name: str, value: Any) -> None:
+        if current() is not None or _OWN.search(name) or not (_is_plain(value) or callable(value)):
+            return
+        before = getattr(self, name, None)
+        if not (before == value if _is_plain(before) and _is_plain(value) else before is value):
+            shown = repr(value) if _is_plain(value) or dataclasses.is_dataclass(value) else type(value).__name__
+            layouts.note(f"{type(self).__name__}.{name} = {shown}")
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)

@@ -47,7 +47,7 @@ from tape_nn import clipping
 from tape_nn.hints import check_optimizer_arguments, hint_at_names, present
 from tape_nn.module import Module
 from tape_nn.naming import copy_like, describe_settings, named_variables, settings_of, unknown_names
-from tape_nn.optimizers.agreement import compare_settings
+from tape_nn.optimizers.agreement import Compared, compare_settings
 from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.pairs import (
     beside,
@@ -76,7 +76,7 @@ SLOT_CREATION: Final = Lock()
 _NO_LOCK: Final = nullcontext()
 
 
-class Optimizer:
+class Optimizer(Compared):
     """Base class of optimizers. A new one names its slots in `_slots`, and computes an update in `_step`.
 
     A slot is an array that the optimizer keeps for each Variable, such as a momentum. Slots belong to the very Variable

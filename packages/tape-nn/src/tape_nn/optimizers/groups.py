@@ -12,13 +12,14 @@ from tape_core.staging import host_number, outside
 from tape_core.support import counted, lenient, meant, real
 
 from tape_nn.module import Module
+from tape_nn.optimizers.agreement import Compared
 from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
 
 Members: TypeAlias = Module | Variable | Iterable[Variable] | Callable[[Variable], bool]
 Match: TypeAlias = str | Sequence[str] | Callable[[str], bool] | None
 
 
-class ParameterGroup:
+class ParameterGroup(Compared):
     """Variables that an optimizer treats in another way: a learning rate or weight decay of their own, or frozen.
 
     Optimizers take them as `groups`. What a group does not give is as the optimizer has it. A Variable may be in

@@ -16,13 +16,13 @@ from tape_core.typing import ArrayLike
 
 from tape_nn.clipping import check_positive
 from tape_nn.module import Module
-from tape_nn.optimizers.agreement import compare_settings
+from tape_nn.optimizers.agreement import Compared, compare_settings
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.thresholds import LARGEST_SCALE, SMALLEST_SCALE
 from tape_nn.types import Gradient, OptimizerLike
 
 
-class LossScaler:
+class LossScaler(Compared):
     """An optimizer around another one, for training in float16: scales the loss, so that gradients do not underflow.
 
     Differentiate `scale_loss(loss)` in place of the loss; `apply_gradients` divides the gradients by the scale again,

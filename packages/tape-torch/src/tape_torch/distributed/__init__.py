@@ -12,7 +12,7 @@ from tape_torch.distributed.averaging import average_gradients, averaged_gradien
 from tape_torch.distributed.checkpoints import Loaded, Saving, latest, load, save
 from tape_torch.distributed.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tape_torch.distributed.creation import create
-from tape_torch.distributed.failures import PeerError, watched
+from tape_torch.distributed.failures import watched
 from tape_torch.distributed.layouts import Layout, placements
 from tape_torch.distributed.meshes import Mesh, mesh
 from tape_torch.distributed.moving import (
@@ -27,6 +27,7 @@ from tape_torch.distributed.moving import (
     own_rows,
 )
 from tape_torch.meetings import MismatchError
+from tape_torch.peers import PeerError
 
 __all__ = [
     "Layout",

@@ -11,6 +11,8 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
+from tape_torch.peers import naming_peers
+
 SHOWN: Final = 80  # characters of a text in a message
 LISTED: Final = 8  # differences
 
@@ -38,7 +40,8 @@ def gathered(group: Any, value: object) -> list[Any]:
     if group is None:
         return [value]
     found: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, value, group=group)
+    with naming_peers("what the processes tell each other"):
+        dist.all_gather_object(found, value, group=group)
     return found
 
 
@@ -52,7 +55,8 @@ def on_first(group: Any, act: Callable[[], Any]) -> Any:
             told[0] = act()
         except Exception as error:  # noqa: BLE001 - whatever it is, all processes are to raise it
             told[1] = error
-    dist.broadcast_object_list(told, src=0, group=group)
+    with naming_peers("what process 0 tells all"):
+        dist.broadcast_object_list(told, src=0, group=group)
     if told[1] is not None:
         raise told[1]
     return told[0]
@@ -91,7 +95,8 @@ def agree_on(caller: str, group: Any, what: str, value: Mapping[str, str], *, cu
         return
     digest = int.from_bytes(hashlib.sha256(json.dumps(list(value.items())).encode()).digest()[:7])
     both = torch.tensor([digest, -digest], device=on)
-    dist.all_reduce(both, dist.ReduceOp.MAX, group=group)
+    with naming_peers(f"{caller}, which compares what the processes give,"):
+        dist.all_reduce(both, dist.ReduceOp.MAX, group=group)
     greatest, least = both.tolist()
     if greatest == -least:
         return

@@ -18,6 +18,8 @@ from tape_torch.distributed.collectives import means_in_group
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
+from tape_torch.peers import naming_peers
+from tape_torch.votes import COUNT, Ballot, note
 
 BUCKET_BYTES = 25 * 1024 * 1024
 """How much is sent at once: as much as PyTorch's DistributedDataParallel sends."""
@@ -111,9 +113,10 @@ class _Bucket:
     Attributes:
         members: which ones they are, in order.
         places: where each of them begins in the flat array.
-        size: of all of them; after them an element for each says whether it is there.
+        size: of all of them; after them an element for each says whether it is there, and then come the `votes`.
         given: those that are in the array.
         flat, work: the array, once there is one of them, and the collective.
+        ballot: what is sent by the votes.
     """
 
     def __init__(self) -> None:
@@ -123,6 +126,7 @@ class _Bucket:
         self.given: set[int] = set()
         self.flat: Any = None
         self.work: Any = None
+        self.ballot: Any = None
 
 
 class _Buckets:
@@ -157,7 +161,8 @@ class _Buckets:
         if self._group.size() > 1:
             key = ("averaged gradients", self._group.group_name, structure, bucket_bytes, *arrays, *identity(like))
             told = lambda: self._described(structure, bucket_bytes)  # noqa: E731
-            compare_first(key, told, self._group.group_name, waits_of, always=True)
+            known = compare_first(key, told, self._group.group_name, waits_of, always=True)
+            note(self._group.group_name, *known)
 
     def _described(self, structure: Any, bucket_bytes: int) -> list[str]:
         devices = ", ".join(sorted({_array_of(x).device.type for x in self._like}))
@@ -191,8 +196,10 @@ class _Buckets:
         while self._sent < len(self._buckets):
             self._send(self._buckets[self._sent])
         for bucket in self._buckets:
-            bucket.work.wait()
-            for k, there in zip(bucket.members, bucket.flat[bucket.size :].tolist(), strict=True):
+            with naming_peers("averaged gradients"):
+                bucket.work.wait()
+            bucket.ballot.check(bucket.flat[-COUNT:])
+            for k, there in zip(bucket.members, bucket.flat[bucket.size : -COUNT].tolist(), strict=True):
                 if there > 0:
                     x = self._like[k]
                     backend = x.values.backend if isinstance(x, IndexedSlices) else x.backend
@@ -204,7 +211,8 @@ class _Buckets:
         x = self._like[k]
         if bucket.flat is None:
             like = _array_of(x)
-            bucket.flat = torch.empty(bucket.size + len(bucket.members), dtype=like.dtype, device=like.device)
+            size = bucket.size + len(bucket.members) + COUNT
+            bucket.flat = torch.empty(size, dtype=like.dtype, device=like.device)
         start = bucket.places[k]
         found: torch.Tensor = bucket.flat[start : start + _size(x.shape)].view(tuple(x.shape))
         return found
@@ -214,8 +222,11 @@ class _Buckets:
             if k not in bucket.given:
                 self._place(bucket, k).zero_()
         there = [float(k in bucket.given) for k in bucket.members]
-        bucket.flat[bucket.size :] = torch.tensor(there, dtype=bucket.flat.dtype)
-        bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
+        bucket.flat[bucket.size : -COUNT] = torch.tensor(there, dtype=bucket.flat.dtype)
+        bucket.ballot = Ballot(self._group.group_name)
+        bucket.flat[-COUNT:] = bucket.ballot.numbers(bucket.flat)
+        with naming_peers("averaged gradients"):
+            bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
         self._sent += 1
 
 

@@ -26,6 +26,7 @@ from tape_torch.distributed import storage
 from tape_torch.distributed.agreement import agree_on, check_met, has_processes, of_process, on_all, on_first
 from tape_torch.distributed.failures import time_limit, waits_of
 from tape_torch.divided import part_of
+from tape_torch.peers import naming_peers
 
 Path: TypeAlias = str | os.PathLike[str]
 Like: TypeAlias = Mapping[str, tc.Tensor] | Callable[[str, tuple[int, ...]], tc.Tensor | None]
@@ -345,8 +346,9 @@ def _agree_on_copies(group: Any, arrays: Mapping[str, torch.Tensor]) -> None:
         return
     low = torch.tensor([own.get(k, 1 << 32) for k in range(len(names))])
     high = torch.tensor([own.get(k, -1) for k in range(len(names))])
-    dist.all_reduce(low, dist.ReduceOp.MIN, group=group)
-    dist.all_reduce(high, dist.ReduceOp.MAX, group=group)
+    with naming_peers("save, which compares copies,"):
+        dist.all_reduce(low, dist.ReduceOp.MIN, group=group)
+        dist.all_reduce(high, dist.ReduceOp.MAX, group=group)
     if differ := list(dict.fromkeys(names[k] for k in torch.nonzero(low != high).flatten().tolist())):
         raise ValueError(
             f"save: {', '.join(map(repr, differ[:8]))} should be the same on all processes that have a copy, and "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any, Literal
 
 import torch
@@ -28,6 +29,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.mismatches import compare_first, described_array
+from tape_torch.peers import explained
+from tape_torch.votes import COUNT, Ballot, note
 
 # PyTorch 2.13 has other names for them.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
@@ -37,9 +40,23 @@ Reduction = Literal["sum", "mean", "max", "min"]
 
 
 def _ordered(kernel: Any) -> Any:
-    """Mark a kernel as an effect of compiled functions."""
-    kernel.is_effect = True
-    return kernel
+    """Mark a kernel as an effect of compiled functions; where it fails, the error names the cause."""
+    name = kernel.__name__.strip("_").removesuffix("_in_group")
+
+    @wraps(kernel)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return kernel(*args, **kwargs)
+        except RuntimeError as error:
+            if (found := explained(error, _SHOWN.get(name, name))) is not None:
+                raise found from error
+            raise
+
+    called.is_effect = True  # type: ignore[attr-defined]
+    return called
+
+
+_SHOWN = {"means": "averaged gradients", "<lambda>": "all_reduce"}
 
 
 def _check_first(name: str, x: torch.Tensor, group: Any, *how: Any) -> None:
@@ -169,14 +186,21 @@ def _described_in_order(arrays: Sequence[torch.Tensor], labels: Sequence[str]) -
 
 @_ordered
 def _means_in_group(xp: Any, arrays: Any, group: Any, size: int, labels: tuple[str, ...]) -> torch.Tensor:
-    if size > 1 and type(arrays[0]) is torch.Tensor:
-        key = ("averaged gradients by ops", group, labels, arrays[0].dtype, *[x.shape for x in arrays])
-        compare_first(key, lambda: _described_in_order(arrays, labels), group, waits_of, always=True)
+    is_compared = size > 1 and type(arrays[0]) is torch.Tensor
+    sizes = [*[x.numel() for x in arrays], *[COUNT] * is_compared]
     # Divided on the way into the array that is sent, in whose memory the sum is taken.
-    flat = torch.empty(sum([x.numel() for x in arrays]), dtype=arrays[0].dtype, device=arrays[0].device)
-    for x, place in zip(arrays, torch.split(flat, [x.numel() for x in arrays]), strict=True):
+    flat = torch.empty(sum(sizes), dtype=arrays[0].dtype, device=arrays[0].device)
+    for x, place in zip(arrays, torch.split(flat, sizes), strict=False):
         torch.div(x, size, out=place.view(x.shape))
-    return _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
+    if not is_compared:
+        return _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
+    key = ("averaged gradients by ops", group, labels, arrays[0].dtype, *[x.shape for x in arrays])
+    note(group, *compare_first(key, lambda: _described_in_order(arrays, labels), group, waits_of, always=True))
+    ballot = Ballot(group)
+    flat[-COUNT:] = ballot.numbers(flat)
+    found = _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
+    ballot.check(found[-COUNT:])
+    return found[:-COUNT]
 
 
 def _means_in_group_transpose(

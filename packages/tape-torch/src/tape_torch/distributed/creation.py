@@ -19,6 +19,7 @@ from tape_torch.distributed.layouts import Layout, placements_dividing
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.distributed.moving import distributed_joined, distributed_part_of, torch_backend
 from tape_torch.divided_copies import copy_on
+from tape_torch.peers import naming_peers
 from tape_torch.random import TorchRandom
 from tape_torch.thresholds import DRAWN_AT_ONCE
 
@@ -55,7 +56,8 @@ class Part(NamedTuple):
         """Return what each process gives, by rank."""
         mine = torch.tensor(numbers, device=self.mesh.device_type)
         found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-        dist.all_gather(found, mine)
+        with naming_peers("create, which compares what the processes give,"):
+            dist.all_gather(found, mine)
         return [each.tolist() for each in found]
 
 

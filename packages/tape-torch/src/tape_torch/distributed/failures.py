@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,26 +23,13 @@ from torch.distributed import distributed_c10d
 
 from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
+from tape_torch.notes import is_dead, machine
+from tape_torch.peers import PeerError, is_of_peers, watches
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
 PATIENCE: Final = 15.0  # seconds to look for the cause of an error
 POLL_SECONDS: Final = 0.05
-
-_FAMILIAR: Final = ("/gloo/", "nccl", "connection closed by peer", "connection reset by peer", "timed out waiting")
-"""What errors of operations among processes have in their texts, in small letters."""
-
-
-class PeerError(RuntimeError):
-    """Another process has died, failed or hangs.
-
-    Attributes:
-        ranks: the numbers of these processes.
-    """
-
-    def __init__(self, message: str, ranks: Sequence[int]) -> None:
-        super().__init__(message)
-        self.ranks = tuple(ranks)
 
 
 @contextmanager
@@ -74,6 +61,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         return
     watch = _Watch(seconds)
     _watches.append(watch)
+    watches.append(watch)
     meetings.looks.append(watch.look)
     try:
         yield
@@ -82,7 +70,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         raise
     except BaseException as error:
         # An interrupt is the user's, and says nothing of other processes.
-        if not _is_of_peers(error):
+        if not is_of_peers(error):
             watch.note("failed", f"{type(error).__name__}: {error}")
             raise
         watch.note("waited", [])
@@ -100,6 +88,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
         watch.note("left", None)
     finally:
         _watches.remove(watch)
+        watches.remove(watch)
         meetings.looks.remove(watch.look)
         watch.end()
 
@@ -140,7 +129,7 @@ class _Watch:
         own: Any = distributed_c10d._get_default_store()
         self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
-        self.store.set(f"{self.rank}/who", json.dumps([*meetings.machine(), os.getpid()]))
+        self.store.set(f"{self.rank}/who", json.dumps([*machine(), os.getpid()]))
         self.store.set(f"{self.rank}/beat", "0")
         self._limit_waiting()
         self._over = threading.Event()
@@ -233,17 +222,10 @@ class _Watch:
     def _is_dead(self, rank: int) -> bool:
         """Return whether a process of this machine is no more."""
         who = self._read(rank, "who")
-        return who is not None and meetings.is_dead(who)
+        return who is not None and is_dead(who)
 
     def _has(self, rank: int, key: str) -> bool:
         return bool(self.store.check([f"{rank}/{key}"]))
 
     def _read(self, rank: int, key: str) -> Any:
         return json.loads(self.store.get(f"{rank}/{key}")) if self._has(rank, key) else None
-
-
-def _is_of_peers(error: BaseException) -> bool:
-    """Return whether an error is that of an operation among processes."""
-    if isinstance(error, dist.DistError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _FAMILIAR)

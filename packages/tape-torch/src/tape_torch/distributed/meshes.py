@@ -25,6 +25,7 @@ from tape_torch.distributed import checkpoints
 from tape_torch.distributed.failures import waits_of
 from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import mend_gloo
+from tape_torch.notes import board
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -159,6 +160,7 @@ def mesh(
         raise ValueError(f"tape_torch.distributed.mesh: timeout must be more than 0 seconds; got {timeout}")
     _ensure_group(wanted, device_type, timeout)
     mend_gloo()
+    board()
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if is_checked:
         mismatches.compare(timeout)

@@ -26,6 +26,8 @@ from tape_torch.divided_copies import DIVIDE, check_same, copy_on
 from tape_torch.divided_names import add_names
 from tape_torch.divided_origins import begin_first_step
 from tape_torch.divided_weights import divided_together
+from tape_torch.peers import naming_peers
+from tape_torch.votes import forget
 
 if TYPE_CHECKING:
     from tape_torch.backend import TorchBackend
@@ -191,6 +193,7 @@ def distribute(tree: T, layout: Chosen, *, mesh: Mesh, local: bool = False) -> T
     if named:
         add_names(named)
         begin_first_step()
+        forget()
     return found
 
 
@@ -250,7 +253,8 @@ def joined(part: Tensor, layout: Layout, *, mesh: Mesh) -> Tensor:
 def agree(number: int, *, mesh: Mesh) -> int:
     """Return the first process's number, from 0 to 2**64 - 1, in all processes, which all call this."""
     words = torch.tensor([number >> 32, number & 0xFFFFFFFF], device=mesh.device_mesh.device_type)
-    dist.broadcast(words, 0)
+    with naming_peers("what process 0 tells all"):
+        dist.broadcast(words, 0)
     high, low = words.tolist()
     return int(high << 32 | low)
 
@@ -366,5 +370,6 @@ def _divided(value: Any, layout: Layout, mesh: Mesh, backend: Backend, local: bo
 def _check_same(tensor: Tensor, label: str) -> None:
     """Compare the shapes and dtypes of the processes' parts."""
     told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, about(tensor))
+    with naming_peers("distribute, which compares what the processes give,"):
+        dist.all_gather_object(told, about(tensor))
     check_parts_alike(label, told)

@@ -1,0 +1,247 @@
+"""Steps after the first are compared by some numbers that go along with their gradients.
+
+The first time that processes send something they compare what it is, by their store. Later on, one of them may call
+what all have called before, and the others something else that all have called before: another order of layers, another
+branch, another trace of a compiled function. Where it has the same shapes, PyTorch adds the gradient of one weight to
+that of another. Likewise an optimizer may get another learning rate in one process alone.
+
+So each process keeps a checksum of what it has sent and set since its last gradients, and puts a number for each bit of
+it behind the next ones, 1 or -1. The sum over n processes is n or -n for each where they all agree, and for no process
+so where they do not: all of them notice, at no further message. Only then do they tell each other what it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+from zlib import crc32
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from tape_torch.divided_origins import meet_in_first_step, waits_of
+from tape_torch.mismatches import after_mismatches, meet
+from tape_torch.peers import naming_peers
+
+COUNT: Final = 32
+"""Numbers that go along with gradients of a dtype."""
+
+_SHOWN: Final = 256  # of what was sent and set, that are told where processes differ
+
+_EXACT: Final = {torch.float16: 1 << 11, torch.bfloat16: 1 << 8}
+"""How many processes can be counted in a dtype; in others 2 ** 24."""
+
+_CALL: Final = "the sum of gradients after a step"
+
+_CURE: Final = (
+    "All processes must run the same program, in each step: look for layers that are called in another order, another "
+    "branch or another argument of a compiled function, and a setting of an optimizer that is changed in one process "
+    "alone"
+)
+
+Text = str | list[str]
+"""What was sent or set, in the words of users; a list of what belongs together."""
+
+
+class _Log:
+    """What this process has sent in a group, and set, since its last gradients there."""
+
+    def __init__(self, begun: _Log | None = None) -> None:
+        self.digest: int = 0 if begun is None else begun.digest
+        self.texts: deque[Text] = deque(() if begun is None else begun.texts, maxlen=_SHOWN)
+
+    def add(self, number: int, text: Text) -> None:
+        self.digest = crc32(number.to_bytes(4, "little"), self.digest)
+        self.texts.append(text)
+
+
+_logs: Final[dict[str, _Log]] = {}
+"""By the names of groups of processes."""
+
+_set: Final = [_Log()]
+"""What this process has set: of groups in which nothing was sent yet, this is what there is."""
+
+
+def _log_of(group: str) -> _Log:
+    log = _logs.get(group)
+    if log is None:
+        log = _logs[group] = _Log(_set[0])
+    return log
+
+
+def forget() -> None:
+    """Forget what was sent and set: the processes begin anew, all of them."""
+    _logs.clear()
+    _set[:] = [_Log()]
+
+
+after_mismatches.append(forget)
+
+
+def note(group: str, number: int, text: Text) -> None:
+    """Note what this process is about to send in a group.
+
+    Args:
+        number: a checksum of it, of 32 bits.
+        text: what it is.
+    """
+    _log_of(group).add(number, text)
+
+
+def note_everywhere(text: str) -> None:
+    """Note what this process has set, which is the same in all others."""
+    number = crc32(text.encode())
+    for log in (*_set, *_logs.values()):
+        log.add(number, text)
+
+
+class Ballot:
+    """What this process says in one collective, and what comes of it.
+
+    Args:
+        group: the name of the processes that it is for.
+    """
+
+    __slots__ = ("_texts", "digest", "group")
+
+    def __init__(self, group: str) -> None:
+        log = _log_of(group)
+        _logs[group] = _Log()
+        self.group = group
+        self.digest = log.digest
+        self._texts = log.texts
+
+    def numbers(self, like: torch.Tensor) -> torch.Tensor:
+        """Return what is added up with the gradients, in the dtype of a tensor and where it is."""
+        return _numbers(self.digest, _size(self.group), like.dtype, like.device)[0]
+
+    def check(self, sums: torch.Tensor) -> None:
+        """Compare what has come of it with what would have, if all processes had said the same.
+
+        On the CPU it is compared at once. Elsewhere that would wait for the device, so it is with the next one.
+
+        Raises:
+            MismatchError: another process has said something else, by all processes.
+        """
+        expected = _numbers(self.digest, _size(self.group), sums.dtype, sums.device)[1]
+        if sums.device.type == "cpu":
+            if not torch.equal(sums, expected):
+                self.differ()
+            return
+        waiting, _waiting[:] = list(_waiting), []
+        _waiting.append((self, (sums == expected).all().to("cpu", non_blocking=True), _event(sums.device)))
+        for ballot, is_same, event in waiting:
+            event.synchronize()
+            if not bool(is_same):
+                _waiting.clear()
+                ballot.differ()
+
+    def differ(self) -> None:
+        """Have the processes, all of which call this, tell each other what they have sent and set.
+
+        Raises:
+            MismatchError: in any case.
+        """
+        told: list[str] = []
+        for text in self._texts:
+            told += text if isinstance(text, list) else [text]
+        group = distributed_c10d._resolve_process_group(self.group)  # type: ignore[arg-type,attr-defined]
+        with naming_peers("the sum of gradients"):
+            meet([_CALL, *told], group, waits_of, _CURE)
+        raise RuntimeError(
+            f"{_CALL}: the processes have not sent and set the same since the gradients before, and all say that it "
+            f"was {'; '.join(told)}: their numbers were changed on the way"
+        )
+
+
+class Tally:
+    """A ballot in a collective of its own, where what it is about is so large that this takes as good as no time.
+
+    Args:
+        group: the name of the processes that it is for.
+        like: an array on the device that is sent from.
+    """
+
+    def __init__(self, group: str, like: torch.Tensor) -> None:
+        self._ballot = Ballot(group)
+        self._sums = self._ballot.numbers(torch.empty(0, device=like.device)).clone()
+        processes = distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type,attr-defined]
+        meet_in_first_step(_CALL, processes)
+        with naming_peers(_CALL):
+            self._work: Any = dist.all_reduce(self._sums, group=processes, async_op=True)
+
+    def check(self) -> None:
+        """Wait, and compare as `Ballot.check` does."""
+        with naming_peers(_CALL):
+            self._work.wait()
+        self._ballot.check(self._sums)
+
+
+class Standing:
+    """The votes of a compiled function: constants of its program, which are set anew before each run.
+
+    Args:
+        number, told: as for `note`: of what it sends, in order.
+        groups: the names of the groups that it sends in.
+    """
+
+    def __init__(self, number: int, told: list[str], groups: Sequence[str]) -> None:
+        self._number, self._told = number, told
+        self._numbers: dict[str, list[torch.Tensor]] = {group: [] for group in groups}
+        self._ballots: dict[str, Ballot] = {}
+
+    def numbers(self, group: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Return what is added up with other arrays of a dtype, in a group."""
+        found = torch.zeros(COUNT, dtype=dtype, device=device)
+        self._numbers.setdefault(group, []).append(found)
+        return found
+
+    def begin(self) -> None:
+        """Set the numbers, before a run."""
+        for group, numbers in self._numbers.items():
+            note(group, self._number, self._told)
+            if not numbers:
+                continue
+            before, ballot = self._ballots.get(group), Ballot(group)
+            self._ballots[group] = ballot
+            if before is None or before.digest != ballot.digest:
+                for own in numbers:
+                    own.copy_(ballot.numbers(own))
+
+    def check(self, group: str, sums: torch.Tensor) -> None:
+        """Compare, as `Ballot.check` does, what has come of them in a run."""
+        self._ballots[group].check(sums)
+
+
+def compare_now(told: list[str]) -> None:
+    """Compare with all others, by a message, what this process is about to do: in a first run.
+
+    Raises:
+        MismatchError: it is something else, or they do not come.
+    """
+    meet(told, dist.group.WORLD, waits_of, _CURE)
+
+
+_waiting: Final[list[tuple[Ballot, torch.Tensor, Any]]] = []
+
+
+def _event(device: torch.device) -> Any:
+    event: Any = torch.Event(device)
+    event.record()
+    return event
+
+
+@lru_cache(maxsize=256)
+def _numbers(digest: int, n: int, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    bits = [1 if digest >> k & 1 else -1 for k in range(COUNT)]
+    if n > _EXACT.get(dtype, 1 << 24):
+        bits = [0] * COUNT
+    own = torch.tensor(bits, dtype=dtype, device=device)
+    return own, own * n
+
+
+def _size(group: str) -> int:
+    return int(distributed_c10d._resolve_process_group(group).size())  # type: ignore[arg-type,attr-defined]

@@ -1,0 +1,20 @@
+"""Processes that part in the midst of a run: an error on all of them, with their ranks, and none waits for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import run_processes
+
+pytestmark = pytest.mark.each_backend
+
+
+def test_steps_that_were_compared_before_and_are_mixed_up_now() -> None:
+    program = Path(__file__).with_name("later_steps_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2) == ["done\n"] * 2
+
+
+def test_a_process_that_is_lost_is_named_outside_of_a_watched_block() -> None:
+    program = Path(__file__).with_name("lost_peers_in_processes.py")
+    assert run_processes(program.read_text(encoding="utf-8"), 2, may_fail=[1])[0] == "done\n"
