@@ -49,6 +49,8 @@ def drawn(chance: random.Random) -> tuple[str, str, str]:
     if chance.random() < 0.3:
         return first, first, ""
     change, second, k = chance.choice(CHANGES), list(first), chance.randrange(len(first))
+    if change == "freeze" and len(set(first)) == 1:  # of one layer nothing would be left to update
+        change = "dtype"
     if change == "swap":
         j = chance.randrange(len(first))
         second[k], second[j] = second[j], second[k]
