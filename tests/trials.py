@@ -13,15 +13,9 @@ _store: list[dist.Store] = []
 
 
 class Trial:
-    """A group of all processes, in which each waits for a few seconds, as a context whose value is its mesh.
-
-    A process that leaves it waits for all others.
-    """
+    """A group of all processes, as a context whose value is its mesh; one that leaves it waits for all others."""
 
     count = 0
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timedelta(seconds=timeout)
 
     def __enter__(self) -> Mesh:
         Trial.count += 1
@@ -30,9 +24,7 @@ class Trial:
         place = dist.PrefixStore(f"trial {Trial.count}", _store[0])
         dist.init_process_group("gloo", store=place, rank=int(os.environ["RANK"]), world_size=_size())
         found = mesh({"data": -1}, device="cpu")
-        for group in (dist.group.WORLD, *found.device_mesh.get_all_groups()):
-            assert group is not None  # it was made just now
-            group.set_timeout(self._timeout)
+        limit_waits(found, 30.0)
         return found
 
     def __exit__(
@@ -42,6 +34,13 @@ class Trial:
             _store[0].set(f"{Trial.count} {os.environ['RANK']}", "")
             _store[0].wait([f"{Trial.count} {k}" for k in range(_size())])
             dist.destroy_process_group()
+
+
+def limit_waits(mesh: Mesh, seconds: float) -> None:
+    """Have the processes of a mesh wait so long for each other in collectives, from now on."""
+    for group in (dist.group.WORLD, *mesh.device_mesh.get_all_groups()):
+        assert group is not None  # there is a mesh
+        group.set_timeout(timedelta(seconds=seconds))
 
 
 def _size() -> int:

@@ -19,7 +19,7 @@ import numpy as np
 import tape_core as tc
 import tape_nn as nn
 from tape_torch.distributed import MismatchError, PeerError, full, mesh
-from trials import Trial
+from trials import Trial, limit_waits
 
 LAYERS = "abc"
 WIDTH, ROWS, STEPS = 4, 4, 4
@@ -95,7 +95,9 @@ def check(chance: random.Random) -> bool:
     # gets more bytes than it waits for.
     is_alike = sorted(programs[0]) == sorted(programs[1]) and not programs[2]
     is_later = is_alike and strategy != "TensorParallel" and chance.random() < 0.8
-    with Trial(5.0 if is_later else 30.0) as m:
+    with Trial() as m:
+        if is_later:
+            limit_waits(m, 5.0)
         grid = mesh({"data": 1, "model": -1}, device="cpu") if strategy == "TensorParallel" else m
         return check_drawn(chance, programs, strategy, grid, chance.choice((1, STEPS)) if is_later else 0)
 

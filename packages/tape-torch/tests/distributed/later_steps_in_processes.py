@@ -70,7 +70,7 @@ for strategy, how, before, options in (
     ("Sharded", "compiled", 1, {}),
     ("Sharded", "compiled", 4, {}),
 ):
-    with Trial(20.0) as m:
+    with Trial() as m:
         net, step = steps(strategy, how, **options)
         for _ in range(before):
             assert step(True) > 0.0
@@ -82,7 +82,7 @@ for strategy, how, before, options in (
             assert how == "eager" or was == [full(v).tolist() for v in net.variables]
             assert step(True) > 0.0  # they still compute together
 
-trial = Trial(20.0)
+trial = Trial()
 m = trial.__enter__()
 
 # -- settings of optimizers

@@ -11,7 +11,6 @@ import time
 import pytest
 import tape_core as tc
 import tape_nn as nn
-from tape_torch import peers
 from tape_torch.distributed import (
     MismatchError,
     PeerError,
@@ -21,10 +20,9 @@ from tape_torch.distributed import (
     full,
 )  # fmt: skip
 from tape_torch.notes import board
-from trials import Trial
+from trials import Trial, limit_waits
 
 tc.set_backend("torch:cpu")
-peers.PATIENCE = 2.0  # how long to look for another cause than one that lives and does not come
 rank = int(os.environ["RANK"])
 
 
@@ -55,8 +53,9 @@ def is_told(text):
 
 # -- one traces anew, or calls something new: both say what the other one does
 
-with Trial(2.0) as m:
+with Trial() as m:
     run, x = steps(m, "compiled")
+    limit_waits(m, 1.0 if rank == 0 else 30.0)
     if rank == 0:
         with is_told(r"calls .* of float64 .* in a compiled function at \S+:\d+.*traced anew"):
             float(run(x))
@@ -68,7 +67,7 @@ with Trial(2.0) as m:
 # -- one has a step less, and ends, or does something else
 
 for how in ("eager", "compiled", "averaged"):
-    with Trial(2.0) as m:
+    with Trial() as m:
         if how == "averaged":
             v = tc.Variable(tc.ones(4))
 
@@ -80,29 +79,32 @@ for how in ("eager", "compiled", "averaged"):
             x = run(None)
         else:
             run, x = steps(m, how)
+        limit_waits(m, 1.0 if rank == 0 else 30.0)
         if rank == 0:
             with is_told(r"has come to the end of its program.*as many steps.*drop_last") as told:
                 float(run(x))
             assert told.value.ranks == (1,)
         else:
             board().end()
-with Trial(2.0) as m:
+with Trial() as m:
     run, x = steps(m, "eager")
+    limit_waits(m, 1.0 if rank == 0 else 30.0)
     with is_told(rf"(has waited in|came to) {'full' if rank == 0 else 'the sum of gradients'} at .*TAPE_CHECK_RANKS=1"):
         float(run(x)) if rank == 0 else full(x)
 
 # -- one is late
 
-with Trial(2.0) as m:
+with Trial() as m:
     all_reduce(tc.ones(4), m)
+    limit_waits(m, 1.0 if rank == 0 else 30.0)
     if rank == 1:
-        time.sleep(3.0)
+        time.sleep(2.0)
     with is_told(r"(came to|has waited in) all_reduce at .*mesh\(timeout=\)"):
         all_reduce(tc.ones(4), m)
 
 # -- one dies
 
-with Trial(2.0) as m:
+with Trial() as m:
     w = distribute(tc.ones((4, 2)), ("data",), mesh=m)
     full(w)
     if rank == 1:
