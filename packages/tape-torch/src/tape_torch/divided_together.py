@@ -187,7 +187,7 @@ class Together:
     def __init__(self) -> None:
         self._open: dict[_Kind, _Bucket] = {}
         self._sent: list[_Bucket] = []
-        self._alone: dict[str, Any] = {}  # by groups of processes what was last sent there by itself
+        self._alone: dict[str, torch.device] = {}  # by groups of processes from where something is sent by itself
 
     def add(self, key: int, gradient: Any, source: Any) -> bool:
         """Take a gradient that is to be laid out as another array; return False if it goes another way.
@@ -218,7 +218,7 @@ class Together:
         """Send what is left, and return all gradients by their keys once they are there."""
         for kind in list(self._open):
             self._send(kind)
-        tallies = [Tally(group, like) for group, like in self._alone.items()]
+        tallies = [Tally(group, device) for group, device in self._alone.items()]
         forget_all()  # the pass is over
         if self._sent:
             end_first_step()
@@ -237,7 +237,7 @@ class Together:
                 group = gradient.device_mesh.get_group(axis).group_name
                 text = f"the gradient of {described_array(gradient, names_of([source])[0])}"
                 note(group, crc32(text.encode()), text)
-                self._alone[group] = own_part(gradient)
+                self._alone[group] = gradient.device
 
     def _send(self, kind: _Kind) -> None:
         bucket = self._open.pop(kind)

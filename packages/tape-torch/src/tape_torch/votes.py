@@ -162,12 +162,12 @@ class Tally:
 
     Args:
         group: the name of the processes that it is for.
-        like: an array on the device that is sent from.
+        device: what is sent from.
     """
 
-    def __init__(self, group: str, like: torch.Tensor) -> None:
+    def __init__(self, group: str, device: torch.device) -> None:
         self._ballot = Ballot(group)
-        self._sums = self._ballot.numbers(torch.empty(0, device=like.device)).clone()
+        self._sums = self._ballot.numbers(torch.empty(0, device=device)).clone()
         processes = distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type,attr-defined]
         meet_in_first_step(_CALL, processes)
         with naming_peers(_CALL):
