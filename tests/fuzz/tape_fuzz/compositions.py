@@ -268,6 +268,7 @@ FIRST_OF_JAX = {
     "jacfwd of jit": _in_jax("jax.jacfwd(jax.jit(g))"),
     "jacrev of checkpoint": _in_jax("jax.jit(jax.jacrev(jax.checkpoint(g)))"),
     "jit of tape": _in_jax("jax.jit(g)", "lambda x: tc.jacrev(f)(x)"),
+    "jit of forward mode of Tape": _in_jax("jax.jit(g)", "lambda x: tc.jacfwd(f)(x)"),
     "vmap of grad of Tape": _in_jax(
         "lambda a: jax.vmap(lambda e: g(e))(jax.numpy.eye(3))",
         "lambda e: tc.vjp(f, x)[1](e)[0]",

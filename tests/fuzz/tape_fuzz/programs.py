@@ -203,6 +203,7 @@ _OPTIMIZERS = [
     "nn.SGD(0.1, momentum=0.9)", "nn.Adam(0.05)", "nn.AdamW(0.05, weight_decay=0.1)", "nn.RMSprop(0.05)", "nn.GradientAccumulation(nn.Adam(0.05), 2)",
     "nn.GradientAccumulation(nn.SGD(0.1, momentum=0.5), 3)", "nn.Adam(0.05, groups=[nn.ParameterGroup(lambda v: v.name == 'v0', learning_rate=0.2)])",
     "nn.Adam(nn.schedules.ExponentialDecay(0.1, 2, 0.5))", "nn.Adam(0.05, clipnorm=0.5)", "nn.LossScaler(nn.SGD(0.1))",
+    "nn.LossScaler(nn.GradientAccumulation(nn.SGD(0.1, momentum=0.5), 2), 8.0, growth_interval=1)",
 ]  # fmt: skip
 _TRANSFORMATIONS = ["sgd(0.1, momentum=0.9)", "adam(0.1)", "adamw(0.1)", "scale_by_rms()", "trace(0.9, nesterov=True)"]
 
