@@ -7,6 +7,7 @@ import pytest
 import tape_core as tc
 import torch
 from live_memory import adam_steps, at_most
+from support import ignore_threads
 
 # In units of the parameters: Adam's state is 3, and in compiled steps there are two of them until a step is done. Eager
 # ones write over the old one, and the caller has the gradients. What is above that are activations, and temporaries of
@@ -19,6 +20,7 @@ ALLOWED = {True: 6.15, False: 4.2}
 def test_a_step_has_its_states_and_gradients(compiled: bool, divided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the process does with arrays that are divided has no part in steps of others.
     monkeypatch.setattr("tape_core.engine.layouts.in_use", divided)
+    ignore_threads(monkeypatch)
     monkeypatch.setattr("tape_torch.overwriting.is_watched", lambda: False)  # by what counts the memory
     with tc.use_backend("torch:cpu"):
         step, size = adam_steps(1536, compiled)

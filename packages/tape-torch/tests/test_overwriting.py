@@ -12,6 +12,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 import torch
+from support import ignore_threads
 from tape_core.engine.overwriting import Overwriting
 from tape_core.support import COUNTS_REFERENCES, release_spares, undone_on_error
 
@@ -22,6 +23,7 @@ SHAPE = (48, 32)
 @pytest.fixture(autouse=True)
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("tape_torch.backend.BLOCK_ELEMENTS_PER_THREAD", 100)  # the last block is shorter
+    ignore_threads(monkeypatch)
     with tc.use_backend("torch:cpu"):
         yield
 

@@ -10,6 +10,7 @@ What is here may change with a minor version of Tape; the packages of one versio
 
 from tape_core.base import dtypes
 from tape_core.base.ambient import ACTIVE, FORMER, OPEN_AXES, READY
+from tape_core.base.attributes import set_attribute
 from tape_core.base.contexts import Leaving, contextmanager, setting
 from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
@@ -118,6 +119,7 @@ __all__ = [
     "rows_added",
     "sequence",
     "set_all",
+    "set_attribute",
     "setting",
     "spare_of",
     "special_dtype",

@@ -29,7 +29,10 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 
 class Own(nn.Optimizer):
-    """One that updates in place, as the documentation allows."""
+    """One that updates in place, as the documentation allows, and runs Python where an attribute is assigned to."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
 
     def _slots(self) -> dict[str, float]:
         return {"momentum": 0.0}

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tape_core.base.ambient import FORMER
+from tape_core.base.attributes import set_attribute
 from tape_core.base.contexts import Leaving
 
 
@@ -65,7 +66,7 @@ class undone_on_error:
     def _put_back(self) -> None:
         # One call of a C function, which no signal handler interrupts; see `tape_core.engine.commit`.
         if self._former:
-            any(map(setattr, *zip(*self._former.values(), strict=True)))
+            any(map(set_attribute, *zip(*self._former.values(), strict=True)))
 
     __exit__ = Leaving(_leave, _abandon)
 

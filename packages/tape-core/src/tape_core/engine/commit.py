@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tape_core.base.ambient import FORMER
+from tape_core.base.attributes import set_attribute
 from tape_core.base.spares import Spare, give_back
 from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
@@ -88,7 +89,10 @@ class Commit:
         self._otherwise.append(otherwise)
 
     def attribute(self, instance: object, name: str, value: object) -> None:
-        """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code."""
+        """Add a new value of an attribute, which must be a plain one: the setter of a property is Python code.
+
+        A `__setattr__` of the class is not called.
+        """
         self._objects.append(instance)
         self._names.append(name)
         self._values.append(value)
@@ -101,7 +105,7 @@ class Commit:
         if current() is not None:
             for variable, array in zip(self._variables, self._arrays, strict=True):
                 variable._array, variable._slots = array, {}
-            any(map(setattr, self._objects, self._names, self._values))
+            any(map(set_attribute, self._objects, self._names, self._values))
             return
         if self._over is not None and not may_overwrite():
             self._renounce()
@@ -163,7 +167,7 @@ def set_all(
         keep_former(targets, attributes)
     if overwriting is not None:
         return overwriting.make(targets, attributes, values)
-    any(map(setattr, targets, attributes, values))  # `setattr` gives None
+    any(map(set_attribute, targets, attributes, values))  # which gives None
     del before
     return True
 

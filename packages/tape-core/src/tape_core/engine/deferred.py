@@ -16,6 +16,7 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
+from tape_core.base.attributes import set_attribute
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Slots
 
@@ -108,9 +109,9 @@ def assignments(variables: Iterable[Variable], places: Iterable[Place], slots: I
     """
     raw = repeat("_raw")
     return chain(
-        map(setattr, variables, repeat("_deferred"), places),
+        map(set_attribute, variables, repeat("_deferred"), places),
         # The slot may be empty already, which `delattr` would refuse.
-        map(setattr, variables, raw, repeat(None)),
+        map(set_attribute, variables, raw, repeat(None)),
         map(delattr, variables, raw),
-        map(setattr, variables, repeat("_raw_slots"), slots),
+        map(set_attribute, variables, repeat("_raw_slots"), slots),
     )

@@ -16,27 +16,31 @@ from operator import eq, is_, is_not, length_hint
 from typing import Any, NamedTuple
 
 from tape_core.base.ambient import ACTIVE, FORMER
+from tape_core.base.attributes import set_attribute
 
 Call = partial[Any]
 """A call of a C function that runs no Python code, and that fails only before it has done anything."""
 
 
 class Old(NamedTuple):
-    """The value of a Variable that may be overwritten.
-
-    Attributes:
-        memory: an array of its own in the value's memory, or in that of the part that this process has.
-        watched: called with the number of pieces that this array is cut into, it returns calls that count references,
-            and what they return if nobody but the Variable has the value, while a commit has these calls.
-    """
+    """The value of a Variable that may be overwritten."""
 
     memory: Any
+    """An array of its own in the value's memory, or in that of the part that this process has."""
+
     watched: Callable[[int], tuple[list[Call], list[int]]]
+    """Called with the number of pieces that this array is cut into, it returns calls that count references, and what
+    they return if nobody but the Variable has the value, while a commit has these calls."""
 
 
 def may_overwrite() -> bool:
     """Return whether nobody is to see old values later: no tape, no other thread, and nobody who puts them back."""
-    return not ACTIVE.get() and not FORMER.get() and len(sys._current_frames()) == 1
+    return not ACTIVE.get() and not FORMER.get() and not _other_threads()
+
+
+def _other_threads() -> int:
+    """Return how many threads of Python there are beside this one."""
+    return len(sys._current_frames()) - 1
 
 
 class Overwriting:
@@ -95,4 +99,4 @@ def _made(calls: Iterator[Call]) -> Iterator[bool]:
 
 
 def _set(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> Iterator[bool]:
-    return map(is_, map(setattr, objects, names, values), repeat(None))  # True for each
+    return map(is_, map(set_attribute, objects, names, values), repeat(None))  # True for each

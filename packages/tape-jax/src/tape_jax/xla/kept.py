@@ -6,15 +6,12 @@ That is done by NumPy, for which nothing need be compiled: the arrays are on the
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import cache
-from itertools import accumulate, pairwise
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 from tape_core.support import deferred, picking
@@ -23,7 +20,7 @@ from tape_core.typing import Raw
 from tape_jax import devices
 from tape_jax.conversion import is_tracing
 from tape_jax.thresholds import KEPT_MIN_ARRAYS, PACK_MAX_BYTES, PACKED_MAX_BYTES, READ_TOGETHER_AFTER
-from tape_jax.xla.packs import Misfit
+from tape_jax.xla.packs import Layout, Misfit, Pair, grouped
 from tape_jax.xla.transfer import is_of_jax, nbytes
 from tape_jax.xla.work import pays_to_pack
 
@@ -78,37 +75,26 @@ class Held(deferred.Held):
         return bool(arrays) and all(map(is_, values, arrays))
 
 
-class Pack:
+class Pack(Layout):
     """Results, of one dtype, that are arguments of the next call, in one array.
 
     Args:
-        pairs: the places of each as a result, and as an argument.
-        specs: those of the values.
+        pairs, specs: see :class:`Layout`.
 
     Attributes:
-        results, arguments: the places of each.
-        shapes, size, dtype: of the values, of the array.
+        dtype: of the array.
     """
 
-    def __init__(self, pairs: Sequence[tuple[int, int]], specs: Sequence[Spec]) -> None:
-        self.results = [o for o, _ in pairs]
-        self.arguments = [i for _, i in pairs]
+    def __init__(self, pairs: Sequence[Pair], specs: Sequence[Spec]) -> None:
+        super().__init__(pairs, specs)
         self._first = self.arguments[0]
-        self.shapes: Shapes = tuple([tuple(spec.shape) for spec in specs])
-        self.size = sum(map(math.prod, self.shapes))
         self.dtype = specs[0].dtype
         self._last: Held | None = None
         self._read = Reading(self.parts)
-        ends = [0, *accumulate(map(math.prod, self.shapes))]
-        self._slices = [slice(*pair) for pair in pairwise(ends)]
-
-    def parts(self, whole: Any) -> list[Any]:
-        """Return the arrays that are in one; for XLA's code."""
-        return [whole[own].reshape(shape) for own, shape in zip(self._slices, self.shapes, strict=True)]
 
     def array(self, whole: jax.Array, number: int) -> Raw:
         """Return one of the arrays that are in one."""
-        own, shape = self._slices[number], self.shapes[number]
+        own, shape = self.slices[number], self.shapes[number]
         place = whole.sharding if whole.committed else None
         found = _copy_on(place)(np.asarray(whole)[own].reshape(shape))
         if found.dtype != self.dtype:  # JAX has been told to have no float64, meanwhile or in this thread
@@ -220,7 +206,7 @@ class Keeping:
         for pack, whole in zip(self._packs, wholes, strict=True):
             given.update(zip(pack.arguments, pack.parts(whole), strict=True))
         found, ends = self._function(states, large, *[given[i] for i in range(len(given))])
-        made = [_whole([found[o] for o in pack.results]) for pack in self._packs]
+        made = [pack.whole(found) for pack in self._packs]
         return [found[o] for o in self._other_results], made, ends
 
     def trace(self, states: Sequence[Any], large: Sequence[Any], examples: Sequence[Any]) -> Any:
@@ -252,7 +238,7 @@ def keeping(
     chosen: Chosen,
     ins: Sequence[Spec],
     outs: Sequence[Spec],
-    pairs: Sequence[tuple[int, int]],
+    pairs: Sequence[Pair],
     deferrable: Collection[int],
     seconds: float,
 ) -> Keeping | None:
@@ -268,31 +254,21 @@ def keeping(
         deferrable: the results that may be deferred values.
         seconds: that a call takes at least.
     """
-    groups: dict[Any, list[list[tuple[int, int]]]] = {}
-    sizes: dict[Any, int] = {}
-    for o, i in pairs:
-        spec = ins[i]
-        if o not in deferrable or not is_of_jax(spec) or -1 in spec.shape or not spec.size:
-            continue
-        if (tuple(outs[o].shape), outs[o].dtype) != (tuple(spec.shape), spec.dtype) or nbytes(spec) > PACKED_MAX_BYTES:
-            continue
-        size = nbytes(spec)
-        if spec.dtype not in groups or sizes[spec.dtype] + size > PACK_MAX_BYTES:
-            groups.setdefault(spec.dtype, []).append([])
-            sizes[spec.dtype] = 0
-        groups[spec.dtype][-1].append((o, i))
-        sizes[spec.dtype] += size
-    found = [several for of_dtype in groups.values() for several in of_dtype if len(several) >= KEPT_MIN_ARRAYS]
+
+    def kind(pair: Pair) -> Hashable | None:
+        out, spec = outs[pair[0]], ins[pair[1]]
+        if pair[0] not in deferrable or not is_of_jax(spec) or -1 in spec.shape or not spec.size:
+            return None
+        is_same = (tuple(out.shape), out.dtype) == (tuple(spec.shape), spec.dtype)
+        return spec.dtype if is_same and nbytes(spec) <= PACKED_MAX_BYTES else None
+
+    found = grouped(pairs, ins, kind, lambda spec: PACK_MAX_BYTES, KEPT_MIN_ARRAYS)
     if not found or not pays_to_pack(sum(map(len, found)), seconds):
         return None
     if devices.several() or devices.default().platform != "cpu":
         return None
     packs = [Pack(several, [ins[i] for _, i in several]) for several in found]
     return Keeping(function, chosen, len(ins), len(outs), packs)
-
-
-def _whole(values: Sequence[Any]) -> Any:
-    return jnp.concatenate([jnp.ravel(value) for value in values])
 
 
 @cache

@@ -10,7 +10,7 @@ The values that a call returns are deferred where the caller takes such: arrays 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -38,40 +38,98 @@ if TYPE_CHECKING:
 _shape_of = attrgetter("shape")
 
 
-class Pack:
+Pair = tuple[int, int]
+"""The places of a value as a result, and as an argument of the next call."""
+
+
+class Layout:
+    """Where values lie in one array: those that a function returns, and takes in the next call.
+
+    Args:
+        pairs, specs: of the values.
+
+    Attributes:
+        results, arguments: the places of each.
+        shapes, size: of the values, and of the array.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], specs: Sequence[Spec]) -> None:
+        self.results = [o for o, _ in pairs]
+        self.arguments = [i for _, i in pairs]
+        self.shapes = tuple([tuple(spec.shape) for spec in specs])
+        ends = [0, *accumulate(map(math.prod, self.shapes))]
+        self.size = ends[-1]
+        self.slices = [slice(*pair) for pair in pairwise(ends)]
+        # A slice is one-dimensional as it is: only the others need another shape.
+        self._reshaped = [(at, shape) for at, shape in enumerate(self.shapes) if len(shape) != 1]
+
+    def parts(self, whole: Any) -> list[Any]:
+        """Return the arrays that are in one; also for XLA's code."""
+        found = list(map(whole.__getitem__, self.slices))
+        for at, shape in self._reshaped:
+            found[at] = found[at].reshape(shape)
+        return found
+
+    def whole(self, found: Sequence[Any]) -> Any:
+        """Return one array of those that are among all results; for XLA's code."""
+        return jnp.concatenate([jnp.ravel(found[k]) for k in self.results])
+
+
+def grouped(
+    pairs: Sequence[Pair],
+    specs: Sequence[Spec],
+    kind: Callable[[Pair], Hashable | None],
+    limit: Callable[[Spec], int],
+    least: int,
+) -> list[list[Pair]]:
+    """Return pairs whose values may lie in one array.
+
+    Args:
+        specs: those of the arguments.
+        kind: of a pair: those of one kind may lie together, and those of None in no array.
+        limit: the bytes of the array that such a value may lie in.
+        least: values that an array is worth while for.
+    """
+    groups: dict[Hashable, list[list[Pair]]] = {}
+    sizes: dict[Hashable, int] = {}
+    for pair in pairs:
+        if (what := kind(pair)) is None:
+            continue
+        spec = specs[pair[1]]
+        size = nbytes(spec)
+        if what not in groups or sizes[what] + size > limit(spec):
+            groups.setdefault(what, []).append([])
+            sizes[what] = 0
+        groups[what][-1].append(pair)
+        sizes[what] += size
+    return [group for several in groups.values() for group in several if len(group) >= least]
+
+
+class Pack(Layout):
     """Results, of one dtype and one library, that are arguments of the next call, in one array.
 
     Args:
-        results, arguments: the places of each as a result, and as an argument.
+        pairs, specs: see :class:`Layout`.
         defers: whether results are deferred values.
-        specs: those of the values.
         into, out_of: what makes a NumPy array of a value, and a value of a NumPy array; None for nothing.
         device: of XLA, for the memory that other values are copied to; None where there is none.
 
     Attributes:
-        results, arguments, defers: as given.
+        defers: as given.
     """
 
     def __init__(
         self,
-        results: list[int],
-        arguments: list[int],
+        pairs: Sequence[Pair],
+        specs: Sequence[Spec],
         defers: bool,
-        specs: list[Spec],
         into: Callable[[Any], Any] | None,
         out_of: Callable[[Any], Any] | None,
         device: Any,
     ) -> None:
-        self.results = results
-        self.arguments = arguments
+        super().__init__(pairs, specs)
         self.defers = defers
         self.dtype = np.dtype(jax_dtype(specs[0].kind, specs[0].dtype))
-        self._shapes = [tuple(spec.shape) for spec in specs]
-        ends = [0, *accumulate(map(math.prod, self._shapes))]
-        self.size = ends[-1]
-        self._slices = [slice(*pair) for pair in pairwise(ends)]
-        # A slice is one-dimensional as it is: only the others need another shape.
-        self._reshaped = [(at, shape) for at, shape in enumerate(self._shapes) if len(shape) != 1]
         self._into = into
         self._out_of = out_of
         self._tensor: Any = specs[0].kind if hasattr(specs[0].kind, "data_ptr") else None
@@ -84,17 +142,6 @@ class Pack:
             array = jax.device_put(memory, device)
             if array.unsafe_buffer_pointer() == memory.ctypes.data:
                 self._landing = self.parts(memory), array
-
-    def parts(self, whole: Any) -> list[Any]:
-        """Return the arrays that are in one."""
-        found = list(map(whole.__getitem__, self._slices))
-        for at, shape in self._reshaped:
-            found[at] = found[at].reshape(shape)
-        return found
-
-    def whole(self, found: Sequence[Any]) -> Any:
-        """Return one array of all results; for XLA's code."""
-        return jnp.concatenate([jnp.ravel(found[k]) for k in self.results])
 
     def given(self, arguments: Sequence[Raw], is_mine: bool) -> Any:
         """Return the array for a call: the last result if all is as it was, else one with a copy of each argument.
@@ -150,7 +197,7 @@ class Pack:
 
     def are_whole(self, values: list[Raw], addresses: list[int]) -> bool:
         """Return whether values are laid out as they were: axes, or the memory, may have been changed in place."""
-        if list(map(_shape_of, values)) != self._shapes:
+        if tuple(map(_shape_of, values)) != self.shapes:
             return False
         tensor = self._tensor
         if tensor is None:
@@ -214,40 +261,31 @@ def packs(
         deferrable: the results that may be deferred values.
         seconds: that a call takes at least.
     """
-    groups = _grouped(ins, outs, kept, deferrable)
-    if not pays_to_pack(sum([len(pairs) for pairs, _ in groups]), seconds):
-        return []
-    return [
-        Pack([o for o, _ in pairs], [i for _, i in pairs], defers, [ins[i] for _, i in pairs], into[pairs[0][1]],
-             _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
-        for pairs, defers in groups
-    ]  # fmt: skip
 
-
-def _grouped(
-    ins: Sequence[Spec], outs: Sequence[Spec], kept: Sequence[tuple[int, int]], deferrable: Collection[int]
-) -> list[tuple[list[tuple[int, int]], bool]]:
-    """Return the pairs of each pack, and whether its results are deferred."""
-    groups: dict[Any, list[list[tuple[int, int]]]] = {}
-    sizes: dict[Any, int] = {}
-    for o, i in kept:
+    def kind(pair: Pair) -> Hashable | None:
+        o, i = pair
         spec = ins[i]
         if not _fits(spec) or (outs[o].kind, tuple(outs[o].shape), outs[o].dtype) != (
             spec.kind, tuple(spec.shape), spec.dtype
         ):  # fmt: skip
-            continue
-        size = nbytes(spec)
-        is_small = size <= PACKED_SMALL_MAX_BYTES
-        what = o in deferrable, spec.kind, spec.dtype, is_small
-        if what not in groups or sizes[what] + size > (PACK_OF_SMALL_MAX_BYTES if is_small else PACK_MAX_BYTES):
-            groups.setdefault(what, []).append([])
-            sizes[what] = 0
-        groups[what][-1].append((o, i))
-        sizes[what] += size
+            return None
+        return o in deferrable, spec.kind, spec.dtype, _is_small(spec)
+
+    def limit(spec: Spec) -> int:
+        return PACK_OF_SMALL_MAX_BYTES if _is_small(spec) else PACK_MAX_BYTES
+
+    groups = grouped(kept, ins, kind, limit, PACK_MIN_ARRAYS)
+    if not pays_to_pack(sum(map(len, groups)), seconds):
+        return []
     return [
-        (pairs, defers)
-        for (defers, *_), several in groups.items() for pairs in several if len(pairs) >= PACK_MIN_ARRAYS
+        Pack(pairs, [ins[i] for _, i in pairs], pairs[0][0] in deferrable, into[pairs[0][1]],
+             _of_view(out_of[pairs[0][0]], ins[pairs[0][1]]), device)
+        for pairs in groups
     ]  # fmt: skip
+
+
+def _is_small(spec: Spec) -> bool:
+    return nbytes(spec) <= PACKED_SMALL_MAX_BYTES
 
 
 def _of_view(out_of: Any, spec: Spec) -> Any:
