@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
 
-from tape_core.support import COUNTS_REFERENCES, deferred, picking, set_attribute
+from tape_core.support import COUNTS_REFERENCES, deferred, picking
 from tape_core.typing import Raw, Slots
 
 _raw_of: Callable[[Any], Raw] = attrgetter("_raw")
@@ -78,14 +78,14 @@ class Deferral:
         # New values need new slots where somebody knows the old ones: a recorder that watches, or who has read a value,
         # as assigning does, too.
         if as_left and not cell.is_read and not any(cell.slots):
-            any(map(set_attribute, objects, names, news))
+            any(map(setattr, objects, names, news))
         else:
             slots: list[Slots] = [{} for _ in self._variables]
             # First, since an interrupt may come after each line: without slots the next call takes nothing as known.
             cell.slots = ()
             cell.is_read = False
             every = deferred.assignments(self._variables, self._where, slots)
-            any(chain(map(set_attribute, objects, names, news), every))
+            any(chain(map(setattr, objects, names, news), every))
             cell.slots = slots
         del before
         return True

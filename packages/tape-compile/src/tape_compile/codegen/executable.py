@@ -12,7 +12,7 @@ from weakref import proxy, ref
 from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.staging import TracingError
-from tape_core.support import FORMER, binding, keep_former, layouts, pytree, report_stage, set_attribute, wrap
+from tape_core.support import FORMER, binding, keep_former, layouts, pytree, report_stage, wrap
 from tape_core.tracing import NO_SLOTS
 
 from tape_compile import passes
@@ -84,7 +84,7 @@ class Compiled:
         held = [h for h in trace.variable_states.values() if h.first is not None]
         self.variables = [h.variable for h in held]
         self.assigned = [h.variable for h in held if h.written]
-        # Attributes that get new values, by object and name, for one call of a C function: no signal comes between.
+        # Attributes that get new values, by object and name, for one `map(setattr, ...)`: no signal comes between.
         places = [(v._holder, v._held_as) for v in self.assigned]
         leaves_of = [v for v in self.assigned if v._holder is v and v.backend is not None]
         self.objects = [*[holder for holder, _ in places], *leaves_of]
@@ -386,8 +386,8 @@ class Compiled:
             objects = [*objects, *changed, *changed]
             names = [*names, *["_array"] * len(changed), *["_slots"] * len(changed)]
             values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
-        # It returns None, so `any` runs through all of it, in C: no signal handler sees half of the new values.
-        any(map(set_attribute, objects, names, values))
+        # `setattr` returns None, so `any` runs through all of it, in C: no signal handler sees half of the new values.
+        any(map(setattr, objects, names, values))
         if self.spares is not None:
             self.spares.keep(before, values)
         before.clear()  # those that are not kept end here

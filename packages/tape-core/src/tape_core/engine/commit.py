@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import ProxyTypes, ref
 
 from tape_core.base.ambient import FORMER
 from tape_core.base.attributes import set_attribute
@@ -20,6 +20,9 @@ from tape_core.typing import Raw
 if TYPE_CHECKING:
     from tape_core.engine.variable import Variable
     from tape_core.staging import HostNumber
+
+
+_PROXIES = frozenset(ProxyTypes)
 
 
 class Commit:
@@ -152,7 +155,7 @@ def set_all(
         False if nothing was done, since somebody has what was to be overwritten.
     """
     variables, arrays = [*variables], [*arrays]
-    if binding.in_use:
+    if binding.in_use or _PROXIES.intersection(map(type, variables)):  # compiled functions have weak proxies
         variables = [variable._place for variable in variables]
         for place, array in zip(variables, arrays, strict=True):
             if type(place) is Bound:

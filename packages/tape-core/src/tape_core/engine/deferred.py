@@ -16,7 +16,6 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
-from tape_core.base.attributes import set_attribute
 from tape_core.engine.variable import Variable
 from tape_core.typing import Raw, Slots
 
@@ -109,9 +108,9 @@ def assignments(variables: Iterable[Variable], places: Iterable[Place], slots: I
     """
     raw = repeat("_raw")
     return chain(
-        map(set_attribute, variables, repeat("_deferred"), places),
+        map(setattr, variables, repeat("_deferred"), places),
         # The slot may be empty already, which `delattr` would refuse.
-        map(set_attribute, variables, raw, repeat(None)),
+        map(setattr, variables, raw, repeat(None)),
         map(delattr, variables, raw),
-        map(set_attribute, variables, repeat("_raw_slots"), slots),
+        map(setattr, variables, repeat("_raw_slots"), slots),
     )

@@ -9,7 +9,6 @@ from weakref import ref
 
 from tape_core.backends.discovery import backend_of_type
 from tape_core.backends.selection import select
-from tape_core.base.attributes import set_attribute
 from tape_core.base.lookup import ops
 from tape_core.base.undoing import keep_former
 from tape_core.engine import pytree
@@ -170,5 +169,5 @@ def relocate(
         for part in (raw, target, {} if raw is not v._raw else v._raw_slots, special_dtype(target, v.dtype))
     ]
     keep_former(objects, names)
-    any(map(set_attribute, objects, names, values))
+    any(map(setattr, objects, names, values))
     moves = next(_numbers)
