@@ -43,6 +43,11 @@ class Live(TorchDispatchMode):
         return found
 
 
+def assert_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    """Fail unless tensors have the same dtypes, shapes and values. NumPy, which marks memory, is not asked."""
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
+
+
 def at_most(step: Callable[[], object], steps: int = 6) -> int:
     """Return the bytes that are alive at most in a step, after others have noted, traced and compiled it."""
     for _ in range(steps):

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support import ignore_threads
 from tape_compile import thresholds
+from tape_core import use_backend
+from tape_core.engine.overwriting import Overwriting
+from tape_core.support import COUNTS_REFERENCES
 from tape_fuzz import faults
 from tape_fuzz.search import search
 
@@ -14,6 +18,7 @@ from tape_fuzz.search import search
 def test_a_fault_leaves_all_that_a_step_assigns_old_or_new(
     shard: int, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
+    ignore_threads(monkeypatch)
     if shard % 2:  # new values go into the memory of former ones, as those of large arrays do
         any_size = {"SPARE_MIN_ELEMENTS": 2, "SPARE_MAX_GROWTH": 100.0, "FUSE_MIN_ELEMENTS": 2, "FUSE_MIN_WORK": 1}
         for name, value in any_size.items():
@@ -28,6 +33,28 @@ def test_a_fault_leaves_all_that_a_step_assigns_old_or_new(
         search(check, faults.programs(), 12, record_property, "steps with faults")
     finally:
         record_property("fuzzed faults", injected)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam(0.01)", "AdamW(0.01, clipnorm=0.5)", "SGD(0.1)"])
+@pytest.mark.parametrize("kind", ["handler", "KeyboardInterrupt", "MemoryError", "thread"])
+def test_an_update_that_writes_over_old_values_is_done_or_not(
+    optimizer: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignore_threads(monkeypatch)
+    make, overwritten = Overwriting.make, 0
+
+    def counted(self: Overwriting, *args: Any) -> bool:
+        nonlocal overwritten
+        done = make(self, *args)
+        overwritten += done
+        return done
+
+    monkeypatch.setattr(Overwriting, "make", counted)
+    program = {"shapes": [(150_000,), (3,)], "dtype": "float32", "compiled": False}
+    calls = [(kind, call, part / 5) for call in range(faults.CALLS - 1) for part in range(5)]
+    with use_backend("torch:cpu"):
+        faults.check({**program, "lines": [("update", optimizer, False)], "faults": calls})
+    assert overwritten or not COUNTS_REFERENCES
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 import torch
-from live_memory import Live
+from live_memory import Live, assert_same
 from tape_core.support import COUNTS_REFERENCES, release_spares, undone_on_error
 
 counted = pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
@@ -57,12 +57,6 @@ class Training:
 
     def places(self) -> list[int]:
         return [array.data_ptr() for array in self.state]
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
 
 
 @counted

@@ -12,6 +12,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 import torch
+from live_memory import assert_same
 from support import ignore_threads
 from tape_core.engine.overwriting import Overwriting
 from tape_core.support import COUNTS_REFERENCES, release_spares, undone_on_error
@@ -62,12 +63,6 @@ class Training:
 
     def places(self) -> list[int]:
         return [array.data_ptr() for array in self.state]
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
 
 
 def in_new_memory(training: Training, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 import tape_core as tc
 import tape_nn as nn
 import torch
-from live_memory import at_most
+from live_memory import assert_same, at_most
 from tape_compile import thresholds
 from tape_core.support import COUNTS_REFERENCES, release_spares
 
@@ -68,12 +68,6 @@ class Training:
 
 def values(training: Training) -> list[Any]:
     return [array.clone() for array in training.state]
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
 
 
 @counted

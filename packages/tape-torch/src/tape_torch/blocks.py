@@ -2,8 +2,8 @@
 
 Only functions that round correctly, or not at all, are fused, and the formulas of updates, whose multiplications and
 additions PyTorch rounds alike in all places: the results of others may depend on where in memory an element lies, since
-PyTorch computes the ends of an array by other code than its middle. Tensors of one block, on an
-accelerator, or not contiguous are computed whole.
+PyTorch computes the ends of an array by other code than its middle. Tensors of one block, on an accelerator, or not
+contiguous are computed whole.
 """
 
 from __future__ import annotations

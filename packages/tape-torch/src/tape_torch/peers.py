@@ -66,8 +66,8 @@ class PeerError(RuntimeError):
         self.ranks = tuple(ranks)
 
 
-watches: Final[list[object]] = []
-"""The blocks of `watched` that this process is in: they find the cause by themselves."""
+watches: Final[list[Any]] = []
+"""The block of `watched` that this process is in, if it is in one: it finds the cause by itself."""
 
 
 class _Seen(NamedTuple):

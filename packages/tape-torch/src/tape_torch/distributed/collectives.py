@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import wraps
 from typing import Any, Literal
 
 import torch
@@ -29,7 +28,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.mismatches import compare_first, described_array
-from tape_torch.peers import explained
+from tape_torch.peers import naming_peers
 from tape_torch.votes import COUNT, Ballot, note
 
 # PyTorch 2.13 has other names for them.
@@ -42,17 +41,8 @@ Reduction = Literal["sum", "mean", "max", "min"]
 def _ordered(kernel: Any) -> Any:
     """Mark a kernel as an effect of compiled functions; where it fails, the error names the cause."""
     name = kernel.__name__.strip("_").removesuffix("_in_group")
-
-    @wraps(kernel)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return kernel(*args, **kwargs)
-        except RuntimeError as error:
-            if (found := explained(error, _SHOWN.get(name, name))) is not None:
-                raise found from error
-            raise
-
-    called.is_effect = True  # type: ignore[attr-defined]
+    called: Any = naming_peers(_SHOWN.get(name, name))(kernel)
+    called.is_effect = True
     return called
 
 

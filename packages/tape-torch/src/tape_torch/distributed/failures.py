@@ -56,11 +56,10 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
     if seconds is not None and seconds <= 0:
         raise ValueError(f"watched: timeout must be more than 0; got {timeout}")
     check_met("watched")
-    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1 or _watches:
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1 or watches:
         yield
         return
     watch = _Watch(seconds)
-    _watches.append(watch)
     watches.append(watch)
     meetings.looks.append(watch.look)
     try:
@@ -87,19 +86,17 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
     else:
         watch.note("left", None)
     finally:
-        _watches.remove(watch)
         watches.remove(watch)
         meetings.looks.remove(watch.look)
         watch.end()
 
 
-_watches: list[_Watch] = []
 _count = 0  # of the blocks so far: each has notes of its own
 
 
 def time_limit() -> timedelta | None:
     """Return how long an operation may wait in the block of :func:`watched` around this call; None outside of one."""
-    seconds = _watches[-1].seconds if _watches else None
+    seconds = watches[-1].seconds if watches else None
     return None if seconds is None else timedelta(seconds=seconds)
 
 
