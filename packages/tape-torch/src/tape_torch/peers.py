@@ -102,8 +102,9 @@ def explained(error: Exception, what: str) -> PeerError | None:
     here, own = dist.get_rank(), [what, line()]
     is_late = any(words in str(error).lower() for words in ("timed out", "timeout"))
     try:
+        former = board().notes("waits")
         board().note("stopped", [*own, is_late])
-        seen = _look(own, is_late)
+        seen = _look(own, is_late, former)
     except RuntimeError:  # of the store
         if here == 0:
             return None
@@ -134,12 +135,13 @@ def naming_peers(what: str) -> Iterator[None]:
         raise
 
 
-def _look(own: list[str], is_late: bool) -> dict[int, _Seen]:
+def _look(own: list[str], is_late: bool, former: dict[int, Any]) -> dict[int, _Seen]:
     """Return what is known of the other processes, as soon as one is the cause, or each has said something.
 
     Args:
         own: what has failed in this process, and at which line.
         is_late: whether its time was over.
+        former: what the processes had waited for before this one told of that.
 
     Raises:
         RuntimeError: the store is gone.
@@ -156,7 +158,8 @@ def _look(own: list[str], is_late: bool) -> dict[int, _Seen]:
                 continue
             if k in stopped:
                 seen[k] = _stopped(stopped[k], own, is_late)
-            elif k in waits and (how or "").startswith(_GAVE_UP if waits[k][4] else ""):
+            # Who has given up a wait, and goes on, may be elsewhere by now, unless this process was the cause.
+            elif k in waits and (waits[k] != former.get(k) or (how or "").startswith(_GAVE_UP if waits[k][4] else "")):
                 seen[k] = _Seen(f"calls {waits[k][2]} at {waits[k][3]}", _OF_OTHERS, 2)
             elif how is not None:
                 cure = _OF_DEAD if how == "died" else _OF_ERROR if how.startswith("ended") else _OF_FEWER

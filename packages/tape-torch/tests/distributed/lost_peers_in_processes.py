@@ -55,16 +55,21 @@ def is_told(text):
 
 # -- one traces anew, or calls something new: both say what the other one does
 
-with Trial() as m:
-    run, x = steps(m, "compiled")
-    limit_waits(m, 1.0 if rank == 0 else 30.0)
-    if rank == 0:
-        with is_told(r"calls .* of float64 .* in a compiled function at \S+:\d+.*traced anew"):
-            float(run(x))
-    else:
-        told = r"rank 0 has waited in a compiled function at \S+:\d+ until its time was over; rank 1 calls .*float64"
-        with pytest.raises(MismatchError, match=told):
-            float(run(tc.astype(x, "float64")))
+for is_late in (False, True):
+    with Trial() as m:
+        run, x = steps(m, "compiled")
+        limit_waits(m, 1.0 if rank == 0 else 30.0)
+        while rank and is_late and 0 not in board().notes("stopped"):
+            time.sleep(0.02)
+        if rank == 0:
+            with is_told(r"calls .* of float64 .* in a compiled function at \S+:\d+.*traced anew"):
+                float(run(x))
+        else:
+            told = (
+                r"rank 0 has waited in a compiled function at \S+:\d+ until its time was over; rank 1 calls .*float64"
+            )
+            with pytest.raises(MismatchError, match=told):
+                float(run(tc.astype(x, "float64")))
 
 # -- one has a step less, and ends, or does something else
 
