@@ -33,7 +33,7 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
 from tape_core.engine.levels import BatchedArray, innermost, is_watched
 from tape_core.engine.op import Binding, Plans
-from tape_core.engine.overwriting import Call, Old, may_overwrite
+from tape_core.engine.overwriting import Call, Old, may_overwrite, without_arrays
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
@@ -128,6 +128,7 @@ __all__ = [
     "user_frame",
     "warn_user",
     "way_of",
+    "without_arrays",
     "wrap",
     "write_whole",
 ]

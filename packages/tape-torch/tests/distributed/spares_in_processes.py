@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import numpy as np
 import tape_core as tc
@@ -11,7 +12,7 @@ import torch
 from tape_compile import thresholds
 from tape_core.support import COUNTS_REFERENCES
 from tape_nn.optimizers import base
-from tape_torch.distributed import mesh
+from tape_torch.distributed import mesh, watched
 
 os.environ["OMP_NUM_THREADS"] = "1"
 tc.set_backend("torch:cpu")
@@ -55,16 +56,21 @@ WAYS = (
     lambda v: v.array.detach(),
     lambda v: v.array[1:],
 )
-# Eager steps write over old values that nobody else has.
-for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
+# Eager steps write over old values that nobody else has, also where Tape itself has a thread that tells of this process.
+for kind, around in (
+    (nn.parallel.Replicated, nullcontext),
+    (nn.parallel.Sharded, nullcontext),
+    (nn.parallel.Replicated, lambda: watched(timeout=60.0)),
+):
     training, without = Training(kind), Training(kind)
     training.step, without.step = training.update, without.update
     training.run(4)
     overwritten = []
-    for _ in range(6):  # what PyTorch still sends, or the first calls have noted, has old values now and then
-        places = [part.data_ptr() for part in training.parts]
-        training.run(1)
-        overwritten.append([part.data_ptr() for part in training.parts] == places)
+    with around():
+        for _ in range(6):  # what PyTorch still sends, or the first calls have noted, has old values now and then
+            places = [part.data_ptr() for part in training.parts]
+            training.run(1)
+            overwritten.append([part.data_ptr() for part in training.parts] == places)
     assert any(overwritten) or not COUNTS_REFERENCES, "old values are not overwritten"
     for ways in WAYS:
         held = [ways(v) for v in training.model.trainable_variables]

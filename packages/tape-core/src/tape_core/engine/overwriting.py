@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import eq, is_, is_not, length_hint
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tape_core.base.ambient import ACTIVE, FORMER
 from tape_core.base.attributes import set_attribute
@@ -38,9 +38,13 @@ def may_overwrite() -> bool:
     return not ACTIVE.get() and not FORMER.get() and not _other_threads()
 
 
+without_arrays: Final[set[int]] = set()
+"""The identifiers of threads that never have an array, while they run: what they would see does not matter."""
+
+
 def _other_threads() -> int:
-    """Return how many threads of Python there are beside this one."""
-    return len(sys._current_frames()) - 1
+    """Return how many threads of Python there are beside this one that may have arrays."""
+    return len(sys._current_frames().keys() - without_arrays) - 1
 
 
 class Overwriting:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import torch.distributed as dist
-from tape_core.support import contextmanager, real
+from tape_core.support import contextmanager, real, without_arrays
 from torch.distributed import distributed_c10d
 
 from tape_torch import meetings
@@ -146,11 +146,15 @@ class _Watch:
                 group.set_timeout(limit)
 
     def _beat(self) -> None:
-        beat = 0
-        while not self._over.wait(BEAT_SECONDS):
-            beat += 1
-            with suppress(RuntimeError):  # the store is gone: the operation that is waited for says so
-                self.store.set(f"{self.rank}/beat", str(beat))
+        beat, own = 0, threading.get_ident()
+        without_arrays.add(own)
+        try:
+            while not self._over.wait(BEAT_SECONDS):
+                beat += 1
+                with suppress(RuntimeError):  # the store is gone: the operation that is waited for says so
+                    self.store.set(f"{self.rank}/beat", str(beat))
+        finally:
+            without_arrays.discard(own)  # a later thread may have its identifier
 
     def note(self, key: str, value: object) -> None:
         """Tell the others something."""
