@@ -9,9 +9,10 @@ from tape_core import Variable
 from tape_core.staging import host_function
 from tape_core.typing import Namespace, Raw
 
-from tape_nn.optimizers.base import AddRows, Optimizer
+from tape_nn.optimizers.base import Optimizer
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.optimizers.slots import Slots
+from tape_nn.optimizers.updates import AddRows
 
 _sqrt = host_function(math.sqrt)
 

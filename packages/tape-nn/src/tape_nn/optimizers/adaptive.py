@@ -8,9 +8,10 @@ from tape_core.support import real
 from tape_core.typing import Namespace, Raw
 
 from tape_nn.clipping import check_positive
-from tape_nn.optimizers.base import AddRows, Optimizer
+from tape_nn.optimizers.base import Optimizer
 from tape_nn.optimizers.rates import Schedule
 from tape_nn.optimizers.slots import Slots
+from tape_nn.optimizers.updates import AddRows
 
 
 class RMSprop(Optimizer):

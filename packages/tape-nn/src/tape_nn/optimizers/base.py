@@ -1,56 +1,45 @@
 """The base class of optimizers: (gradient, variable) pairs, clipping, weight decay, schedules, sparse rows, state.
 
 One update goes through these steps. `apply_gradients` checks the pairs and finds or makes the slots of each Variable
-(`_compute_update`), clips (`_compute_values`), computes new arrays for the Variable and its slots (`_update_dense` or
-`_update_rows`, which call the subclass's `_step` or `_step_rows`), and collects all of them in a `Commit`. Nothing is
-assigned before the commit is made; so an error or an interrupt leaves everything as it was.
+(`_compute_update`), clips (`_compute_values`), computes new arrays for each Variable and its slots (`Update`, which
+calls the subclass's `_step` or `_step_rows`), and collects all of them in a `Commit`. Nothing is assigned before the
+commit is made; so an error or an interrupt leaves everything as it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from html import escape
-from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import ref
 
-import tape_core as tc
-from tape_core import IndexedSlices, Tensor, Variable, asarray
-from tape_core.backends import Backend
+from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.staging import current, guard, host_number, outside, stateful, value_of
 from tape_core.support import (
-    ACTIVE,
     SCALARS,
-    Call,
     Commit,
     Lock,
-    Old,
-    binding,
     check_assignable,
     give_back,
     layouts,
     lenient,
     lenient_html,
-    may_overwrite,
     real,
-    rows_added,
     sequence,
     warn_user,
-    wrap,
 )
 from tape_core.typing import ArrayLike, Namespace, PyTree, Raw
 
 from tape_nn import clipping
 from tape_nn.hints import check_optimizer_arguments, hint_at_names, present
 from tape_nn.module import Module
-from tape_nn.naming import copy_like, describe_settings, named_variables, settings_of, unknown_names
+from tape_nn.naming import describe_settings, settings_of
 from tape_nn.optimizers.agreement import Compared, compare_settings
 from tape_nn.optimizers.groups import ParameterGroup
 from tape_nn.optimizers.pairs import (
-    beside,
     check_gradient,
     check_pair,
     densified,
@@ -64,11 +53,10 @@ from tape_nn.optimizers.pairs import (
 )
 from tape_nn.optimizers.rates import Schedule, check_rate, scheduled_rate
 from tape_nn.optimizers.slots import Slots, SlotState
+from tape_nn.optimizers.states import load_state, state_of
+from tape_nn.optimizers.updates import AddRows, Update
 from tape_nn.thresholds import SETTLE_MIN_BYTES
 from tape_nn.types import Gradient
-
-AddRows: TypeAlias = Callable[[Raw, Raw, Raw], Raw]
-"""`add_rows(x, indices, rows)`: a copy of `x` with rows added."""
 
 SLOT_CREATION: Final = Lock()
 """Held by a thread that updates a Variable for the first time, so that no two threads make slots for it."""
@@ -447,141 +435,16 @@ class Optimizer(Compared):
             if factor is not None:
                 # The norm may be in float32 where gradients are of half precision.
                 factor = xp.astype(factor, values_of(g).dtype)
-            t = number - state.started
+            update = Update(self, xp, state, factor, rate, number - state.started)
             sparse = isinstance(g, IndexedSlices)
             if sparse:
-                if self._update_rows(xp, g, factor, state, rate, t, commit, firsts.get(id(state))):
+                if update.rows(g, commit, firsts.get(id(state))):
                     continue
                 # The step moves all rows, as with a momentum: the gradient is taken as dense.
                 g = densified(xp, g, state.variable._array)
-            self._update_dense(xp, g, factor, state, rate, t, commit, spare=g if sparse else None)
+            update.dense(g, commit, spare=g if sparse else None)
             if stage is not None:
                 _settle(state.variable)  # a trace makes each array anew
-
-    def _update_dense(
-        self,
-        xp: Namespace,
-        gradient: Raw,
-        factor: Raw | None,
-        state: SlotState,
-        rate: float,
-        t: int,
-        commit: Commit,
-        spare: Raw | None = None,
-        overwrite: bool = True,
-    ) -> None:
-        """Compute new values of one Variable and its slots. A large one may overwrite `spare`, a gradient of ours.
-
-        With `overwrite` its old value and slots may be, too, by the commit.
-        """
-        variable, slots = state.variable, state.slots
-        is_plain = current() is None and not binding.in_use and type(variable) is Variable
-        if is_plain:
-            # `_home` and `_raw` are `backend` and `_array` without the properties' question whether a trace runs.
-            backend = variable._home
-            whole = [gradient, variable._raw, *[slot._raw for slot in slots.values()]]
-        else:
-            backend = variable.backend
-            whole = [gradient, variable._array, *[slot._array for slot in slots.values()]]
-        joined, laid_out = None, gradient
-        if layouts.in_use:
-            alike = backend.parts_alike(whole) if factor is None else None
-            if alike is None:
-                whole[0] = xp.laid_out_like(gradient, whole[1])
-                if factor is not None:  # an array beside divided ones, and no part of one
-                    whole[0], factor = whole[0] * factor, None
-                alike = backend.parts_alike(whole)
-            laid_out = whole[0]
-            if alike is not None:
-                whole, joined = alike
-                spare = None
-        blocks = backend.blocks(whole)
-        if type(blocks) is list:  # small arrays come back whole
-            g, *old = whole
-            if self._in_place:
-                old = [backend.asarray(array, copy=True) for array in old]
-            new = self._update_block(xp, backend, self._clip(xp, g, factor), old, None, state, rate, t)
-        elif (
-            overwrite
-            and is_plain
-            and spare is None
-            and self._is_of_formulas()
-            and may_overwrite()
-            and any(old := state.overwritable(whole[0], whole[1:], backend))
-        ):
-            # Where somebody has got an old value meanwhile the same is computed beside it.
-            otherwise = partial(self._update_dense, xp, laid_out, factor, state, rate, t, overwrite=False)
-            new = self._written_over(xp, backend, whole, old, factor, state, rate, t, commit, otherwise)
-        else:  # large ones in blocks that stay in the cache through all operations of a step
-            new = state.memory(commit, whole[1:], backend) if is_plain else [None] * len(whole[1:])
-            # `spare` may be the gradient itself: a block of it is overwritten only after the step has read it.
-            if new[0] is None and not self._in_place:
-                new[0] = spare
-            new = [xp.empty_like(x) if memory is None else memory for x, memory in zip(whole[1:], new, strict=True)]
-            for (g, *old), targets in zip(blocks, backend.blocks(new), strict=True):
-                if self._in_place:
-                    for target, part in zip(targets, old, strict=True):
-                        target[...] = part
-                    old = targets
-                found = self._update_block(xp, backend, self._clip(xp, g, factor), old, targets, state, rate, t)
-                for target, part in zip(targets, found, strict=True):
-                    if part is not target:
-                        target[...] = part
-        if joined is not None:
-            new = joined(new)
-        commit.value(variable, new[0], wrap(new[0], backend) if ACTIVE.get() else None)
-        for slot, array in zip(slots.values(), new[1:], strict=True):
-            commit.value(slot, array)
-
-    def _written_over(
-        self,
-        xp: Namespace,
-        backend: Backend,
-        whole: list[Raw],
-        old: list[Old | None],
-        factor: Raw | None,
-        state: SlotState,
-        rate: float,
-        t: int,
-        commit: Commit,
-        otherwise: Callable[[Commit], None],
-    ) -> list[Raw]:
-        """Return arrays that have the new values of a Variable and its slots once the commit has been made.
-
-        Args:
-            whole: the gradient, the Variable's value and those of its slots, or this process's parts.
-            old: of those that are written over, their memory; see `SlotState.overwritable`.
-            otherwise: see `Commit.overwrite`.
-        """
-        memory = state.memory(commit, whole[1:], backend, old)
-        new = [
-            over.memory if over is not None else xp.empty_like(x) if spare is None else spare
-            for over, spare, x in zip(old, memory, whole[1:], strict=True)
-        ]
-        read = [x if over is None else over.memory for x, over in zip(whole[1:], old, strict=True)]
-        fresh = [k for k, over in enumerate(old) if over is None]
-        calls: list[Call] = []
-        formulas, pieces = None, 0
-        for g, *parts in backend.blocks([whole[0], *read, *[new[k] for k in fresh]]):
-            before = parts[: len(read)]
-            targets = [*before]
-            for k, part in zip(fresh, parts[len(read) :], strict=True):
-                targets[k] = part
-            formulas = formulas or backend.overwriting(g, calls)
-            clipped = self._clip(xp, g, factor)
-            found = self._update_block(xp, backend, clipped, before, targets, state, rate, t, formulas)
-            assert all(map(is_, found, targets))
-            pieces += 1
-        watched = [over.watched(pieces) for over in old if over is not None]
-        assert state.spares is not None
-        written = [
-            (v, spare)
-            for v, (spare, _), over in zip([state.variable, *state.slots.values()], state.spares, old, strict=True)
-            if over is not None
-        ]
-        counts = [count for own, _ in watched for count in own]
-        commit.overwrite(written, counts, [n for _, own in watched for n in own], calls, otherwise)
-        return new
 
     def _is_of_formulas(self) -> bool:
         """Return whether `_step` does nothing with new values but compute them by methods of `Slots` for formulas.
@@ -589,82 +452,6 @@ class Optimizer(Compared):
         These may then add calls to a list, see `Backend.overwriting`, which are made later.
         """
         return False
-
-    def _update_block(
-        self,
-        xp: Namespace,
-        backend: Backend,
-        g: Raw,
-        old: list[Raw],
-        targets: list[Raw] | None,
-        state: SlotState,
-        rate: float,
-        t: int,
-        formulas: Mapping[str, Callable[..., Raw]] | None = None,
-    ) -> list[Raw]:
-        """Return new arrays for a block of the Variable and of its slots, in the order of `old`.
-
-        Args:
-            targets: the blocks of memory that the new arrays will be copied to; if `_in_place` is False, a step
-                computes some of them right there.
-            formulas: by default those of the backend.
-        """
-        w, *rest = old
-        slots = Slots(zip(state.slots, rest, strict=True))
-        slots.formulas = backend.formulas(w) if formulas is None else formulas
-        if targets is not None and not self._in_place:
-            slots.library = backend.namespace
-            slots.memory = dict(zip(("", *state.slots), targets, strict=True))
-        if (self.weight_decay or self.groups) and (decay := self._decay_of(state.variable)):
-            # Not in place: `w` may be the Variable's own array, which records of a tape still hold.
-            w = w * (1 - rate * decay)
-        w = self._step(xp, w, g, slots, rate, t)
-        return [w, *slots.values()]
-
-    def _update_rows(
-        self,
-        xp: Namespace,
-        slices: IndexedSlices,
-        factor: Raw | None,
-        state: SlotState,
-        rate: float,
-        t: int,
-        commit: Commit,
-        first: Raw | None,
-    ) -> bool:
-        """Update the rows that a sparse gradient names; return False if the update is not confined to them.
-
-        With `first` a row is changed by its first name alone.
-        """
-        decay = self._decay_of(state.variable)
-        if decay and not self.lazy:
-            return False  # weight decay moves all rows
-        variable, backend = state.variable, state.variable.backend
-        rows = self._clip(xp, slices.values.array, factor)
-        # A plain dict, no `Slots`: rows are not computed in prepared memory.
-        slots = {name: slot._array for name, slot in state.slots.items()}
-        add_rows: AddRows = partial(rows_added, backend)
-        if first is not None:
-            mask = beside(xp, first, rows)
-
-            def add_rows(x: Raw, indices: Raw, by: Raw) -> Raw:
-                return rows_added(backend, x, indices, xp.where(mask, by, 0))
-
-        w, indices = variable._array, slices.indices.array
-        if decay:
-            w = add_rows(w, indices, xp.take(w, indices, axis=0) * -(rate * decay))
-        array = self._step_rows(xp, w, indices, rows, slots, rate, t, add_rows)
-        if array is None:
-            return False
-        commit.value(variable, array, wrap(array, backend) if ACTIVE.get() else None)
-        for name, slot in state.slots.items():
-            commit.value(slot, slots[name])
-        return True
-
-    def _clip(self, xp: Namespace, g: Raw, factor: Raw | None) -> Raw:
-        if factor is not None:
-            return g * factor
-        return g if self.clipvalue is None else xp.clip(g, -self.clipvalue, self.clipvalue)
 
     def _new_state(self, variable: Variable) -> SlotState:
         """Make the slots of a Variable before its first update.
@@ -743,22 +530,7 @@ class Optimizer(Compared):
         Raises:
             ValueError: a Variable that the optimizer has updated is not among them.
         """
-        names = {id(variable): name for name, variable in named_variables(variables)}
-        state = {"iterations": asarray(self.iterations, dtype=tc.int64)}
-        if self._schedule is None:  # a schedule is part of the program
-            state["learning_rate"] = asarray(self._rate, dtype=tc.float64)
-        for k, group in enumerate(self.groups):
-            if group.settings()[:2] == (True, None):
-                state[f"groups/{k}/learning_rate"] = asarray(group._rate, dtype=tc.float64)
-        for key, own in self._states.items():
-            if key not in names:
-                name = names_of([own.variable])
-                raise ValueError(f"state_dict: {name} was updated by this optimizer and is not among the variables")
-            state[f"{names[key]}/started"] = asarray(own.started, dtype=tc.int64)
-            backend = own.variable.backend
-            for slot, value in own.slots.items():
-                state[f"{names[key]}/{slot}"] = wrap(backend.asarray(value._array, copy=True), backend)
-        return state
+        return state_of(self, variables)
 
     def load_state_dict(self, state: Mapping[str, ArrayLike], variables: Module | Mapping[str, Variable]) -> None:
         """Continue from a state that :meth:`state_dict` gave, for Variables of the same names.
@@ -766,61 +538,7 @@ class Optimizer(Compared):
         Raises:
             ValueError: a name or a shape is not that of the Variables or of this kind of optimizer. Nothing is changed.
         """
-        by_name = dict(named_variables(variables))
-        rates = {
-            f"groups/{k}/learning_rate": group
-            for k, group in enumerate(self.groups)
-            if group.settings()[:2] == (True, None)  # a number: a schedule is part of the program
-        }
-        wanted = {"iterations"} | {"learning_rate", *rates} & state.keys()
-        found: list[tuple[Variable, int, dict[str, Raw]]] = []
-        for name, variable in by_name.items():
-            if f"{name}/started" not in state:
-                continue
-            slots = {}
-            for slot in self._slots():
-                key = f"{name}/{slot}"
-                if key not in state:
-                    raise ValueError(f"load_state_dict: {key!r} is missing: is it the state of another optimizer?")
-                value = copy_like(state[key], variable)
-                if value.shape != variable.shape:
-                    raise ValueError(
-                        f"load_state_dict: {key!r} has shape {value.shape}; the variable has {variable.shape}"
-                    )
-                slots[slot] = value._array
-                wanted.add(key)
-            wanted.add(f"{name}/started")
-            found.append((variable, int(state[f"{name}/started"]), slots))
-        if unknown := [key for key in state if key not in wanted]:
-            known = [f"{name}/{slot}" for name in by_name for slot in (*self._slots(), "started")]
-            raise ValueError(unknown_names("load_state_dict", unknown, known))
-        if "iterations" not in state:
-            raise ValueError("load_state_dict: 'iterations' is missing: this is no optimizer's state")
-        commit = Commit()
-        self._load_slots(found, commit)
-        commit.value(Optimizer.iterations.of(self), int(state["iterations"]))
-        if "learning_rate" in state and self._schedule is None:
-            commit.value(Optimizer._rate.of(self), float(state["learning_rate"]))
-        for key, group in rates.items():
-            if key in state:
-                commit.value(ParameterGroup._rate.of(group), float(state[key]))
-        commit.make()
-
-    def _load_slots(self, found: list[tuple[Variable, int, dict[str, Raw]]], commit: Commit) -> None:
-        """Commit loaded arrays: into the slots that exist, since compiled functions hold these Variables."""
-        states: dict[int, SlotState] = {}
-        for variable, started, slots in found:
-            known = self._states.get(id(variable))
-            if known is not None and known.started == started and known.slots.keys() == slots.keys():
-                for name, slot in known.slots.items():
-                    commit.value(slot, slots[name])
-                states[id(variable)] = known
-            else:
-                states[id(variable)] = SlotState(variable, started, slots)
-        # A compiled function holds the slots it was traced with; with other slots it must be traced again.
-        if list(map(id, self._states.values())) != list(map(id, states.values())):
-            commit.attribute(self, "_version", self._version + 1)
-        commit.attribute(self, "_states", states)
+        load_state(self, state, variables).make()
 
     @staticmethod
     def _check_range(name: str, value: float, low: float, high: float = math.inf, *, below: bool = False) -> float:
