@@ -56,7 +56,8 @@ WAYS = (
     lambda v: v.array.detach(),
     lambda v: v.array[1:],
 )
-# Eager steps write over old values that nobody else has, also where Tape itself has a thread that tells of this process.
+# Eager steps write over old values that nobody else has, also where Tape itself has a thread that tells of this
+# process.
 for kind, around in (
     (nn.parallel.Replicated, nullcontext),
     (nn.parallel.Sharded, nullcontext),
