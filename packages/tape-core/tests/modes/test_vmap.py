@@ -9,6 +9,7 @@ import pytest
 import tape_core as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import run_python
 from tape_core.backends.errors import BatchError
 from tape_core.extend import NONDIFF, op, registry
 from tape_core.modes.batching import way_of
@@ -298,3 +299,24 @@ def test_what_an_op_inside_vmap_has_used_keeps_its_value_when_the_tensor_gets_an
     y = tc.asarray([1.0, 2.0])
     assert tc.grad(halved)(y).tolist() == [4.0, 2.0]
     assert tc.vmap(tc.grad(halved))(tc.stack([y, 2 * y])).tolist() == [[4.0, 2.0], [4.0, 2.0]]
+
+
+def test_functions_of_tensors_alone_are_mapped_without_optree_which_takes_time_to_import() -> None:
+    program = (
+        "import sys, tape_core as tc; x = tc.ones((3, 2));"
+        "tc.vmap(lambda a, b: [a * b, a], in_axes=(0, None), out_axes=[0, 1])(x, x[0]);"
+        "tc.sparse_hessian(lambda x: tc.sum(x[1:] * x[:-1]), x[:, 0]);"
+        "print('optree' in sys.modules)"
+    )
+    assert run_python("-c", program) == "False\n"
+
+
+@pytest.mark.each_backend
+def test_names_of_arguments_in_errors_are_the_same_with_keywords_and_without() -> None:
+    x, y = tc.ones((3, 2)), tc.ones((4, 2))
+    with pytest.raises(ValueError, match=r"\(argument 0: 3, argument 1: 4\)"):
+        tc.vmap(lambda a, b: a * b)(x, y)
+    with pytest.raises(ValueError, match=r"\(argument 0: 3, argument 'b': 4\)"):
+        tc.vmap(lambda a, b: a * b)(x, b=y)
+    with pytest.raises(ValueError, match=r"\(argument 0\['x'\]: 3, argument 1: 4\)"):
+        tc.vmap(lambda a, b: a["x"] * b)({"x": x}, y)

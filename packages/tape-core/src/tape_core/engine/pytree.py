@@ -184,9 +184,11 @@ def prefix(prefix: PyTree, tree: PyTree, what: str, of: str) -> list[Any]:
     Raises:
         ValueError: `prefix` is not one of the tree's.
     """
-    leaves = flatten(tree)[0]  # this registers the classes of nodes that are new
+    leaves, structure = flatten(tree)  # this registers the classes of nodes that are new
     if prefix is None or type(prefix) is int:
         return [prefix] * len(leaves)
+    if structure is type(prefix) and len(prefix) == len(leaves) and _PLAIN.issuperset(map(type, prefix)):
+        return list(prefix)
     flatten(prefix)
     import optree
 

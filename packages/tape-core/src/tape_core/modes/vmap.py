@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
@@ -89,18 +89,25 @@ def vmap(
                 f"vmap: in_axes has {len(in_axes)} entries, the function is called with {len(args)} positional "
                 f"arguments"
             )
-        leaves, structure = pytree.flatten((args, kwargs))
-        axes = pytree.prefix((in_axes, 0), (args, kwargs), "vmap: in_axes", "arguments")
+        # Without keywords the arguments alone: a tuple of Tensors is flattened without optree, whose import takes time.
+        tree, prefix = ((args, kwargs), (in_axes, 0)) if kwargs else (args, in_axes)
+        leaves, structure = pytree.flatten(tree)
+        axes = pytree.prefix(prefix, tree, "vmap: in_axes", "arguments")
+        named = partial(_argument, structure, bool(kwargs))
         moved = [
-            leaf if axis is None else _examples_first(leaf, axis, lambda k=k: _argument(structure, k))  # type: ignore[misc]
+            leaf if axis is None else _examples_first(leaf, axis, partial(named, k))
             for k, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
-        size = _common_size(moved, axes, structure)
+        size = _common_size(moved, axes, named)
 
         def run(start: int, stop: int) -> Any:
             whole = stop - start == size
             part = [leaf if whole or axis is None else leaf[start:stop] for leaf, axis in zip(moved, axes, strict=True)]
-            return _run(f, part, axes, structure, stop - start, out_axes, randomness)
+            with new_axis(stop - start, randomness) as axis:
+                given = [x if a is None else batch(x, axis) for x, a in zip(part, axes, strict=True)]
+                found = pytree.unflatten(structure, given)
+                one, named_ones = found if kwargs else (found, {})
+                return _all_examples(f(*one, **named_ones), out_axes, axis)
 
         # A trace has no state of generators to go back to for the next chunk: it gets all examples at once.
         if chunk_size is None or size <= chunk_size or (randomness == "same" and current() is not None):
@@ -137,26 +144,15 @@ def name_of(f: Callable[..., Any]) -> str:
     return str(getattr(f, "__name__", "a function"))
 
 
-def _run(
-    f: Callable[..., Any],
-    leaves: Sequence[Any],
-    axes: Sequence[Any],
-    structure: pytree.Structure,
-    size: int,
-    out_axes: Axes,
-    randomness: Randomness,
-) -> Any:
-    with new_axis(size, randomness) as axis:
-        given = [leaf if a is None else batch(leaf, axis) for leaf, a in zip(leaves, axes, strict=True)]
-        args, kwargs = pytree.unflatten(structure, given)
-        out = f(*args, **kwargs)
-        results, out_structure = pytree.flatten(out)
-        places = pytree.prefix(out_axes, out, "vmap: out_axes", "results")
-        found = [
-            unbatch(result, axis, place, lambda k=k: f"result {_path(out_structure, k)}")  # type: ignore[misc]
-            for k, (result, place) in enumerate(zip(results, places, strict=True))
-        ]
-    return pytree.unflatten(out_structure, found)
+def _all_examples(out: Any, out_axes: Axes, axis: Axis) -> Any:
+    """Return what a function has returned for one example, with all of them along the axes that the caller wants."""
+    results, structure = pytree.flatten(out)
+    places = pytree.prefix(out_axes, out, "vmap: out_axes", "results")
+    found = [
+        unbatch(result, axis, place, lambda k=k: f"result {_path(structure, k)}")  # type: ignore[misc]
+        for k, (result, place) in enumerate(zip(results, places, strict=True))
+    ]
+    return pytree.unflatten(structure, found)
 
 
 # -- the hidden axis
@@ -211,9 +207,10 @@ def unbatch(result: Any, axis: Axis, place: int | None, where: Callable[[], str]
 # -- arguments
 
 
-def _argument(structure: pytree.Structure, k: int) -> str:
-    """Return the name of a leaf of `(args, kwargs)` for messages."""
-    name, rest = re.fullmatch(r"\[[01]\]\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
+def _argument(structure: pytree.Structure, with_kwargs: bool, k: int) -> str:
+    """Return the name of a leaf of `(args, kwargs)`, or of `args`, for messages."""
+    way = r"\[[01]\]" if with_kwargs else ""
+    name, rest = re.fullmatch(way + r"\[(.*?)\](.*)", pytree.path(structure, k)).groups()  # type: ignore[union-attr]
     return f"argument {name}{rest}"
 
 
@@ -235,12 +232,12 @@ def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Ten
     return tensor if axis == 0 else ops.moveaxis(tensor, axis, 0)
 
 
-def _common_size(moved: Sequence[Any], axes: Sequence[Any], structure: pytree.Structure) -> int:
+def _common_size(moved: Sequence[Any], axes: Sequence[Any], named: Callable[[int], str]) -> int:
     sizes = {k: leaf.shape[0] for k, (leaf, axis) in enumerate(zip(moved, axes, strict=True)) if axis is not None}
     if not sizes:
         raise ValueError("vmap: no argument has examples: in_axes is None for all of them")
     if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{_argument(structure, k)}: {n}" for k, n in sizes.items())
+        found = ", ".join(f"{named(k)}: {n}" for k, n in sizes.items())
         raise ValueError(f"vmap: the arguments have different numbers of examples ({found})")
     return int(next(iter(sizes.values())))
 
