@@ -93,6 +93,11 @@ class TestTransformationsOfJax:
         assert jax.shard_map(gradient, mesh=mesh, in_specs=rows, out_specs=rows)(X).tolist() == [6.0, 15.0]
         assert jax.pmap(gradient, axis_name="rows")(X[None]).tolist() == [[6.0, 15.0]]
 
+    def test_what_eval_shape_returns_can_be_printed(self):
+        found = jax.eval_shape(lambda x: tc.tanh(x[None]), jnp.ones(2))
+        assert (found.shape, found.dtype) == ((1, 2), tc.float64)
+        assert "shape=(1, 2), dtype=float64, backend=jax)" in str(found)
+
     def test_a_variable_that_is_assigned_in_a_traced_function_is_named_where_it_is_used(self):
         v = tc.Variable([1.0, 2.0])
         jax.jit(lambda x: v.assign(x * 2.0).value)(X)

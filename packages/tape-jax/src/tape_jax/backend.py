@@ -19,7 +19,7 @@ import tape_core as tc
 from tape_core.backends import DEFAULT_KERNELS, Backend, label_error
 from tape_core.support import dtypes, keep_layouts, layouts
 
-from tape_jax import devices, indexing
+from tape_jax import devices, indexing, manual
 from tape_jax.conversion import as_jax_array, is_tracing, private_copy
 from tape_jax.convolution import convolution_kernels
 from tape_jax.jitted import Jitted
@@ -137,7 +137,7 @@ class JaxBackend(Backend):
 
     def branch(self, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
         """Return `first()` where a condition holds, else `second()`, of which XLA computes one."""
-        return jax.lax.cond(condition, first, second)
+        return jax.lax.cond(condition, *manual.agreeing([lambda: [first()], lambda: [second()]]))[0]
 
     @staticmethod
     def halves(array: object) -> bool:
@@ -177,14 +177,19 @@ class JaxBackend(Backend):
         return np.asarray(array)
 
     def format(self, array: jax.Array) -> str:
-        """Format as NumPy does; inside `jax.jit`, and where other processes have values, without any."""
-        if isinstance(array, jax.core.Tracer):
+        """Format as NumPy does; without values inside `jax.jit` and where other processes have them, or nobody.
+
+        JAX makes Tensors of what stands for arrays in its trees, too, as `jax.eval_shape` does of shapes.
+        """
+        if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array):
             return str(array)
         return super().format(array) if devices.is_here(array) else "[values in several processes]"
 
     def place(self, array: jax.Array) -> str:
         """Return the devices of an array and how it is divided among them, where there are several."""
-        if isinstance(array, jax.core.Tracer) or isinstance(array.device, jax.Device):
+        if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array):
+            return ""
+        if isinstance(array.device, jax.Device):
             return ""
         spec = getattr(array.sharding, "spec", None)
         divided = "" if spec is None else f", sharding=P({', '.join(map(repr, spec))})"

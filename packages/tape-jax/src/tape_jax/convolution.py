@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from tape_core.backends import Ints, Layout, Padding, Windows, check_conv, spatial_axes, transposed_windows, windows
 
-from tape_jax import devices
+from tape_jax import devices, manual
 
 
 def _numbers(ndim: int, layout: Layout) -> jax.lax.ConvDimensionNumbers:
@@ -76,7 +76,8 @@ def _conv(x: jax.Array, w: jax.Array, seen: Windows, groups: int, layout: Layout
 def _transposed_by_x(
     g: jax.Array, w: jax.Array, seen: Windows, groups: int, layout: Layout, shape: tuple[int, ...]
 ) -> Any:
-    x = jax.ShapeDtypeStruct(shape, g.dtype)  # type: ignore[no-untyped-call]
+    g, w = manual.alike(g, w)
+    x = manual.template(shape, g)
     return jax.linear_transpose(lambda x: _convolved(x, w, seen, groups, layout), x)(g)[0]
 
 
@@ -84,7 +85,8 @@ def _transposed_by_x(
 def _transposed_by_w(
     g: jax.Array, x: jax.Array, seen: Windows, groups: int, layout: Layout, shape: tuple[int, ...]
 ) -> Any:
-    w = jax.ShapeDtypeStruct(shape, g.dtype)  # type: ignore[no-untyped-call]
+    g, x = manual.alike(g, x)
+    w = manual.template(shape, g)
     return jax.linear_transpose(lambda w: _convolved(x, w, seen, groups, layout), w)(g)[0]
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from tape_jax import manual
 from tape_jax.given_rules import UNREAD
 
 __all__ = ["UNREAD", "cond", "explained", "gmres", "linear_solve", "mapped", "scan", "while_loop"]
@@ -20,7 +21,8 @@ Mapped = Callable[[Arrays], Arrays]
 
 def cond(condition: Any, branches: Sequence[Mapped], arrays: Arrays) -> list[Any]:
     """Return the results of the first branch where a condition is true, else those of the second."""
-    first, second = [lambda arrays, branch=branch: list(branch(arrays)) for branch in branches]
+    listed = [lambda arrays, branch=branch: list(branch(arrays)) for branch in branches]
+    first, second = manual.agreeing(listed, list(arrays))
     found: list[Any] = jax.lax.cond(jnp.asarray(condition, bool), first, second, list(arrays))
     return found
 
@@ -34,13 +36,15 @@ def scan(
         new, ys = step(carry, elements)
         return list(new), list(ys)
 
-    found: tuple[list[Any], list[Any]] = jax.lax.scan(again, list(carry), list(xs), length=length, reverse=reverse)
+    carry = manual.settled(lambda carry: again(carry, [x[0] for x in xs])[0], carry) if length else list(carry)
+    found: tuple[list[Any], list[Any]] = jax.lax.scan(again, carry, list(xs), length=length, reverse=reverse)
     return found
 
 
 def while_loop(test: Callable[[Arrays], Any], step: Mapped, carry: Arrays) -> list[Any]:
     """Return the carry after steps while the test of it is true."""
-    found: list[Any] = jax.lax.while_loop(lambda c: jnp.asarray(test(c), bool), lambda c: list(step(c)), list(carry))
+    carry = manual.settled(step, carry)
+    found: list[Any] = jax.lax.while_loop(lambda c: jnp.asarray(test(c), bool), lambda c: list(step(c)), carry)
     return found
 
 

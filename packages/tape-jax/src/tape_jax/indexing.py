@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from tape_core.typing import IndexKey
 
+from tape_jax import manual
 from tape_jax.jitted import Jitted
 
 
@@ -211,8 +212,7 @@ def _scattered(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _padded(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
-    whole = jax.ShapeDtypeStruct(shape, values.dtype)  # type: ignore[no-untyped-call]
-    return jax.linear_transpose(lambda x: x[key], whole)(values)[0]
+    return jax.linear_transpose(lambda x: x[key], manual.template(shape, values))(values)[0]
 
 
 _jitted_padded = Jitted(_padded)
