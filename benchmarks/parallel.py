@@ -13,7 +13,8 @@ whole.
   which is by parts.
 
 With `--memory` one side alone is run, and the table has by how many bytes its process grew at most, since the data were
-made: of several sides in one process it is the largest that would be seen.
+made: of several sides in one process it is the largest that would be seen. PyTorch's own sides have the heap
+of the C library then as it is without Tape.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from typing import Any
 import tape_core as tc
 import tape_nn as nn
 import torch
+import torch.distributed as dist
 from tape_torch.distributed import averaged_gradient, mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -121,20 +124,25 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     tc.set_backend("torch:cpu")
-    m = mesh(device="cpu")
+    if options.memory in ("DDP", "FSDP2"):  # a mesh of Tape's has glibc map large blocks
+        dist.init_process_group("gloo")
+    else:
+        mesh(device="cpu")
+    rank, size_of_all = dist.get_rank(), dist.get_world_size()
+    processes = init_device_mesh("cpu", (size_of_all,))
     rows = torch.randn(options.rows, options.width, generator=torch.Generator().manual_seed(0))
-    own = rows.chunk(m.size)[m.rank].clone()
+    own = rows.chunk(size_of_all)[rank].clone()
     size = options.width, options.depth
     makers: dict[str, Callable[[], tuple[Callable[[], None], int]]] = {
         "DDP": lambda: torch_side(DistributedDataParallel, *size, own),
-        "FSDP2": lambda: torch_side(lambda model: fully_shard(model, mesh=m.device_mesh), *size, own),
+        "FSDP2": lambda: torch_side(lambda model: fully_shard(model, mesh=processes), *size, own),
     }
     for kind in ("averaged_gradient", "Replicated", "Sharded"):
         for compiled in (False, True):
             name = f"{kind}, compiled" if compiled else kind
             makers[name] = partial(tape_side, kind, *size, tc.asarray(rows), tc.asarray(own), compiled)
     if options.memory:
-        _memory(options.memory, makers[options.memory], options.steps, m.rank)
+        _memory(options.memory, makers[options.memory], options.steps, rank)
         return
     sides = {name: make() for name, make in makers.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
@@ -145,7 +153,7 @@ def main() -> None:
             if k >= 3:
                 times[name].append(time.perf_counter() - begin)
     whole = sides["DDP"][1]
-    if m.rank == 0:
+    if rank == 0:
         for name, found in times.items():
             peer = "FSDP2" if name.startswith(("Sharded", "FSDP2")) else "DDP"
             ratio = statistics.median(found) / statistics.median(times[peer])

@@ -16,6 +16,7 @@ from tape_core.base.dtypes import DTYPES, as_dtype, finfo
 from tape_core.base.files import is_draft_of, permissions, sync, write_whole
 from tape_core.base.forking import Lock, forget_in_children
 from tape_core.base.generated import Lines, generated, identifier, one_line
+from tape_core.base.heap import give_back, give_back_memory_of_zeros, keep_freed_memory, map_large_blocks
 from tape_core.base.logs import log
 from tape_core.base.mistakes import NoCounterpartError, flag, integer, meant, real, sequence
 from tape_core.base.picking import picking
@@ -23,7 +24,7 @@ from tape_core.base.progress import Task, first_process_only, progress_of, repor
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
-from tape_core.base.spares import Spare, give_back, give_back_memory_of_zeros, release_spares, spare_of
+from tape_core.base.spares import Spare, release_spares, spare_of
 from tape_core.base.undoing import keep_former, undone_on_error
 from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, deferred, layouts, placement, pytree
@@ -94,11 +95,13 @@ __all__ = [
     "is_number",
     "is_watched",
     "keep_former",
+    "keep_freed_memory",
     "keep_layouts",
     "layouts",
     "lenient",
     "lenient_html",
     "log",
+    "map_large_blocks",
     "may_overwrite",
     "meant",
     "new_serial",

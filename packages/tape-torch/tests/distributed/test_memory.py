@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -17,4 +18,10 @@ def test_steps_in_two_processes_have_two_states_at_most() -> None:
 
 def test_steps_by_parts_write_into_the_memory_of_former_values() -> None:
     program = PROGRAM.with_name("spares_in_processes.py")
+    run_processes(program.read_text(encoding="utf-8"), 2)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc")
+def test_large_arrays_that_processes_free_do_not_stay_in_their_heaps() -> None:
+    program = PROGRAM.with_name("heap_in_processes.py")
     run_processes(program.read_text(encoding="utf-8"), 2)

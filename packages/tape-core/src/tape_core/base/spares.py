@@ -8,19 +8,14 @@ fails leaves them as they are, and other threads see one state or the other. `en
 need no second state.
 
 What the first steps have freed lies in pieces of the heap, in which nothing fits any more: it is given back to the
-system.
+system, see `heap.py`.
 """
 
 from __future__ import annotations
 
-import mmap
-import sys
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from tape_core.base.thresholds import GIVE_BACK_MIN_BYTES
 from tape_core.typing import Raw
 
 _GIVEN_BACK_MOST = 2  # times that a Variable has its former value given back, which is not kept: the first ones
@@ -70,53 +65,3 @@ def release_spares() -> None:
     """Free all spare memory: what comes now may need it, and takes none."""
     for spare in list(_spares.values()):
         spare.kept.clear()
-
-
-def give_back(nbytes: int, least: int = GIVE_BACK_MIN_BYTES) -> None:
-    """Give memory that is free back to the system, if it may be so many bytes, and the C library can."""
-    if nbytes >= least and (trim := _malloc_trim()):
-        trim(0)
-
-
-def give_back_memory_of_zeros(address: int, nbytes: int) -> None:
-    """Give the memory of zeros back to a system that has each page there again, as zeros, once it is looked at.
-
-    Args:
-        address: of memory that the C library has allocated, and that has zeros.
-        nbytes: how long it is.
-    """
-    if (advise := _madvise()) is None:
-        return
-    page = mmap.PAGESIZE
-    first, last = -(-address // page) * page, (address + nbytes) // page * page
-    if last > first:
-        advise(first, last - first, mmap.MADV_DONTNEED)
-
-
-@cache
-def _madvise() -> Callable[[int, int, int], Any] | None:
-    """Return the system's function; only of Linux the memory is zeros afterwards."""
-    if sys.platform != "linux":
-        return None
-    try:
-        import ctypes
-
-        found: Any = ctypes.CDLL(None).madvise
-        found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    except (ImportError, OSError, AttributeError):
-        return None
-    return found  # type: ignore[no-any-return]
-
-
-@cache
-def _malloc_trim() -> Callable[[int], Any] | None:
-    """Return the function of glibc that gives freed memory back to the system; None with another C library."""
-    if sys.platform != "linux":
-        return None
-    try:
-        import ctypes
-
-        found: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
-    except (ImportError, OSError, AttributeError):
-        return None
-    return found

@@ -11,7 +11,7 @@ from typing import Final
 
 REUSE_ABOVE: Final = 1 << 16  # bytes; below, a new array costs less than finding out who holds the old one
 
-# -- memory (base/spares.py)
+# -- memory (base/heap.py)
 
 GIVE_BACK_MIN_BYTES: Final = 1 << 25  # bytes that were freed: for less the heap is not worth the milliseconds
 

@@ -8,7 +8,8 @@ from weakref import ProxyTypes, ref
 
 from tape_core.base.ambient import FORMER
 from tape_core.base.attributes import set_attribute
-from tape_core.base.spares import Spare, give_back
+from tape_core.base.heap import give_back
+from tape_core.base.spares import Spare
 from tape_core.base.undoing import keep_former
 from tape_core.engine import binding, layouts
 from tape_core.engine.binding import Bound

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from tape_core.meshes import AxesAsked, NamedMesh, asked
-from tape_core.support import first_process_only, real
+from tape_core.support import first_process_only, map_large_blocks, real
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch._C._distributed_c10d import _get_work_registry_size as get_work_registry_size
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -130,6 +130,9 @@ def mesh(
     Where PyTorch has no process group yet, one is made: from what `torchrun` has set, or of this process alone, in
     which the same program then runs undivided.
 
+    On Linux with glibc, several processes on CPUs give memory of arrays of 8 MB and more back to the system when it is
+    freed, for the whole process, unless the environment sets glibc's own threshold, `MALLOC_MMAP_THRESHOLD_`.
+
     >>> from tape_torch.distributed import mesh
     >>> mesh({"data": -1}).axes  # as many as there are
     {'data': 1}
@@ -160,6 +163,8 @@ def mesh(
         raise ValueError(f"tape_torch.distributed.mesh: timeout must be more than 0 seconds; got {timeout}")
     _ensure_group(wanted, device_type, timeout)
     mend_gloo()
+    if device_type == "cpu" and dist.get_world_size() > 1:  # whole weights and gradients come and go in each step
+        map_large_blocks()
     board()
     shape = wanted.shape(dist.get_world_size(), f" (this is rank {dist.get_rank()})")
     if is_checked:
