@@ -6,6 +6,7 @@ import ast
 import gc
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def _shown_source_is_what_runs(pytestconfig: pytest.Config) -> Iterator[None]:
     Source.__init__ = checked  # type: ignore[method-assign]
     yield
     Source.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files that `-m each_backend` selects nothing of: to import them takes a minute, and compiles on JAX.
+
+    Tests are marked in their file, or by the conftest.py of a folder that it lies in.
+    """
+    if config.option.markexpr != "each_backend" or collection_path.suffix != ".py":
+        return None
+    folders = [folder for folder in collection_path.parents if config.rootpath in folder.parents]
+    may_mark = [collection_path, *(folder / "conftest.py" for folder in folders)]
+    return None if any(path.is_file() and "each_backend" in path.read_text("utf-8") for path in may_mark) else True
 
 
 def pytest_collection_finish() -> None:
