@@ -297,7 +297,7 @@ def tests(session: nox.Session, backend: str) -> None:
     )
     chosen = {
         "torch": [*MARKED, "packages/tape-torch/tests", "tests", "-m", "each_backend"],
-        "jax": [*ON_JAX, "packages/tape-jax/tests", "-m", "each_backend"],
+        "jax": [*ON_JAX, "packages/tape-jax/tests", "-m", "each_backend and not long_on_jax"],
         "numpy": [],
     }
     session.run(

@@ -83,7 +83,12 @@ ON_HOST: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ON_HOST)
+LONG = {"betainc", "dawsn", "ellipkinc"}  # others of one argument and of several are shown in each run
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long_on_jax] * (name in LONG)) for name in ON_HOST]
+)
 def test_jax_has_tapes_derivatives_of_what_the_host_computes(name: str) -> None:
     f = ON_HOST[name]
     with tc.use_backend("jax"):

@@ -65,6 +65,7 @@ def test_different_elements_come_in_order(values: Any, backend: Any) -> None:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_jax
 def test_the_gradient_of_different_elements_goes_to_where_each_is_first() -> None:
     x = tc.asarray([[3.0, 1.0, 3.0], [2.0, 5.0, 1.0]])
     expected = [[27.0, 3.0, 0.0], [12.0, 75.0, 0.0]]

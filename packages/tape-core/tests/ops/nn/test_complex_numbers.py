@@ -98,6 +98,7 @@ MADE = (
 )
 
 
+@pytest.mark.long_on_jax
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each array is the first of a process that is forked")
 def test_the_first_complex_array_of_a_program_is_told_apart_however_it_was_made():
     code = (
