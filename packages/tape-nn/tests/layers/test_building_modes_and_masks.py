@@ -301,6 +301,7 @@ def test_layers_can_be_copied() -> None:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_jax
 def test_a_gru_that_resets_before_the_product_composes_with_the_transforms() -> None:
     layer = nn.GRU(2, reset_after=False, return_sequences=True)
     x = tc.asarray(np.linspace(-1.0, 1.0, 12, dtype="float32").reshape(2, 3, 2))

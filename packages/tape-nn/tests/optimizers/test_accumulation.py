@@ -173,6 +173,7 @@ def optimizer_of(model: Any) -> Any:
     return OWN.setdefault(id(model), nn.Adam(0.05))
 
 
+@pytest.mark.long_on_jax
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_sparse_gradients_move_the_rows_that_one_large_batch_would(lazy: bool, compiled: bool) -> None:
@@ -217,6 +218,7 @@ def test_a_variable_without_a_gradient_in_some_batches_or_in_all() -> None:
     assert optimizer.pending == 0
 
 
+@pytest.mark.long_on_jax
 @pytest.mark.parametrize("lazy", [False, True])
 def test_a_state_in_the_middle_of_an_update_continues(tmp_path: Any, lazy: bool) -> None:
     def program() -> Any:
