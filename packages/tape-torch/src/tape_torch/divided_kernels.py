@@ -254,18 +254,19 @@ def _call(name: str, kernel: Callable[..., Any], mesh: DeviceMesh, args: Any, kw
     made_here = bool(_DISPATCHER._allow_implicit_replication)
     arrays: list[DTensor] = []
 
-    def divided(value: Any) -> Any:
+    # No function that calls itself: it would be a cycle, in which the arrays stay until the garbage is collected.
+    def leaf(value: Any) -> Any:
         if type(value) is DTensor:
             found = added_up(value) if summed else value
         elif isinstance(value, torch.Tensor):
             found = as_copy(value, mesh) if made_here else copy_on(mesh, value, _WHERE.get(name, f"in {name}"))
         else:
-            return tree_map(divided, value) if type(value) in _NESTED else value
+            return value
         arrays.append(found)
         return found
 
-    args = tuple([divided(value) for value in args])
-    kwargs = {key: divided(value) for key, value in kwargs.items()}
+    args = tuple([tree_map(leaf, value) if type(value) in _NESTED else leaf(value) for value in args])
+    kwargs = {key: tree_map(leaf, x) if type(x) in _NESTED else leaf(x) for key, x in kwargs.items()}
     if name == "arange_beside":  # of which nothing but the device is asked
         return as_copy(kernel(*args, **kwargs), mesh)
     if name in _ALONG and (found := _by_lines(kernel, mesh, arrays, arrays[_ALONG[name]], args, kwargs)) is not None:
