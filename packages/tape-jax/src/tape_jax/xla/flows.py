@@ -16,7 +16,7 @@ from tape_jax.xla.masks import with_fewer_masks
 from tape_jax.xla.residuals import with_residuals
 from tape_jax.xla.simplify import simplified
 from tape_jax.xla.sorts import with_fewer_sorts
-from tape_jax.xla.transfer import into
+from tape_jax.xla.transfer import into, jax_dtype
 
 if TYPE_CHECKING:
     from tape_compile.extend import Spec
@@ -170,6 +170,22 @@ def lower_flow(lowering: Lowering, flow: Flow, args: Sequence[Raw]) -> list[Any]
     found, states = lower(lowering, flow, [_Runner(lowering, part, keys) for part in flow.parts], args, states)
     lowering.states.update(zip(keys, states, strict=True))
     return found
+
+
+def results_of(flow: Flow, args: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    """Return the shape and dtype of each result of a branch or a loop, which `lower_flow` would return."""
+    found = [(spec.shape, jax_dtype(spec.kind, spec.dtype)) for spec in flow.parts[-1].results]
+    if flow.__name__ != "scan":
+        return found
+    sizes, n, axes, ys, depths, length, _, keep, *_ = flow.settings
+    if len(args) - sizes[0] > n:
+        length = args[n].shape[axes[0]]
+    m = n + len(ys)
+    of_steps = [
+        ((*shape[:depth], length, *shape[depth:]), dtype)
+        for (shape, dtype), depth in zip(found[:m], depths, strict=True)
+    ]
+    return [*found[:n], *of_steps[n:], *(of_steps[:n] if keep else []), *found[m:]]
 
 
 Lowered = tuple[list[Any], list[Any]]

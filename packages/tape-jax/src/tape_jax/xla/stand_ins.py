@@ -5,28 +5,30 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
-from tape_compile.extend import Flow, NeedsValues, Program, RandomBits
+from tape_compile.extend import Flow, NeedsValues, RandomBits
 from tape_core.backends import COMPARISONS, OPERATORS, SIGNS
+from tape_core.extend import registry
 from tape_core.typing import Raw, RawDType
 
-from tape_jax import devices
+from tape_jax import devices, kernels
 from tape_jax.jitted import NUMBERS, number_key
 from tape_jax.tasks import JaxCall
 from tape_jax.xla.constants import as_array, evaluated
 from tape_jax.xla.draws import drawn
-from tape_jax.xla.flows import FlowLowering, can_lower, generators_of, lower_flow, program_of
+from tape_jax.xla.flows import can_lower, results_of
 from tape_jax.xla.lowering import STATE_CALLS
-from tape_jax.xla.transfer import jax_backend
 
 _PLAIN = frozenset({str, type(None), type(...)})
 _MOST = 4096
 _shapes: dict[Any, Any] = {}  # what calls return, by the function and its arguments
+_dtypes: dict[Any, Any] = {}  # of what elementwise calls return, by the function and the dtypes of its arguments
 
 
 class AbstractArray:
@@ -164,9 +166,11 @@ def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, o
         return _flow(fn, args) if found else fn(*args, **kwargs)
     if not found:
         return fn(*args, **kwargs) if type(fn) is JaxCall else evaluated(fn, args, kwargs)
-    by_shape = type(fn) is jnp.ufunc or fn is jnp.where
+    elementwise = _dtypes_and_shape(fn, args) if not kwargs and _is_elementwise(fn) else None
+    if elementwise is not None and (dtype := _dtypes.get(elementwise[0])) is not None:
+        return AbstractArray(elementwise[1], dtype, _place(found, args))
     try:
-        key: Any = (fn, _key(tuple(args), by_shape), tuple([(k, _key(v, by_shape)) for k, v in kwargs.items()]))
+        key: Any = (fn, _key(tuple(args)), tuple([(name, _key(value)) for name, value in kwargs.items()]))
         known = _shapes.get(key)
     except TypeError:  # an argument without a hash, or an array of values
         key = known = None
@@ -178,11 +182,55 @@ def evaluate(fn: Callable[..., Any], args: Sequence[object], kwargs: dict[str, o
             return fn(*_filled(tuple(args), rest), **{name: _filled(value, rest) for name, value in kwargs.items()})
 
         known = jax.eval_shape(call, *structs)
-        if key is not None:
-            if len(_shapes) >= _MOST:
-                _shapes.clear()
-            _shapes[key] = known
+        if elementwise is not None and isinstance(known, jax.ShapeDtypeStruct) and known.shape == elementwise[1]:
+            _remember(_dtypes, elementwise[0], known.dtype)
+        elif key is not None:
+            _remember(_shapes, key, known)
     return _abstract(known, _place(found, (*args, *kwargs.values())))
+
+
+def _remember(found: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(found) >= _MOST:
+        found.clear()
+    found[key] = value
+
+
+@cache
+def _elementwise_functions() -> frozenset[Any]:
+    """Return JAX's functions for elementwise ops and operators, but for those that are ufuncs."""
+    symbols = {*OPERATORS, *COMPARISONS, *SIGNS} - {"matmul"}
+    names = [name for name, op in registry.items() if op.elementwise]
+    found = [getattr(library, name, None) for library in (jnp, kernels) for name in names]
+    return frozenset([*[getattr(operator, f"__{symbol}__") for symbol in symbols], *filter(callable, found)])
+
+
+def _is_elementwise(fn: Any) -> bool:
+    """Return whether a function's result has the shape of its arguments, broadcast, and a dtype by theirs alone."""
+    return type(fn) is jnp.ufunc or (fn.__hash__ is not None and fn in _elementwise_functions())
+
+
+def _dtypes_and_shape(fn: Any, args: Sequence[Any]) -> tuple[Any, tuple[int, ...]] | None:
+    """Return a key of an elementwise call without its shapes, and the shape of its result; None where JAX must say."""
+    parts: list[Any] = [fn]
+    shapes: list[tuple[int, ...]] = []
+    for value in args:
+        kind = type(value)
+        if kind is AbstractArray:
+            parts.append(value.dtype)
+            shapes.append(value.shape)
+        elif kind is float:
+            parts.append(float)
+        elif kind in NUMBERS:
+            parts.append(number_key(value))  # an integer may be too large for the dtype
+        elif isinstance(value, jax.Array):
+            parts.append((value.dtype, value.weak_type))
+            shapes.append(value.shape)
+        else:
+            return None
+    try:
+        return tuple(parts), shapes[0] if len({*shapes}) == 1 else np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
 
 
 def _place(found: Sequence[AbstractArray], arguments: Sequence[object]) -> Any:
@@ -203,15 +251,8 @@ def _flow(flow: Flow, args: Sequence[object]) -> Any:
         raise NeedsValues("a loop that runs on the host")
     found: list[AbstractArray] = []
     _collect(tuple(args), found)
-    keys = [key for part in flow.parts for key in generators_of(program_of(part))]
-
-    def call(*arrays: Raw) -> Any:
-        states: dict[Any, Any] = {key: jnp.zeros(3, jnp.uint64) for key in keys}
-        lowering = FlowLowering(Program([], [], {}, [], {}, jax_backend()), {}, states, flow.__name__)
-        return tuple(lower_flow(lowering, flow, _filled(tuple(args), iter(arrays))))
-
     device = _place(found, ()) if found else devices.default()
-    return _abstract(jax.eval_shape(call, *[_struct(array) for array in found]), device)
+    return tuple([AbstractArray(shape, dtype, device) for shape, dtype in results_of(flow, args)])
 
 
 def _struct(array: AbstractArray) -> Any:
@@ -239,15 +280,11 @@ def _filled(value: Any, arrays: Any) -> Any:
     return value
 
 
-def _key(value: Any, by_shape: bool) -> Any:
+def _key(value: Any) -> Any:
     """Return a key for an argument.
 
-    Args:
-        value: the argument.
-        by_shape: whether the values of arrays make no difference, as they do in a mask that is an index.
-
     Raises:
-        TypeError: it has an array of values that may make one, or is something without a hash.
+        TypeError: it has an array of values, which may make a difference, or is something without a hash.
     """
     kind = type(value)
     if kind is AbstractArray:
@@ -257,12 +294,10 @@ def _key(value: Any, by_shape: bool) -> Any:
     if kind in _PLAIN:
         return kind, value
     if kind is tuple or kind is list:
-        return kind, *[_key(part, by_shape) for part in value]
+        return kind, *map(_key, value)
     if kind is slice:
-        return kind, _key(value.start, by_shape), _key(value.stop, by_shape), _key(value.step, by_shape)
+        return kind, _key(value.start), _key(value.stop), _key(value.step)
     if hasattr(value, "shape"):
-        if by_shape and isinstance(value, jax.Array):
-            return kind, value.shape, value.dtype, value.weak_type
         raise TypeError("an array of values")
     hash(value)
     return kind, value
