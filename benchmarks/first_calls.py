@@ -43,14 +43,14 @@ def _load(peer: str) -> None:
 
     jax.config.update("jax_enable_x64", True)
     if peer == "jax.jit":
-        found = jax.jit(jax.value_and_grad(lambda x: (x * x).sum()))
-        jax.block_until_ready([found(jax.numpy.ones(3)) for _ in range(3)])
+        found = jax.jit(jax.value_and_grad(lambda x: (x["x"] * x["x"]).sum()))
+        jax.block_until_ready([found({"x": jax.numpy.ones(3)}) for _ in range(3)])
         return
     import tape_core as tc
 
     with tc.use_backend(peer.split(",", maxsplit=1)[0]):
-        x = tc.asarray(np.ones(3, np.float32))
-        found = tc.function(tc.value_and_grad(lambda x: tc.sum(x * x)), compile="xla")
+        x = {"x": tc.asarray(np.ones(3, np.float32))}
+        found = tc.function(tc.value_and_grad(lambda x: tc.sum(x["x"] * x["x"])), compile="xla")
         for _ in range(3):
             found(x)
 
