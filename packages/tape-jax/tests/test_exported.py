@@ -1,5 +1,8 @@
 """Programs of XLA in files."""
 
+import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
@@ -32,7 +35,7 @@ def test_a_program_comes_back_with_its_gradient(tmp_path, backend):
     np.testing.assert_allclose(tape.gradient(y, a).numpy(), gradient.numpy(), rtol=1e-4)
 
 
-def test_a_program_has_reverse_mode_and_one_example_at_a_time_and_says_so(tmp_path, on_jax):
+def test_a_program_has_reverse_mode_and_says_so(tmp_path, on_jax):
     f = tc.function(lambda x: tc.sum(tc.sin(x) * x), compile="xla")
     x = tc.asarray([0.5, 1.0], dtype="float64")
     f.export(tmp_path / "f", x, format="stablehlo", derivatives=2)
@@ -40,13 +43,52 @@ def test_a_program_has_reverse_mode_and_one_example_at_a_time_and_says_so(tmp_pa
     g = lambda x: run(x)[0]  # noqa: E731
     product = tc.grad(lambda x: tc.sum(tc.grad(g)(x) * x))(x)
     assert np.allclose(product.numpy(), tc.grad(lambda x: tc.sum(tc.grad(f)(x) * x))(x).numpy())
-    assert np.allclose(tc.map(g, x[None]).numpy(), f(x).numpy())
     for forward in (tc.hessian(g), tc.jacfwd(g)):
         with pytest.raises(NotImplementedError, match=r"reverse mode alone.*grad"):
             forward(x)
-    for batched in (lambda x: tc.vmap(g)(x[None]), tc.jacrev(tc.grad(g))):
-        with pytest.raises(NotImplementedError, match=r"all examples of a vmap at once.*tape_core.map"):
-            batched(x)
+
+
+def test_a_program_runs_for_each_example_of_a_vmap_and_each_row_of_a_jacobian(tmp_path, on_jax):
+    weights, labels = tc.asarray([2.0, 1.0, 0.5], dtype="float64"), tc.asarray([0, 2])
+
+    @tc.function(compile="xla")
+    def f(x, k, w):
+        scores = tc.tanh(x[:, None] * w)
+        return tc.take_along_axis(scores, k[:, None], axis=1)[:, 0] * x[::-1], tc.argmax(scores, axis=1)
+
+    x = tc.asarray([0.5, -1.0], dtype="float64")
+    f.export(tmp_path / "f", x, labels, weights, format="stablehlo", derivatives=2)
+    run = tape_jax.load_exported(tmp_path / "f")
+    rows = tc.stack([x, 2 * x, 1 - x])
+    total = lambda f: lambda x, w: tc.sum(f(x, labels, w)[0] ** 2)  # noqa: E731
+    ways = {
+        "vmap": lambda f: tc.vmap(f, (0, None, None))(rows, labels, weights),
+        "vmap over labels": lambda f: tc.vmap(f, (None, 0, None))(x, tc.stack([labels, labels[::-1]]), weights),
+        "vmap in vmap": lambda f: tc.vmap(
+            lambda x: tc.vmap(lambda w: f(x, labels, w))(tc.stack([weights, -weights]))
+        )(rows),
+        "gradients of each": lambda f: tc.vmap(tc.grad(total(f), (0, 1)), (0, None))(rows, weights),
+        "the gradient of a vmap": lambda f: tc.grad(lambda w: tc.sum(tc.vmap(total(f), (0, None))(rows, w)))(weights),
+        "Jacobian": lambda f: tc.jacrev(lambda x: f(x, labels, weights)[0])(x),
+        "Hessian": lambda f: tc.jacrev(tc.grad(total(f)))(x, weights),
+        "compiled": lambda f: tc.function(tc.vmap(lambda x: f(x, labels, weights)), compile="xla")(rows),
+        "map": lambda f: tc.map(lambda x: f(x, labels, weights)[0], rows),
+    }  # fmt: skip
+    for name, way in ways.items():
+        for found, wanted in zip(tc.tree_leaves(way(run)), tc.tree_leaves(way(f)), strict=True):
+            assert found.dtype == wanted.dtype, name
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+def test_programs_of_jax_export_take_their_trees(tmp_path, on_jax):
+    program = jax.export.export(jax.jit(lambda x: {"double": 2 * x, "square": x**2}))(jnp.ones(2))
+    (tmp_path / "f").write_bytes(program.serialize(vjp_order=1))
+    run = tape_jax.load_exported(tmp_path / "f")
+    rows = tc.asarray([[1.0, 2.0], [3.0, 4.0]], dtype="float64")
+    assert tc.vmap(run)(rows)["double"].tolist() == [[2.0, 4.0], [6.0, 8.0]]
+    assert tc.vmap(tc.jacrev(lambda x: run(x)["square"]))(rows)[1].tolist() == [[6.0, 0.0], [0.0, 8.0]]
+    with pytest.raises(NotImplementedError, match=r"tape_jax\.load_exported"):
+        tc.vmap(lambda x: tape_jax.call(program.call, x))(rows)
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import jax
-from jax import export
+import numpy as np
+from jax import custom_batching, export
 from tape_core.backends import select
 
 from tape_jax.functional import call
@@ -19,8 +20,8 @@ def load_exported(path: str | PathLike[str]) -> Callable[..., Any]:
 
     It takes the Tensors that the program takes, on the JAX backend: the arguments, then the Variables that it reads. It
     returns a tuple: the results, then the new values of Variables. It is one op on a tape, and has the derivatives that
-    were written with it, in reverse mode. It has no `vmap`, nor Jacobians: `tape_core.map` takes one example at a time.
-    The file is data: nothing in it is run but XLA's own operations.
+    were written with it, in reverse mode. Inside `vmap` it runs for one example after the other, in a loop of XLA's; so
+    it does for the rows of a Jacobian. The file is data: nothing in it is run but XLA's own operations.
 
     >>> import tempfile
     >>> import tape_core as tc, tape_jax
@@ -45,7 +46,8 @@ def load_exported(path: str | PathLike[str]) -> Callable[..., Any]:
         raise ValueError(
             f"load_exported: {fspath(path)!r} is damaged, or is no program that this version of JAX reads: {error}"
         ) from error
-    run = jax.jit(program.call)
+    flat = _of_leaves(program)
+    run = jax.jit(lambda *arrays: jax.tree_util.tree_unflatten(program.out_tree, flat(*arrays)))
 
     def exported(*tensors: Any) -> Any:
         if len(tensors) != len(shapes):
@@ -53,3 +55,38 @@ def load_exported(path: str | PathLike[str]) -> Callable[..., Any]:
         return call(run, *tensors)
 
     return exported
+
+
+def _of_leaves(program: export.Exported) -> Callable[..., list[Any]]:
+    """Return a program as a function of flat arrays that JAX can transform: by its derivatives, and in vmap by a loop.
+
+    JAX's own, `program.call`, has the derivatives too, but no way for all examples of a vmap at once.
+    """
+    has_values = [aval.dtype != jax.dtypes.float0 for aval in program.in_avals]
+
+    @custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
+    def run(*arrays: Any) -> list[Any]:
+        each = iter(arrays)
+        given = [
+            next(each) if has else np.zeros(aval.shape, jax.dtypes.float0)
+            for aval, has in zip(program.in_avals, has_values, strict=True)
+        ]
+        args, kwargs = jax.tree_util.tree_unflatten(program.in_tree, given)
+        return _with_values(jax.tree_util.tree_leaves(program.call(*args, **kwargs)))
+
+    @jax.custom_vjp
+    def derived(*arrays: Any) -> list[Any]:
+        found: list[Any] = run(*arrays)
+        return found
+
+    def pull(arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        found = iter(_of_leaves(program.vjp())(*arrays, *_with_values(cotangents)))
+        return tuple([next(found) if jax.numpy.issubdtype(x.dtype, np.inexact) else None for x in arrays])
+
+    derived.defvjp(lambda *arrays: (derived(*arrays), arrays), pull)
+    return derived
+
+
+def _with_values(leaves: Sequence[Any]) -> list[Any]:
+    """Return arrays without the derivatives of integers among them, which JAX has as arrays without values."""
+    return [leaf for leaf in leaves if leaf.dtype != jax.dtypes.float0]

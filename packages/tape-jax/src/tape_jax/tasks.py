@@ -83,9 +83,8 @@ _FORWARD = (
 _MISSING: Final = {
     "can't apply forward-mode autodiff (jvp) to a custom_vjp function": _FORWARD,
     "Differentiation rule for 'custom_lin' not implemented": _FORWARD,
-    "Batching rule for 'call_exported' not implemented": "JAX cannot run a program from a file for all examples of a "
-    "vmap at once, and Jacobians are such: tape_core.map(f, xs) runs it for one after the other, and "
-    "tape_core.grad(lambda x: tape_core.sum(g(x) * v)) is one product with a Jacobian",
+    "Batching rule for 'call_exported' not implemented": "JAX's own `call` of an exported program has no vmap, and "
+    "Jacobians are such: tape_jax.load_exported(path) returns a function that has",
 }
 """What JAX says of transformations that it does not have, and what Tape says."""
 
