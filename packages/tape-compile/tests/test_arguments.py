@@ -78,6 +78,16 @@ def test_a_tensor_from_around_it_is_not_changed() -> None:
             call()
     assert total.tolist() == [0.0, 0.0]
 
+    @function
+    def put_into_a_copy(x: Any) -> Any:
+        copy = total + 1
+        copy[0] = x
+        return copy
+
+    with pytest.raises(TracingError, match=r"computed of such alone.*x = tape_core\.at\(x\)\[key\]\.set\(value\)"):
+        put_into_a_copy(tc.asarray(3.0))
+    assert function(lambda x: tc.at(total + 1)[0].set(x))(tc.asarray(3.0)).tolist() == [3.0, 1.0]
+
 
 def test_tensors_made_inside_are_written_to() -> None:
     @function

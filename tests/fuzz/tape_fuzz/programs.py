@@ -24,6 +24,8 @@ import tape_core as tc
 import tape_nn as nn
 from hypothesis import strategies as st
 
+from tape_fuzz.masks import masked, root
+
 
 @dataclass(frozen=True)
 class Op:
@@ -264,6 +266,47 @@ SHARED: list[Op] = [
 ]  # fmt: skip
 """Scans whose derivatives share with them what they compute, and other ops that XLA is given in a form of its own."""
 
+# Of masked functions, by what they are taken for: what is positive, small, no zero, or negative.
+_TAKEN = {
+    "{f} > 0": "tc.sqrt(a)|tc.log(a)|a ** 0.5|a ** -0.5|a ** 1.5|tc.log(a) * tc.sqrt(a)|tc.sqrt(tc.log1p(a))|1 / tc.sqrt(a)|tc.exp(tc.log(a) * 0.5)|tc.xlogy(a, a)|tc.hypot(a, a)",
+    "tc.abs({f}) < 1": "tc.acos(a)|tc.atanh(a)|tc.erfinv(a)|tc.log(1 - a * a)|tc.sqrt(1 - a * a)|tc.sqrt(1 - tc.abs(a))|tc.asin(a) * a",
+    "{f} != 0": "1 / a|tc.sin(a) / a|tc.reciprocal(a)|a / tc.abs(a)|tc.log(a * a)|(a * a) ** 0.5|tc.abs(a) ** 0.5|a ** -2|tc.logaddexp(a, -1 / (a * a))",
+}
+_BESIDE = ["a * 0.5", "tc.zeros_like(a)", "tc.sin(a)", "tc.cos(a) * {f0}"]
+_NEGATIVE = ["tc.sqrt(-a)", "tc.log(1 - a)", "tc.log(-a - 0.0)", "(-a) ** 0.5", "-1 / a"]
+
+
+def _masked(mask: str, f: str, g: str, x: str = "{f}") -> str:
+    """A value of `tape_fuzz.masks.masked`; the mask is of the same value."""
+    return f"masked({mask}, lambda a: {f}, lambda a: {g}, {x})"
+
+
+MASKS: list[Op] = [
+    *[Op(_masked(mask, f, g, "{f0}")) for mask, fs in _TAKEN.items() for f in fs.split("|") for g in _BESIDE],
+    *[Op(_masked("{f} > 0", f, g, "{f0}"), (), 2) for f in _TAKEN["{f} > 0"].split("|")[:4] for g in _NEGATIVE[:2]],
+    *[Op(_masked("{f} > 0", f"masked(a > 1, lambda a: tc.log(a - 1), lambda a: {f}, a)", g, "{f0}"), (), 2) for f in ("tc.sqrt(a)", "1 / a", "tc.log(a)") for g in _BESIDE[:2]],
+    *[Op(f"tc.sum({_masked(mask, f, 'tc.zeros_like(a)', '{f0}')}{how})", (), 2) for mask, fs in _TAKEN.items() for f in fs.split("|")[:2] for how in ("", ", axis=-1", " * {f}")],
+    *[Op(f"tc.NAME({_masked('{f} > 0', f, 'a * 0.5', '{f0}')})".replace("NAME", name)) for name in ("tanh", "softmax", "logsumexp", "mean", "cumulative_sum", "flip", "sqrt", "square") for f in ("tc.sqrt(a)", "tc.log(a)") if (name, f) != ("sqrt", "tc.log(a)")],
+    Op("tc.vmap(lambda x: masked(x > 0, lambda a: tc.sqrt(a), lambda a: a * 0.5, x))({f})", (), 3),
+    Op("tc.vmap(tc.grad(lambda x: tc.sum(masked(x > 0, lambda a: tc.log(a) * a, lambda a: a * a, x))))({f})", (), 3),
+    Op("tc.checkpoint(lambda x: masked(x > 0, lambda a: tc.sqrt(a), lambda a: tc.sin(a), x))({f})", (), 3),
+    Op("masked({f} > 0, tc.checkpoint(lambda a: tc.sqrt(a) * tc.log1p(a)), lambda a: a * 0.5, {f0})", (), 3),
+    Op("masked({f} > 0, lambda a: tc.cond(tc.sum({g}) > 0, lambda: tc.sqrt(a), lambda: tc.log(a)), lambda a: a * 0.5, {f0})", (), 3),
+    Op("tc.cond(tc.sum({g}) > 0, lambda: masked({f} > 0, lambda a: tc.sqrt(a), lambda a: a, {f0}), lambda: masked({f0} != 0, lambda a: 1 / a, lambda a: a, {f0}))", (), 3),
+    Op("tc.scan(lambda h, x: (masked(x > 0, lambda a: tc.sqrt(a) * 0.5, lambda a: a * h, x), masked(h != 0, lambda a: 1 / a, lambda a: a, h)), {f}, tc.stack([{f0}] * {k}))[{j}]", (), 4),
+    Op("masked({f} > 0, lambda a: tc.scan(lambda h, x: (h * 0.5 + tc.sqrt(x), h), a, tc.stack([a] * {k}))[0], lambda a: a, {f0})", (), 3),
+    Op("tc.map(lambda r: masked(r > 0, lambda a: tc.log(a), lambda a: a, r), {f})", (), 2),
+    Op("tc.grad(lambda x: tc.sum(masked(x > 0, lambda a: a ** 1.5, lambda a: a * a, x)))({f})", (), 3),
+    Op("tc.jvp(lambda x: masked(x > 0, lambda a: tc.sqrt(a), lambda a: a, x), ({f},), ({f} * 0 + 0.5,))[1]"),
+    Op("masked({f} > 0, lambda a: root(a), lambda a: a, {f0})", (), 3), Op("masked({f} > 0, lambda a: tc.log(a) * root(a), lambda a: tc.sin(root(-a)), {f0})", (), 3),
+    Op("tc.where({f} > 0, {f}, {g}) * masked({f0} > 0, lambda a: tc.log(a), lambda a: a, {f0})", (), 2),
+    Op("{out} = masked({f} > 0, lambda a: tc.sqrt(a), lambda a: a, {f0}) * 1.0\n{out}[..., :1] = 0.5", (), 2),
+    Op("masked({f} > 0, lambda a: tc.sqrt(a), lambda a: a, {f0})[..., ::-1]", (), 2), Op("masked({f} > 0, lambda a: tc.sqrt(a)[..., ::-1][..., ::-1], lambda a: a, {f0})", (), 3),
+    Op("masked({f} > 0, lambda a: tc.reshape(tc.stack([tc.log(a), tc.sqrt(a)])[{j}], a.shape), lambda a: a, {f0})", (), 3),
+    Op("tc.relu({f})", (), 6), Op("tc.round({f})", (), 6), Op("tc.where({b}, {f}, 0.0)", (), 3), Op("{e}", (), 3), Op("{f} > {n}"), Op("({f} > 0) & (tc.abs({f0}) < 1)"), Op("{v} * {f}", (), 2), Op("tc.sum({d}, axis=-1)"), Op("{f} * {g}", (), 3),
+]  # fmt: skip
+"""Functions behind masks, at values beyond their domains and at zeros."""
+
 _SMALL = [(3,), (2, 3), (), (3, 3), (1, 3), (4,), (2, 1, 3), (0,), (2, 0), (1,)]
 _DIVISIBLE = [(4,), (6, 4), (4, 1), (4, 2, 3), (8, 3), (3, 4), (), (2, 0), (5, 2)]
 _LARGE = [(5000,), (4096,), (20_000,), (70, 300), (300, 70), (100_000,), (4, 2500), (300_000,)]
@@ -300,6 +343,7 @@ class Program:
                 "import numpy as np",
                 "import tape_core as tc",
                 *(["import tape_nn as nn"] if self.optimizers else []),
+                *(["from tape_fuzz.masks import masked, root"] if "masked(" in body else []),
                 "",
                 "def inputs(seed):",
                 "    rng = np.random.default_rng(seed)",
@@ -457,7 +501,17 @@ class _Run:
         held = {name: v.value for name, v in self.variables.items()}
         try:
             own = {"h0": self.host, "r0": self.generator}
-            names = {"tc": tc, "np": np, "nn": nn, **self.training, **own, **self.variables, **self.values}
+            names = {
+                "tc": tc,
+                "np": np,
+                "nn": nn,
+                "masked": masked,
+                "root": root,
+                **self.training,
+                **own,
+                **self.variables,
+                **self.values,
+            }
             exec(text, names)
             found = names[out]
             if (
@@ -756,6 +810,37 @@ with tc.use_backend("jax"):
         tc.asarray = tc_asarray
 """
 
+_MASKED = """
+from tape_fuzz.masks import guarded
+program, variables = made()
+given = inputs(1)
+real, loss = of_real(program, given)
+sources = [given[k] for k in real]
+ways, every = [tc.cos(x * 3.0) for x in sources], tuple(range(len(real)))
+grad = tc.grad(loss, every)
+def forward(*xs):
+    return [tc.jvp(loss, xs, ways)[1]]
+def second(*xs):
+    return tc.jvp(grad, xs, ways)[1]
+def back(*xs):
+    return tc.grad(lambda *xs: sum(tc.sum(tc.sin(g)) for g in grad(*xs)), every)(*xs)
+def many(*xs):
+    return tc.vmap(grad)(*[tc.stack([x, x * 0.5]) for x in xs])
+def variable(*xs):
+    with tc.GradientTape() as tape:
+        y = loss(*xs)
+    return tape.gradient(y, variables)
+if total(program(*given)) is not None:
+    for f in (grad, forward, second, back, many, *([variable] if variables else [])):
+        with guarded():
+            expected = arrays(f(*sources))
+        if all(x is None or np.all(np.isfinite(x)) for x in expected):
+            close(arrays(f(*sources)), expected, f.__name__, 1e-8)
+            compiled = tc.function(f, compile=COMPILER)
+            for call in (1, 2):
+                close(arrays(compiled(*sources)), expected, f"{f.__name__} compiled by COMPILER, call {call}", 1e-8)
+"""
+
 CHECKED: dict[str, Check] = {
     "compiled": Check('''
 eager, ours = made()
@@ -947,6 +1032,8 @@ if total(program(*given)) is not None:
 ''', ("continuous", "pure", "seeded"), True, True),
     "compiled by PyTorch's tracer": Check("\nfrom tape_fuzz.compilers import TorchGraph\n" + _BY_TORCH.replace("COMPILER", "TorchGraph()"),
                                           ("smooth", "continuous", "seeded"), True, True),
+    "masks": Check(_MASKED.replace("COMPILER", "'python'"), ("continuous", "seeded", "pure"), True, True),
+    "masks by XLA": Check(_MASKED.replace("COMPILER", "'xla'"), ("continuous", "seeded", "pure"), True, True),
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
     "divided with NaN": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs, has_nan=True)\n", (), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
@@ -955,6 +1042,8 @@ if total(program(*given)) is not None:
 """The checks by name."""
 
 _APART = {
+    "masks",
+    "masks by XLA",
     "JAX",
     "compiled by XLA",
     "compiled by XLA, whole",
@@ -975,6 +1064,8 @@ KINDS: dict[str, Kind] = {
     "xla": Kind(OPS, ["compiled by XLA"], 0, (0, 2), (10, 10)),
     "shared by xla": Kind(SHARED, ["compiled by XLA, whole", "compiled by XLA, whole", "second derivatives by XLA"], 0, (0, 2), (6, 6)),
     "by jax": Kind(OPS, ["JAX"], 0, (0, 2), (10, 10)),
+    "masks": Kind(MASKS, ["masks"], 0, (0, 1), (8, 8)),
+    "masks by xla": Kind(MASKS, ["masks by XLA"], 0, (0, 1), (6, 6)),
     "draws": Kind(DRAWS, ["compiled", "compiled gradient", "compiled in a tape"], 2, (0, 2), (10, 10)),
     "draws by xla": Kind(DRAWS, ["compiled by XLA"], 0, (0, 2), (8, 8)),
     "divided": Kind(OPS, ["divided"], 0, (0, 2), (24, 12)),

@@ -164,6 +164,23 @@ def test_forward_and_reverse_mode_go_by_the_rule() -> None:
     assert tc.jacfwd(lambda y: tc.jvp(lambda x: f(x, y), (x,), (1.0,))[1])(y).item() == 10.0
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:divide by zero:RuntimeWarning")
+@pytest.mark.parametrize("compile", [None, "python"])
+def test_a_mask_leaves_no_nan_of_a_custom_jvp(compile: str | None) -> None:
+    root = tc.custom_jvp(tc.sqrt)
+    root.defjvp(lambda p, t: (tc.sqrt(p[0]), 0.5 * t[0] / tc.sqrt(p[0])))
+    x = tc.asarray([-1.0, 0.0, 4.0], dtype="float64")
+
+    def slopes(x: Any) -> Any:
+        gradient = tc.grad(lambda x: tc.sum(tc.where(x > 0, x * root(x), 0)))
+        return gradient(x), tc.grad(lambda x: tc.sum(gradient(x) ** 2))(x), tc.vmap(gradient)(tc.stack([x, -x]))
+
+    first, second, each = (slopes if compile is None else tc.function(slopes, compile=compile))(x)
+    assert first.tolist() == [0.0, 0.0, 3.0]
+    assert second.tolist() == [0.0, 0.0, 2.25]
+    assert each.tolist() == [[0.0, 0.0, 3.0], [1.5, 0.0, 0.0]]
+
+
 def test_custom_jvp_is_exact_to_any_order_in_any_mode() -> None:
     x = tc.asarray(X)
     tc.testing.check_grads(softer, (x,), order=3)

@@ -135,9 +135,10 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
 def _rebind(tensor: Tensor, result: Tensor, what: str) -> Tensor:
     """Give a Tensor the array and the slots of a result: what `x += y` and `x[key] = y` do, since arrays are shared."""
     if current() is not None and tensor.backend is tensor.backend.library:
+        new = "tape_core.at(x)[key].set(value)" if "]" in what else what.replace("=", "")
         raise TracingError(
-            f"{what} changes a Tensor from around a compiled function, where it is a constant. Make it a Variable and "
-            f"assign it, give it as an argument, or write to a copy: x = x + 0"
+            f"{what} changes a Tensor from around a compiled function, or one computed of such alone: there it is a "
+            f"constant. Write x = {new}, a new Tensor; or make it a Variable and assign it, or give it as an argument"
         )
     return tensor._rebind(result)
 

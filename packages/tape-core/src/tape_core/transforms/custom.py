@@ -237,7 +237,8 @@ def custom_jvp(f: Function) -> Function:
 
         def pull(gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
             # The rule is linear in the tangents, so its transpose is the same at any point.
-            return linear_transpose(lambda ts: pushed(inputs, ts), [_zeros(x) for x in inputs], gs, watched)
+            zeros, masked = [_zeros(x) for x in inputs], MASKED.get()
+            return linear_transpose(lambda ts: pushed(inputs, ts), zeros, gs, watched, masked=masked)
 
         return results.record(f"custom_jvp({name})", inputs, pull, push)
 
