@@ -541,3 +541,12 @@ def test_a_size_that_is_a_tensor_is_refused_with_the_users_line(name: str) -> No
     soft = tc.function(make, fallback="silent")
     for _ in range(2):
         assert soft(n).tolist() == make(n).tolist()
+
+
+def test_the_line_that_asks_whether_a_value_is_in_a_tensor_is_named() -> None:
+    def holds(x: Any) -> Any:
+        return 3.0 in x
+
+    assert holds(tc.asarray([1.0, 3.0])) is True
+    with pytest.raises(TracingError, match=r"needs the value.*, in .*holds"):
+        function(holds)(tc.ones(2))

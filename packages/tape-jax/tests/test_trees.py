@@ -130,6 +130,16 @@ class TestFunctionsOfJaxOnTensors:
             with pytest.raises(TypeError, match=r"the gradient would end there.*tape_jax\.call"):
                 f(X * 2.0)
 
+    @pytest.mark.parametrize("compile", ["python", "xla"])
+    def test_compiled_functions_return_arrays_of_jax(self, compile):
+        table, key = jnp.arange(3.0), jax.random.key(1)
+        f = tc.function(lambda x: (x + 1.0, table, key), compile=compile)
+        for _ in range(2):
+            found = f(X)
+            assert isinstance(found[1], jax.Array)
+            assert found[1].tolist() == [0.0, 1.0, 2.0]
+            assert found[2] == key
+
     def test_they_refuse_what_has_no_values(self):
         with pytest.raises(TypeError, match=r"inside tape_core\.vmap.*tape_jax\.call"):
             tc.vmap(lambda x: jnp.sin(x))(X)

@@ -110,10 +110,10 @@ def _attributes(leaf: object) -> list[object]:
     """Return the attributes of an object that is no pytree, and the parts of lists and dicts among them.
 
     Functions, classes and Tape's own objects, such as tapes and modules, count as having none: they may refer to
-    Tensors.
+    Tensors. Arrays have none either, and those of JAX raise where their slots are read.
     """
     kind = type(leaf)
-    if kind in SCALARS or kind.__module__.startswith("tape_") or callable(leaf):
+    if kind in SCALARS or kind.__module__.startswith("tape_") or callable(leaf) or backend_of_type(kind) is not None:
         return []
     found = [getattr(leaf, name, None) for name in getattr(kind, "__slots__", ()) if isinstance(name, str)]
     found += getattr(leaf, "__dict__", {}).values()

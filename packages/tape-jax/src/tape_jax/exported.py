@@ -72,7 +72,8 @@ def _of_leaves(program: export.Exported) -> Callable[..., list[Any]]:
             for aval, has in zip(program.in_avals, has_values, strict=True)
         ]
         args, kwargs = jax.tree_util.tree_unflatten(program.in_tree, given)
-        return _with_values(jax.tree_util.tree_leaves(program.call(*args, **kwargs)))
+        found = program.call(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return _with_values(jax.tree_util.tree_leaves(found))
 
     @jax.custom_vjp
     def derived(*arrays: Any) -> list[Any]:

@@ -148,9 +148,12 @@ def _round(self: Tensor, digits: int | None = None) -> Tensor:
     return ew.round_to(self, digits or 0)
 
 
-def _contains(self: Tensor, value: object) -> bool:
-    """Implement `value in x` as NumPy does: whether any element is equal to it."""
-    return bool(searching.any(logic.equal(self, value)))
+def _contains(self: Tensor, value: object) -> Tensor:
+    """Implement `value in x` as NumPy does: whether any element is equal to it.
+
+    Python asks for the truth of what it returns at the line that says `in`, which the error of a trace then names.
+    """
+    return searching.any(logic.equal(self, value))
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
