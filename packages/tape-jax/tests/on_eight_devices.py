@@ -44,6 +44,19 @@ def numbers(*shape: int) -> Any:
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
+def test_a_function_that_is_called_often_follows_its_argument_to_other_devices() -> None:
+    values = numbers(8, 4)
+    there = [tc.asarray(values, device=device) for device in ("cpu:0", "cpu:1")]
+    one = tc.asarray(jax.device_put(values, NamedSharding(Mesh(np.asarray(jax.devices()[:1]), ("data",)), P("data"))))
+    given = [*there, one, put(values, "data"), put(values, None, "model")]
+    for compile in (None, "xla"):
+        f = tc.function(lambda x: x * 2.0, compile=compile, retrace="allow")
+        for k in (0, 0, 0, 0, 1, 2, 0, 3, 4, 3, 3, 3, 3, 4, 0, 1, 1, 1, 1, 0):
+            found = f(given[k])
+            assert found.array.sharding.is_equivalent_to(given[k].array.sharding, 2)
+            np.testing.assert_array_equal(found.numpy(), values * 2)
+
+
 # -- one array
 
 

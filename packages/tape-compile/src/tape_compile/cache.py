@@ -29,10 +29,14 @@ class Traces(dict[Any, list[T]], Generic[T]):
     A trace is dropped by the second-chance rule, which comes close to least recently used and costs a use nothing but
     setting `recent`: the oldest trace without the mark goes, and those with it lose the mark and count as new. Lists
     are replaced, never changed, since other threads iterate over them.
+
+    Attributes:
+        latest: the trace of the last call, if it is kept still.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.latest: T | None = None
         self._ages = count()
 
     def add(self, kind: Hashable, trace: T) -> None:
@@ -56,11 +60,18 @@ class Traces(dict[Any, list[T]], Generic[T]):
 
     def remove(self, kind: Hashable, trace: T) -> None:
         """Drop a trace."""
+        if self.latest is trace:
+            self.latest = None
         rest = [one for one in self.get(kind, ()) if one is not trace]
         if rest:
             self[kind] = rest
         else:
             self.pop(kind, None)
+
+    def forget(self, kind: Hashable) -> None:
+        """Drop the traces of a key."""
+        self.pop(kind, None)
+        self.latest = None
 
     @property
     def all(self) -> list[T]:

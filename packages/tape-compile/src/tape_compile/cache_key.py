@@ -29,7 +29,7 @@ Static: TypeAlias = Sequence[tuple[str, Any, Hashable]]
 
 _NO_ARRAYS = frozenset({str, type(None), *SCALARS})  # classes that are no arrays: no backend need be asked
 _NOTHING = object()
-_EXACT = frozenset({bool, int, str, type(None)})  # classes whose equal values cannot be told apart; of floats they can
+EXACT = frozenset({bool, int, str, type(None)})  # classes whose equal values cannot be told apart; of floats they can
 STATIC, TENSOR, SLICES = 0, 1, 2
 
 
@@ -189,9 +189,9 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
         TypeError: it is not hashable.
     """
     kind: Any = type(value)
-    if kind in _EXACT:
+    if kind in EXACT:
         return kind, value
-    if _is_identity_all(kind):
+    if is_identity_all(kind):
         return kind, ref(value)
     if isinstance(value, Bound):
         value = unbound(value)
@@ -223,7 +223,7 @@ def static_key(value: Any, where: Callable[[], str]) -> Hashable:
 
 
 @lru_cache(maxsize=256)
-def _is_identity_all(kind: type) -> bool:
+def is_identity_all(kind: type) -> bool:
     """Return whether nothing but which one it is tells an instance of a class from others, as with Modules."""
     if issubclass(kind, Variable | Bound | Number | frozenset | tuple) or hasattr(kind, "__attrs_attrs__"):
         return False

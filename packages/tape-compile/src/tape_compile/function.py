@@ -44,6 +44,7 @@ from tape_compile.cache_key import (
     sees_keyword_order,
     static_key,
 )
+from tape_compile.call_guard import call_guard
 from tape_compile.compilers import Compiler, NeedsValues
 from tape_compile.events import compiling, not_compiled, traced
 from tape_compile.methods import METHODS, Bound, Methods, WeakMethod, importable_name, unbound
@@ -218,6 +219,12 @@ class Function(Generic[P, R_co]):
                     return self._under_tape(tape, args, kwargs)  # type: ignore[no-any-return]
             # Recorders, vmaps and traces around the call must see each op.
             return self._run_eagerly(args, kwargs)  # type: ignore[no-any-return]
+        known = self._compiled.latest
+        if known is not None and known.leaves_of is not None:
+            leaves = known.leaves_of(args, kwargs)
+            if leaves is not None and known.fits():
+                known.recent = True
+                return known(leaves)  # type: ignore[no-any-return]
         return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)  # type: ignore[no-any-return]
 
     def _call_compiled(
@@ -226,9 +233,13 @@ class Function(Generic[P, R_co]):
         """Run the trace of this cache key, or trace the function first; no recorder is active."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
-                compiled.recent = True
                 if compiled.backend.is_strict:
+                    compiled.recent = True
                     return self._run_eagerly(args, kwargs)
+                if compiled.recent and compiled.leaves_of is None and self._signature is None:
+                    compiled.leaves_of = call_guard(signature, args, kwargs)
+                compiled.recent = True
+                self._compiled.latest = compiled
                 if signature.host and not compiled.takes_host_data:
                     signature.upload()
                 return compiled(signature.leaves)
@@ -451,7 +462,7 @@ class Function(Generic[P, R_co]):
 
         def forget() -> None:
             if (found := function()) is not None:
-                found._compiled.pop(key, None)
+                found._compiled.forget(key)
                 found._eager.pop(key, None)
 
         return forget

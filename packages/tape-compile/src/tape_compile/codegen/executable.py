@@ -18,6 +18,7 @@ from tape_core.tracing import NO_SLOTS
 from tape_compile import passes
 from tape_compile.cache import notify_on_end
 from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
+from tape_compile.call_guard import CallGuard
 from tape_compile.codegen import spares
 from tape_compile.codegen.deferral import Deferral, deferrable
 from tape_compile.codegen.source import Source
@@ -61,10 +62,12 @@ class Compiled:
         spares: memory of former values of Variables, into which calls write new ones; None if there is none.
         outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
         age, recent: of the cache.
+        leaves_of: tells a call of the cache key without making that; None before the trace is used often.
     """
 
     age = 0
     recent = False
+    leaves_of: CallGuard | None = None
     deferral: Deferral | None = None
     _groups: Sequence[Sequence[int]] = ()
     _replaces = False  # whether the code may take the memory of Variables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +38,7 @@ _FORMER = {
 """Former methods of backends, and what takes their place: an override would be ignored without a word."""
 
 _CHECKS = ("axes", "indices")
+_shape_dtype_device = attrgetter("shape", "dtype", "device")
 
 _NO_FORMULAS: Mapping[str, Callable[..., Raw]] = MappingProxyType({})
 
@@ -71,6 +73,8 @@ class Backend:
         distributed: None, or the name of the module with the library's meshes of processes or devices, such as
             `tape_torch.distributed`, which is imported where a program asks for a mesh (`tape_nn.parallel.mesh`).
         xp: every op by name on raw arrays, see :class:`~tape_core.backends.kernels.Kernels`.
+        argument_guard: what is equal for two raw arrays only if they are of one shape and dtype and on one device: a
+            compiled function asks for it in each call.
         random: random numbers, made on the device where they are wanted; a library that can do better than integer
             arithmetic sets a subclass of :class:`~tape_core.backends.random_kernels.RandomKernels`.
     """
@@ -98,6 +102,7 @@ class Backend:
         self.divided_class: Any = None
         self.compilers: tuple[object, ...] = ()
         self.host_data = False
+        self.argument_guard: Callable[[Raw], object] = _shape_dtype_device
         self.settings: Callable[[], Any] | None = None
         self.distributed: str | None = None
         self.level = 0  # how many hidden axes its arrays carry, see `tape_core.modes.batched`
