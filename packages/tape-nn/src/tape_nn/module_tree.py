@@ -7,10 +7,9 @@ hold Tensors that are no parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from weakref import WeakValueDictionary
 
 import tape_core as tc
 from tape_core import Tensor, Variable
@@ -35,8 +34,8 @@ _ATOMS = frozenset(
 _CONTAINERS = (list, tuple, dict)
 
 
-_noted: WeakValueDictionary[int, Places] = WeakValueDictionary()
-"""By id the places in all functional copies that exist."""
+_noted: set[int] = set()
+"""The ids of the places in all functional copies that exist."""
 
 
 class Places(dict[Place, object]):
@@ -46,12 +45,16 @@ class Places(dict[Place, object]):
     Module is a functional copy, nor holds one, so that a compiled call need not look through its Modules.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def __new__(cls, *_: object) -> Self:
         made = super().__new__(cls)
-        _noted[id(made)] = made
+        _noted.add(id(made))
         return made
+
+    # In a tenth of the time of a weak reference. The function is kept, since globals may be gone at the end.
+    def __del__(self, forget: Callable[[int], None] = _noted.discard) -> None:
+        forget(id(self))
 
 
 class RootPlaces(Places):
@@ -94,6 +97,22 @@ class Node(NamedTuple):
     parts: tuple[Any, ...]
 
 
+class _Outline(NamedTuple):
+    """The attributes of a Module that are the same in each copy, and the places of the others.
+
+    Attributes:
+        attributes: all of them in their order, with None for the others.
+        places: of its leaves among the attributes, for `Places`.
+        leaves: the keys of these leaves, and their numbers.
+        others: the keys of nodes, and what stands for them.
+    """
+
+    attributes: dict[str, Any]
+    places: dict[Place, object]
+    leaves: list[tuple[str, int]]
+    others: list[tuple[str, Any]]
+
+
 class Skeleton:
     """The structure of a Module in the terms of pytrees: everything but the leaves.
 
@@ -101,13 +120,14 @@ class Skeleton:
     objects: Variables that are not trained, generators and functions are compared by identity.
     """
 
-    __slots__ = ("_hash", "_recipe", "names", "root", "tokens")
+    __slots__ = ("_hash", "_recipe", "names", "outlines", "root", "tokens")
 
     def __init__(self, root: Node, names: list[str], tokens: list[object]) -> None:
         self.root = root
         self.names = names
         self.tokens = tokens
         self._recipe: Recipe | None = None
+        self.outlines: dict[int, _Outline] = {}  # of the Modules, by number, from the first copy on
         self._hash = hash((root.kind, *names))
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
@@ -304,12 +324,29 @@ class _Build:
     def _module(self, node: Node, own: Places) -> Any:
         made: Any = object.__new__(node.kind)
         self._made[node.number] = made
+        outlines = self.skeleton.outlines
+        outline = outlines.get(node.number) or outlines.setdefault(node.number, self._outline(node))
         # Past `__setattr__`, which a class may have defined to check or convert what users assign.
         attributes = vars(made)
+        attributes.update(outline.attributes)
         attributes[LEAVES] = own
-        for key, part in zip(node.keys, node.parts, strict=True):
-            attributes[key] = part.value if type(part) is Constant else self.make(part, (key,), own)
+        own.update(outline.places)
+        for key, number in outline.leaves:
+            attributes[key] = self.leaves[number]
+        for key, part in outline.others:
+            attributes[key] = self.make(part, (key,), own)
         return made
+
+    def _outline(self, node: Node) -> _Outline:
+        """Return the outline of a Module; most of its attributes are settings."""
+        parts: dict[Any, Any] = dict(zip(node.keys, node.parts, strict=True))
+        leaves = [(key, part.number) for key, part in parts.items() if type(part) is Leaf]
+        return _Outline(
+            {LEAVES: None, **{key: part.value if type(part) is Constant else None for key, part in parts.items()}},
+            {(key,): self.skeleton.tokens[number] for key, number in leaves},
+            leaves,
+            [(key, part) for key, part in parts.items() if type(part) is not Leaf and type(part) is not Constant],
+        )
 
     def make(self, node: Any, place: Place, places: Places) -> Any:
         """Return the value that stands at a node; notes the leaves in `places`, those of the Module around it."""
