@@ -293,7 +293,7 @@ class Compiled:
         # By functions of C: there may be hundreds of Variables, and this is done in each call.
         if list(map(_is_trainable, watched)) != expected:
             return False
-        return not self.guards or all(get() == value for get, value in self.guards)
+        return not self.guards or all([get() == value for get, value in self.guards])  # a generator takes longer
 
     def __call__(self, leaves: list[Any]) -> Any:
         places = self.tensors

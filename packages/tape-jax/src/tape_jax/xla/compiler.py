@@ -104,7 +104,8 @@ class _Alone:
         for_host: list[int] = []
         on_host: list[int] = []  # the numbers of what the host makes
         if level.on_host:
-            on_host = list(dict.fromkeys([k for i in level.on_host for k in i.outputs]))
+            wanted = {*program.outputs, *[k for i in level.computed for k in i.inputs]}
+            on_host = [k for k in dict.fromkeys([k for i in level.on_host for k in i.outputs]) if k in wanted]
             used = {k for i in level.on_host for k in i.inputs}
             host = program.replace([_on_host(i, name) for i in level.on_host], outputs=on_host)
             host.inputs, host.owned = [k for k in inputs if k in used], {}

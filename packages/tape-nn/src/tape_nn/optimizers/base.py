@@ -585,4 +585,5 @@ class _SettingsGuard:
         optimizer = self.optimizer()
         if optimizer is None:
             return None
-        return (self.get(optimizer), *[group.settings() for group in optimizer.groups])
+        settings = self.get(optimizer)
+        return (settings, *[group.settings() for group in optimizer.groups]) if optimizer.groups else settings
