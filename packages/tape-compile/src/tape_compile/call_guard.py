@@ -79,7 +79,7 @@ class _Writer:
 
     def _add(self, value: Any, number: Any, name: str) -> None:
         """Add the conditions for an argument, or a part of one, which the function has under a name."""
-        kind = type(value)
+        kind: Any = type(value)
         if type(number) is not int:
             if kind not in _CONTAINERS:
                 raise _UnguardedError

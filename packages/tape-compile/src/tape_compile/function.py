@@ -233,12 +233,11 @@ class Function(Generic[P, R_co]):
         """Run the trace of this cache key, or trace the function first; no recorder is active."""
         for compiled in self._compiled.get(signature.key, ()):
             if compiled.fits():
-                if compiled.backend.is_strict:
-                    compiled.recent = True
-                    return self._run_eagerly(args, kwargs)
-                if compiled.recent and compiled.leaves_of is None and self._signature is None:
-                    compiled.leaves_of = call_guard(signature, args, kwargs)
                 compiled.recent = True
+                if compiled.backend.is_strict:
+                    return self._run_eagerly(args, kwargs)
+                if compiled.leaves_of is None and self._signature is None:
+                    compiled.leaves_of = call_guard(signature, args, kwargs)
                 self._compiled.latest = compiled
                 if signature.host and not compiled.takes_host_data:
                     signature.upload()

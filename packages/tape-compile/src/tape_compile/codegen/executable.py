@@ -62,7 +62,7 @@ class Compiled:
         spares: memory of former values of Variables, into which calls write new ones; None if there is none.
         outs: how each leaf of the result is made; structure: of the leaves, None for the only one.
         age, recent: of the cache.
-        leaves_of: tells a call of the cache key without making that; None before the trace is used often.
+        leaves_of: tells a call of the cache key without making that; None before the trace is used again.
     """
 
     age = 0
