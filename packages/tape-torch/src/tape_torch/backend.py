@@ -142,11 +142,11 @@ class TorchBackend(Backend):
         from torch.distributed.tensor import DTensor
 
         from tape_torch.divided_kernels import UNDIVIDED_RULES, guard, settled
-        from tape_torch.divided_origins import meet_all
         from tape_torch.gloo import mend_gloo
-        from tape_torch.votes import note_everywhere
+        from tape_torch.votes import compare_variables
 
-        keep_layouts(settled, is_divided, meet_all, note_everywhere)
+        keep_layouts(settled, is_divided)
+        compare_variables()
         if self.guard is None:
             self.divided_class = DTensor
             mend_gloo()

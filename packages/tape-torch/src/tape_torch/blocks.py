@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -190,8 +191,10 @@ class OnParts(_Blocks):
 
     def __call__(self, *arrays: Any, out: Sequence[torch.Tensor | None] | None = None) -> tuple[Any, ...]:
         from tape_torch.divided_kernels import on_parts_alike
+        from tape_torch.divided_sends import followed
 
-        return on_parts_alike(self.on_parts, arrays, self.cut)
+        call = partial(on_parts_alike, self.on_parts, large=self.cut)
+        return followed(self.__name__, call, (arrays,), {})  # type: ignore[no-any-return]
 
     def into(self, dead: Sequence[int]) -> _Blocks:
         """Return the function of parts, with results written into the memory of inputs that are dead by then."""

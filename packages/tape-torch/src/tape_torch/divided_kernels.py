@@ -36,9 +36,10 @@ from tape_torch.divided_calls import key_with_values, noted
 from tape_torch.divided_classes import on_classes
 from tape_torch.divided_copies import as_copy, copy_on, has_another_mesh, on_one_mesh
 from tape_torch.divided_origins import compared, compared_sweep
-from tape_torch.divided_parts import NUMBERS, Quick, key_of, note, on_known_parts, on_parts, quick_of
+from tape_torch.divided_parts import NUMBERS, Quick, is_left, key_of, note, on_known_parts, on_parts, quick_of
 from tape_torch.divided_products import beside_rows
 from tape_torch.divided_rows import on_rows
+from tape_torch.divided_sends import followed, names_change, with_terms
 from tape_torch.divided_specs import with_spec
 from tape_torch.divided_together import number_later
 from tape_torch.divided_ways import WAYS
@@ -118,7 +119,7 @@ def guard(name: str, kernel: Any) -> Any:
     if not callable(kernel) or isinstance(kernel, type):
         return kernel
     if name.startswith("distributed_"):
-        return compared(name, kernel)
+        return compared(name, lambda *args, **kwargs: followed(name, kernel, args, kwargs))
 
     elementwise = _is_elementwise(name)
     is_like, is_layout = name in _LIKE, name == "laid_out_like"
@@ -147,7 +148,14 @@ def guard(name: str, kernel: Any) -> Any:
                     known, part = entry.known, kernel(*parts)
                     if type(part) is torch.Tensor and part.dtype is known.dtype and part.shape == known.shape:
                         made = with_spec(part, known.spec)
-                        return made if known.is_whole else _finished(made)
+                        if known.is_whole:
+                            return made
+                        if known.is_left and _DISPATCHER._allow_implicit_replication:
+                            return with_terms(name, made, args)
+                        return followed(name, partial(_last, made), args, kwargs)
+        return followed(name, otherwise, args, kwargs)
+
+    def otherwise(*args: Any, **kwargs: Any) -> Any:
         if is_layout and type(args[0]) is type(args[1]) is DTensor:
             return kernel(*args)
         if is_like and args and type(args[0]) is DTensor:
@@ -201,6 +209,10 @@ def _is_elementwise(name: str) -> bool:
     """Return whether a kernel is that of an elementwise op."""
     op = registry.get(name)
     return op is not None and op.elementwise
+
+
+def _last(made: Any, *_: Any, **__: Any) -> Any:
+    return _finished(made)
 
 
 def _finished(found: Any) -> Any:
@@ -438,14 +450,8 @@ def _whole(x: Any) -> torch.Tensor:
 
 
 def _settled(x: Any) -> Any:
-    """Return a result without means, products or extremes that are still to be taken; of one number, nor a sum.
-
-    What PyTorch computes further of a mean that is still to be taken is in the layout of the mean: large for a large
-    array beside it. Rows of a table that is divided by rows are sums of another class, which only their own shape can
-    be taken of.
-    """
-    left = [p.is_partial() and not (type(p) is Partial and p.is_partial("sum") and x.ndim) for p in x.placements]
-    return added_up(x) if any(left) else x
+    """Return a result without means, products or extremes that are still to be taken; of one number, nor a sum."""
+    return x if is_left(x._spec) else added_up(x)
 
 
 def on_parts_alike(
@@ -536,6 +542,7 @@ def settled(array: Any, former: Any) -> Any:
     """
     if is_divided(former):
         forget(former)
+        names_change()
         if type(array) is DTensor and array._spec is former._spec:
             return array
     else:

@@ -14,6 +14,9 @@ from tape_core import Variable
 _named: Final[dict[int, tuple[weakref.ref[Variable], str]]] = {}
 """By the id of a Variable the name."""
 
+changes: Final = [0]
+"""How many names were given."""
+
 _counts: Final[dict[str, int]] = {}
 
 
@@ -25,12 +28,30 @@ def add_names(named: Iterable[tuple[str, Variable]]) -> None:
             _counts[name] = count
             shown = repr(name) if count == 1 else f"{name!r} (number {count} of this name)"
             _named[key] = weakref.ref(variable, lambda _, key=key: _named.pop(key, None)), shown  # type: ignore[misc]
+            changes[0] += 1
 
 
 def name_of(variable: Any) -> str | None:
     """Return the name of a Variable, in quotes; None for one that was not distributed."""
     found = _named.get(id(variable))
     return found[1] if found is not None and found[0]() is variable else None
+
+
+def add_alike(sources: Iterable[Any]) -> None:
+    """Note Variables of plain arrays whose gradients all processes average: they are the same in all of them."""
+    for x in sources:
+        key = id(x)
+        if key not in _alike and isinstance(x, Variable):
+            _alike[key] = weakref.ref(x, lambda _, key=key: _alike.pop(key, None))  # type: ignore[misc]
+
+
+def is_alike(variable: Any) -> bool:
+    """Return whether all processes are to have the same value of a Variable of a plain array."""
+    found = _alike.get(id(variable))
+    return found is not None and found() is variable
+
+
+_alike: Final[dict[int, weakref.ref[Variable]]] = {}
 
 
 def all_named() -> Iterator[tuple[Variable, str]]:

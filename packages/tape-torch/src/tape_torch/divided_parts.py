@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_map_only
 
@@ -38,12 +38,14 @@ class _Known(NamedTuple):
         spec: how the result is divided.
         shape, dtype: of this process's part.
         is_whole: whether nothing is left to be added up.
+        is_left: whether it is terms of a sum that a backward sweep leaves for the end.
     """
 
     spec: Any
     shape: torch.Size
     dtype: torch.dtype
     is_whole: bool
+    is_left: bool
 
 
 _known: dict[Key, _Known] = {}
@@ -144,7 +146,19 @@ def remember(key: Key, args: tuple[Any, ...], found: Any, holds: Callable[[], bo
     if len(_known) >= _KNOWN_MOST:
         _known.clear()
         seen.clear()  # so that they are noted anew
-    _known[key] = _Known(spec, part.shape, part.dtype, not any([p.is_partial() for p in spec.placements]))
+    is_whole = not any([p.is_partial() for p in spec.placements])
+    _known[key] = _Known(spec, part.shape, part.dtype, is_whole, not is_whole and is_left(spec))
+
+
+def is_left(spec: Any) -> bool:
+    """Return whether a backward sweep leaves an array as it is: it may be terms of a sum, but not of one number.
+
+    Where a sweep ends, the sum is taken in the layout of the source. Of a mean that is still to be taken PyTorch
+    computes further in the layout of the mean: large for a large array beside it. Rows of a table that is divided by
+    rows are sums of another class, which only their own shape can be taken of.
+    """
+    terms = [p for p in spec.placements if p.is_partial()]
+    return all([type(p) is Partial and p.is_partial("sum") and bool(spec.shape) for p in terms])
 
 
 def _lies_like(own: Any, of: Any) -> bool:

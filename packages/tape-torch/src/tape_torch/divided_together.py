@@ -27,7 +27,7 @@ from tape_torch.divided_weights import forget_all
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
 from tape_torch.peers import naming_peers
 from tape_torch.thresholds import SUMMED_ALONE_BYTES, SUMMED_TOGETHER_BYTES, TAKEN_TOGETHER_BYTES
-from tape_torch.votes import COUNT, Ballot, Tally, note
+from tape_torch.votes import COUNT, Ballot, Tally, end_pass, note
 
 
 def number_later(x: Any) -> Any:
@@ -146,7 +146,7 @@ class _Bucket:
         mesh, axis, scattered, _ = self.kind
         group, n = mesh.get_group(axis), mesh.size(axis)
         key = ("gradients", self.kind, *[(x.shape, dim) for _, x, _, dim in self.members], *identity(self.sources))
-        note(group.group_name, *compare_first(key, self._described, group.group_name, waits_of, always=True))
+        note(group.group_name, *compare_first(key, self._described, group.group_name, waits_of, always=True), 0)
         self._ballot = Ballot(group.group_name)
         votes = self._ballot.numbers(self.members[0][1])
         if not scattered:
@@ -187,7 +187,7 @@ class Together:
     def __init__(self) -> None:
         self._open: dict[_Kind, _Bucket] = {}
         self._sent: list[_Bucket] = []
-        self._alone: dict[str, torch.device] = {}  # by groups of processes from where something is sent by itself
+        self._alone: dict[str, None] = {}  # in order the groups of processes in which something is sent by itself
 
     def add(self, key: int, gradient: Any, source: Any) -> bool:
         """Take a gradient that is to be laid out as another array; return False if it goes another way.
@@ -218,7 +218,8 @@ class Together:
         """Send what is left, and return all gradients by their keys once they are there."""
         for kind in list(self._open):
             self._send(kind)
-        tallies = [Tally(group, device) for group, device in self._alone.items()]
+        tallies = [*map(Tally, self._alone)]
+        end_pass()
         forget_all()  # the pass is over
         if self._sent:
             end_first_step()
@@ -236,8 +237,8 @@ class Together:
             if own.is_partial() and own != to and gradient.device_mesh == source._array.device_mesh:
                 group = gradient.device_mesh.get_group(axis).group_name
                 text = f"the gradient of {described_array(gradient, names_of([source])[0])}"
-                note(group, crc32(text.encode()), text)
-                self._alone[group] = gradient.device
+                note(group, crc32(text.encode()), text, 0)
+                self._alone[group] = None
 
     def _send(self, kind: _Kind) -> None:
         bucket = self._open.pop(kind)

@@ -105,16 +105,8 @@ class Meetings:
             MismatchError: it is something else.
         """
         found = {k: json.loads(text) for k, text in zip(others, self._store.multi_get(keys), strict=True)}
-        if all([theirs == call for theirs, _ in found.values()]):
-            return
         found[self._rank] = [call, line()]
-        calls = [theirs for theirs, _ in found.values()]
-        said = "; ".join(
-            [f"rank {k} calls {_in_short(theirs, calls)} at {place}" for k, (theirs, place) in sorted(found.items())]
-        )
-        if cure is None:
-            cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
-        raise MismatchError(f"the processes run different programs: {said}. {cure}")
+        check_same(found, cure)
 
     def _have_come(self, keys: list[str], n: int) -> bool:
         """Ask for the others for half a second, or longer for many."""
@@ -177,6 +169,27 @@ class Meetings:
         return found
 
 
+def check_same(found: dict[int, list[Any]], cure: str | None = None) -> None:
+    """Refuse what processes do not all do.
+
+    Args:
+        found: by the numbers of processes what each does, and at which line.
+        cure: what to do about it.
+
+    Raises:
+        MismatchError: they do not all do the same.
+    """
+    calls: list[Call] = [call for call, _ in found.values()]
+    if all([call == calls[0] for call in calls]):
+        return
+    said = "; ".join(
+        [f"rank {k} calls {_in_short(call, calls)} at {place}" for k, (call, place) in sorted(found.items())]
+    )
+    if cure is None:
+        cure = _CURE + _CURE_OF_MANY * all([isinstance(one, list) for one in calls])
+    raise MismatchError(f"the processes run different programs: {said}. {cure}")
+
+
 def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
     """Return what a process is about to do in one line: of many arrays the first that others have otherwise.
 
@@ -187,6 +200,10 @@ def _in_short(call: Call, calls: Sequence[Call] = ()) -> str:
     many = [one for one in calls if isinstance(one, list) and _without_numbers(one[0]) == _without_numbers(call[0])]
     for k in range(1, max(map(len, many), default=0)):
         if len({one[k] if k < len(one) else None for one in many}) > 1:
+            # What only others have moves the rest: it is that which differs.
+            absent = [one[k] for one in many if k < len(one) and one[k] not in call]
+            if absent and (k >= len(call) or all([call[k] in one for one in many])):
+                return f"{call[0]}, without {absent[0]},"
             return f"{call[0]}, of which {call[k]} differs," if k < len(call) else f"{call[0]}, which end too early,"
     return call[0]
 

@@ -161,6 +161,7 @@ def _begin() -> None:
     world = dist.group.WORLD
     if world is not _first.world:
         _first.begin(world)
+        _begin_anew()
 
 
 def _meet(describe: Callable[[], Call], group: Any, waits: Waits, cure: str | None = None) -> bool:
@@ -173,14 +174,18 @@ def _meet(describe: Callable[[], Call], group: Any, waits: Waits, cure: str | No
             limit = waits(group)
             _first.meetings().compare(group, describe(), TIMEOUT if limit is None else limit.total_seconds(), cure)
     except MismatchError:
-        for forget in after_mismatches:
-            forget()
+        _begin_anew()
         raise
     return True
 
 
-after_mismatches: Final[list[Callable[[], None]]] = []
-"""Functions that are called when processes have told each other that they do not run the same program."""
+beginnings: Final[list[Callable[[], None]]] = []
+"""Functions that are called where processes begin anew: those of another group, and after an error on all of them."""
+
+
+def _begin_anew() -> None:
+    for begin in beginnings:
+        begin()
 
 
 def identity(sources: Sequence[Any]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Steps after the first are compared by some numbers that go along with their gradients.
+"""Steps after the first are compared by some numbers that go along with what is sent.
 
 The first time that processes send something they compare what it is, by their store. Later on, one of them may call
 what all have called before, and the others something else that all have called before: another order of layers, another
@@ -8,26 +8,42 @@ that of another. Likewise an optimizer may get another learning rate in one proc
 So each process keeps a checksum of what it has sent and set since its last gradients, and puts a number for each bit of
 it behind the next ones, 1 or -1. The sum over n processes is n or -n for each where they all agree, and for no process
 so where they do not: all of them notice, at no further message. Only then do they tell each other what it was.
+
+Where no gradients are sent, as along an axis of `TensorParallel` or by programs without a backward pass, the numbers go
+by themselves after some collectives. Nobody waits for these: they are looked at before the next ones are sent.
 """
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
 import torch
 import torch.distributed as dist
+from tape_core.support import layouts
 from torch.distributed import distributed_c10d
+from torch.utils._python_dispatch import _disable_current_modes
 
-from tape_torch.divided_origins import meet_in_first_step, waits_of
-from tape_torch.mismatches import after_mismatches, meet
+from tape_torch.divided import is_divided
+from tape_torch.divided_names import is_alike
+from tape_torch.divided_origins import meet_all, meet_in_first_step, waits_of
+from tape_torch.meetings import check_same
+from tape_torch.mismatches import beginnings, meet
+from tape_torch.notes import line
 from tape_torch.peers import naming_peers
 
 COUNT: Final = 32
 """Numbers that go along with gradients of a dtype."""
+
+_OFTEN: Final = 32
+"""Collectives after which the numbers go by themselves, if there were no gradients to go along with."""
+
+_FEW: Final = 8
+"""Collectives in a group of which a backward pass is the last, after which they do."""
 
 _SHOWN: Final = 256  # of what was sent and set, that are told where processes differ
 
@@ -35,6 +51,8 @@ _EXACT: Final = {torch.float16: 1 << 11, torch.bfloat16: 1 << 8}
 """How many processes can be counted in a dtype; in others 2 ** 24."""
 
 _CALL: Final = "the sum of gradients after a step"
+
+_LAST: Final = "the end of all, after its last gradients"
 
 _CURE: Final = (
     "All processes must run the same program, in each step: look for layers that are called in another order, another "
@@ -52,10 +70,23 @@ class _Log:
     def __init__(self, begun: _Log | None = None) -> None:
         self.digest: int = 0 if begun is None else begun.digest
         self.texts: deque[Text] = deque(() if begun is None else begun.texts, maxlen=_SHOWN)
+        self.sends = 0
 
-    def add(self, number: int, text: Text) -> None:
+    def told(self) -> list[str]:
+        """Return what there is, as text."""
+        return _flat(self.texts)
+
+    def add(self, number: int, text: Text, sends: int = 0) -> None:
         self.digest = crc32(number.to_bytes(4, "little"), self.digest)
         self.texts.append(text)
+        self.sends += sends
+
+
+def _flat(texts: Iterable[Text]) -> list[str]:
+    found: list[str] = []
+    for text in texts:
+        found += text if isinstance(text, list) else [text]
+    return found
 
 
 _logs: Final[dict[str, _Log]] = {}
@@ -75,20 +106,52 @@ def _log_of(group: str) -> _Log:
 def forget() -> None:
     """Forget what was sent and set: the processes begin anew, all of them."""
     _logs.clear()
+    _under_way.clear()
+    _waiting.clear()
     _set[:] = [_Log()]
 
 
-after_mismatches.append(forget)
+beginnings.append(forget)
 
 
-def note(group: str, number: int, text: Text) -> None:
-    """Note what this process is about to send in a group.
+def note(group: str, number: int, text: Text, sends: int = 1) -> None:
+    """Note what this process sends in a group.
 
     Args:
         number: a checksum of it, of 32 bits.
         text: what it is.
+        sends: how many collectives it is; 0 if it is followed by a `Ballot`.
     """
-    _log_of(group).add(number, text)
+    log = _log_of(group)
+    log.add(number, text, sends)
+    if log.sends >= _OFTEN:
+        compare_later(group)
+
+
+def compare_variables() -> None:
+    """Have optimizers of Variables that are divided, or alike in all processes, compared from now on."""
+    layouts.compare_among(_is_shared, meet_all, note_everywhere)
+
+
+def _is_shared(variable: Any) -> bool:
+    array = variable._array
+    return is_alike(variable) or is_divided(getattr(array, "value", array))
+
+
+def compare_later(group: str) -> None:
+    """Send what this process says in a group by itself, to be compared before the next time that it says something."""
+    if _size(group) > 1:
+        tally = Tally(group)
+        _under_way[group] = tally
+    else:
+        _logs[group] = _Log()
+
+
+def end_pass() -> None:
+    """Say that a backward pass is over: where it has sent more than a little, what this process says is sent."""
+    for group, log in list(_logs.items()):
+        if log.sends >= _FEW:
+            compare_later(group)
 
 
 def note_everywhere(text: str) -> None:
@@ -108,6 +171,8 @@ class Ballot:
     __slots__ = ("_texts", "digest", "group")
 
     def __init__(self, group: str) -> None:
+        if (former := _under_way.pop(group, None)) is not None:
+            former.check()
         log = _log_of(group)
         _logs[group] = _Log()
         self.group = group
@@ -145,9 +210,7 @@ class Ballot:
         Raises:
             MismatchError: in any case.
         """
-        told: list[str] = []
-        for text in self._texts:
-            told += text if isinstance(text, list) else [text]
+        told = _flat(self._texts)
         group = distributed_c10d._resolve_process_group(self.group)  # type: ignore[arg-type,attr-defined]
         with naming_peers("the sum of gradients"):
             meet([_CALL, *told], group, waits_of, _CURE)
@@ -157,20 +220,54 @@ class Ballot:
         )
 
 
+def compare_in_passing(store: Any) -> None:
+    """Tell the others what this process has sent and set since its last gradients; who comes last compares it.
+
+    Nobody waits for processes that do not come. All of them call this, or none.
+
+    Args:
+        store: PyTorch's, of this occasion alone.
+
+    Raises:
+        MismatchError: they have not sent and set the same. Only who comes last raises it.
+    """
+    for tally in list(_under_way.values()):
+        tally.check()
+    _under_way.clear()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    logs = {group: log for group, log in _logs.items() if log.texts and _ranks(group) is not None}
+    store.set(f"{rank}", json.dumps({group: [log.digest, log.told(), line()] for group, log in logs.items()}))
+    if store.add("came", 1) < size:
+        return
+    said = {k: json.loads(store.get(f"{k}")) for k in range(size)}
+    for group in {group for own in said.values() for group in own}:
+        ranks = _ranks(group) or range(size)
+        found = {k: said[k].get(group, [0, [], "the end"]) for k in ranks}
+        if len({digest for digest, _, _ in found.values()}) > 1:
+            check_same({k: [[_LAST, *told], at] for k, (_, told, at) in found.items()}, _CURE)
+
+
+def _ranks(group: str) -> list[int] | None:
+    """Return the numbers of the processes of a group; None if this is none of them, or there is no such group."""
+    try:
+        return dist.get_process_group_ranks(distributed_c10d._resolve_process_group(group))  # type: ignore[arg-type,attr-defined]
+    except (LookupError, RuntimeError, ValueError):
+        return None
+
+
 class Tally:
-    """A ballot in a collective of its own, where what it is about is so large that this takes as good as no time.
+    """A ballot in a collective of its own.
 
     Args:
         group: the name of the processes that it is for.
-        device: what is sent from.
     """
 
-    def __init__(self, group: str, device: torch.device) -> None:
+    def __init__(self, group: str) -> None:
         self._ballot = Ballot(group)
-        self._sums = self._ballot.numbers(torch.empty(0, device=device)).clone()
-        processes = distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type,attr-defined]
+        processes: Any = distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type,attr-defined]
+        self._sums = self._ballot.numbers(_example(distributed_c10d._get_object_coll_device(processes))).clone()
         meet_in_first_step(_CALL, processes)
-        with naming_peers(_CALL):
+        with naming_peers(_CALL), _disable_current_modes():  # it is none of the program's own
             self._work: Any = dist.all_reduce(self._sums, group=processes, async_op=True)
 
     def check(self) -> None:
@@ -202,7 +299,8 @@ class Standing:
     def begin(self) -> None:
         """Set the numbers, before a run."""
         for group, numbers in self._numbers.items():
-            note(group, self._number, self._told)
+            # Where none of its sums has room for them, a run counts as several of its collectives.
+            note(group, self._number, self._told, 0 if numbers else _OFTEN // 4)
             if not numbers:
                 continue
             before, ballot = self._ballots.get(group), Ballot(group)
@@ -226,6 +324,14 @@ def compare_now(told: list[str]) -> None:
 
 
 _waiting: Final[list[tuple[Ballot, torch.Tensor, Any]]] = []
+
+_under_way: Final[dict[str, Tally]] = {}
+"""By the names of groups what this process has said there by itself, and has not compared yet."""
+
+
+@lru_cache(maxsize=8)
+def _example(device: str) -> torch.Tensor:
+    return torch.empty(0, device=device)
 
 
 def _event(device: torch.device) -> Any:

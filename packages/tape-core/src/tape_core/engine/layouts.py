@@ -9,6 +9,7 @@ from tape_core.typing import Raw
 
 if TYPE_CHECKING:
     from tape_core.engine.tensor import Tensor
+    from tape_core.engine.variable import Variable
 
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
@@ -29,15 +30,16 @@ class Together(Protocol):
 in_use = False
 """Whether there is such a backend: nothing is asked before."""
 
+are_compared = False
+"""Whether processes compare what they do with some Variables: nothing is asked before."""
+
 _settles: list[Settle] = []
 _tells: list[Tell] = []
-_meets: list[tuple[Tell, Meet]] = []
+_meets: list[tuple[Callable[[Variable], bool], Meet]] = []
 _notes: list[Note] = []
 
 
-def keep_layouts(
-    settle: Settle, is_divided: Tell | None = None, meet: Meet | None = None, note_set: Note | None = None
-) -> None:
+def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
     """Have a function called wherever Variables get new values.
 
     Args:
@@ -45,37 +47,46 @@ def keep_layouts(
             returns the new one in the layout of the former, or itself.
         is_divided: called with a raw value of any backend; returns whether it is divided so that other orders of its
             rows are better than some: see `is_divided`.
-        meet: called with what `compare` gets: refuses what other processes do otherwise.
-        note_set: called with what `note` gets: has it compared with what other processes note.
     """
     global in_use
     if settle not in _settles:
         _settles.append(settle)
         if is_divided is not None:
             _tells.append(is_divided)
-            if meet is not None:
-                _meets.append((is_divided, meet))
-        if note_set is not None:
-            _notes.append(note_set)
     in_use = True
 
 
-def compare(array: Raw, told: list[str], cure: str) -> None:
-    """Compare between the processes that a raw array is divided among what each of them is about to do with it.
-
-    All of them call this, or none. Where the array is not divided nothing happens.
+def compare_among(is_shared: Callable[[Variable], bool], meet: Meet, note_set: Note) -> None:
+    """Have processes compare what they do with Variables.
 
     Args:
-        told: what it is, and then its particulars, as text.
-        cure: what to do where it differs.
+        is_shared: returns whether a Variable is to have the same value in all of them, or is divided among them.
+        meet: called with what `compare` gets: refuses what other processes do otherwise.
+        note_set: called with what `note` gets: has it compared with what other processes note.
+    """
+    global are_compared
+    if note_set not in _notes:
+        _meets.append((is_shared, meet))
+        _notes.append(note_set)
+    are_compared = True
+
+
+def compare(variables: Iterable[Variable], tell: Callable[[], tuple[list[str], str]]) -> bool:
+    """Compare between processes what each of them is about to do with Variables, if they share one of them.
+
+    All of them call this, or none. It returns whether there is such a one.
+
+    Args:
+        tell: returns what it is, and then its particulars, as text; and what to do where it differs.
 
     Raises:
         RuntimeError: it differs.
     """
-    array = _outside_traces(array)
-    for tell, meet in _meets:
-        if tell(array):
-            meet(told, cure)
+    given = list(variables)
+    wanted = [meet for is_shared, meet in _meets if any(map(is_shared, given))]
+    for meet in wanted:
+        meet(*tell())
+    return bool(wanted)
 
 
 def note(told: str) -> None:

@@ -29,20 +29,23 @@ def compare_settings(optimizer: Any, variables: Iterable[Variable]) -> None:
     Raises:
         RuntimeError: they differ, or another process does something else.
     """
-    if not layouts.in_use:
+    if not layouts.are_compared:
         return
-    array = next((x for x in [variable._array for variable in variables] if layouts.is_divided(x)), None)
-    if array is None:
-        return
-    with outside():  # in a trace numbers have no values to compare
+
+    def told() -> tuple[list[str], str]:
         settings = describe("optimizer", optimizer)
         if getattr(optimizer, "_schedule", None) is not None:
             settings["optimizer.learning_rate now"] = float(optimizer.learning_rate)
+        if updates := getattr(optimizer, "iterations", 0):
+            settings["optimizer.updates before"] = updates
         kind = settings.pop("optimizer")
         shown = [f"{name.partition('.')[2]}={value!r}" for name, value in settings.items() if not _OWN.search(name)]
-        layouts.compare(array, [f"the first update of {kind}", *sorted(shown)], _CURE)
-        for one in (optimizer, *getattr(optimizer, "groups", ())):
-            _compared[id(one)] = weakref.ref(one, partial(_forget, id(one)))
+        return [f"the first update of {kind}", *sorted(shown)], _CURE
+
+    with outside():  # in a trace numbers have no values to compare
+        if layouts.compare(variables, told):
+            for one in (optimizer, *getattr(optimizer, "groups", ())):
+                _compared[id(one)] = weakref.ref(one, partial(_forget, id(one)))
 
 
 _compared: Final[dict[int, weakref.ref[Any]]] = {}
@@ -60,7 +63,7 @@ class Compared:
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if layouts.in_use and id(self) in _compared and not name.startswith("_"):
+        if layouts.are_compared and id(self) in _compared and not name.startswith("_"):
             self._tell(name, value)
         super().__setattr__(name, value)
 

@@ -317,7 +317,7 @@ class Optimizer(Compared):
             self._warned.update(map(id, new))
             warn_user(f"Gradients do not exist for variables {names_of(new)}: they are not updated")
         assert backend is not None
-        if fresh and layouts.in_use:
+        if fresh and layouts.are_compared:
             compare_settings(self, [state.variable for state in fresh.values()])
         rate = self.learning_rate
         commit = Commit()

@@ -160,7 +160,7 @@ class LossScaler(Compared):
 
     def _prepare(self, pairs: list[Any]) -> None:
         """Have the inner optimizer make state that is missing, before a trace."""
-        if layouts.in_use and not self._knows(pairs):
+        if layouts.are_compared and not self._knows(pairs):
             compare_settings(self, [pair[1] for pair in pairs if len(pair) > 1 and isinstance(pair[1], Variable)])
         if hasattr(self.optimizer, "_prepare"):
             self.optimizer._prepare(pairs)

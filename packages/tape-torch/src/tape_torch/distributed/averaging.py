@@ -17,9 +17,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from tape_torch.distributed.collectives import means_in_group
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
+from tape_torch.divided_names import add_alike
 from tape_torch.mismatches import compare_first, described_array, identity, names_of
 from tape_torch.peers import naming_peers
-from tape_torch.votes import COUNT, Ballot, note
+from tape_torch.votes import COUNT, Ballot, compare_variables, note
 
 BUCKET_BYTES = 25 * 1024 * 1024
 """How much is sent at once: as much as PyTorch's DistributedDataParallel sends."""
@@ -162,7 +163,8 @@ class _Buckets:
             key = ("averaged gradients", self._group.group_name, structure, bucket_bytes, *arrays, *identity(like))
             told = lambda: self._described(structure, bucket_bytes)  # noqa: E731
             known = compare_first(key, told, self._group.group_name, waits_of, always=True)
-            note(self._group.group_name, *known)
+            note(self._group.group_name, *known, 0)
+            _stay_alike(like, self._group)
 
     def _described(self, structure: Any, bucket_bytes: int) -> list[str]:
         devices = ", ".join(sorted({_array_of(x).device.type for x in self._like}))
@@ -248,11 +250,19 @@ def _labels(sources: Sequence[Any], structure: Any) -> list[str]:
     return [" ".join(filter(None, both)) for both in zip(paths, names_of(sources), strict=True)]
 
 
+def _stay_alike(sources: Sequence[Any], group: Any) -> None:
+    """Have the optimizers of Variables compared whose gradients are the same in all processes."""
+    if group.size() == dist.get_world_size() > 1:
+        add_alike(sources)
+        compare_variables()
+
+
 def _by_ops(
     leaves: Sequence[Any], sources: Sequence[Any], structure: Any, mesh: Mesh, axis: str | None, bucket_bytes: int
 ) -> list[Any]:
     """Average by ops, which are recorded and traced; what is None is so in all processes, which run one program."""
     group = mesh.group(axis)
+    _stay_alike(sources, group)
     labels = _labels(sources, structure)
     result: list[Any] = list(leaves)
     waiting: dict[Any, list[int]] = {}

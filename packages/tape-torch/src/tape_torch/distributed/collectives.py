@@ -50,11 +50,12 @@ _SHOWN = {"means": "averaged gradients", "<lambda>": "all_reduce"}
 
 
 def _check_first(name: str, x: torch.Tensor, group: Any, *how: Any) -> None:
-    """Compare a collective with those of the other processes, if this one has not called such a one before."""
+    """Compare a collective with those of the other processes: at once if this one has not called such a one before."""
     if type(x) is torch.Tensor:  # and not one of PyTorch's traces
         key = (name, group, x.shape, x.dtype, how)
         manner = f" ({', '.join(map(str, how))})" if how else ""
-        compare_first(key, lambda: f"{name}{manner} of {described_array(x)}", group, waits_of)
+        known = compare_first(key, lambda: f"{name}{manner} of {described_array(x)}", group, waits_of)
+        note(group, *known)
 
 
 def _wait(found: Any) -> torch.Tensor:
@@ -185,7 +186,7 @@ def _means_in_group(xp: Any, arrays: Any, group: Any, size: int, labels: tuple[s
     if not is_compared:
         return _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))
     key = ("averaged gradients by ops", group, labels, arrays[0].dtype, *[x.shape for x in arrays])
-    note(group, *compare_first(key, lambda: _described_in_order(arrays, labels), group, waits_of, always=True))
+    note(group, *compare_first(key, lambda: _described_in_order(arrays, labels), group, waits_of, always=True), 0)
     ballot = Ballot(group)
     flat[-COUNT:] = ballot.numbers(flat)
     found = _wait(torch.ops._c10d_functional.all_reduce_(flat, "sum", group))

@@ -25,6 +25,7 @@ from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
 from tape_torch.notes import is_dead, machine
 from tape_torch.peers import PeerError, is_of_peers, watches
+from tape_torch.votes import compare_in_passing
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
@@ -64,6 +65,7 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
     meetings.looks.append(watch.look)
     try:
         yield
+        compare_in_passing(watch.store_at_end)
     except PeerError as error:
         watch.note("waited", list(error.ranks))
         raise
@@ -126,6 +128,7 @@ class _Watch:
         own: Any = distributed_c10d._get_default_store()
         self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
+        self.store_at_end: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}/end", own)
         self.store.set(f"{self.rank}/who", json.dumps([*machine(), os.getpid()]))
         self.store.set(f"{self.rank}/beat", "0")
         self._limit_waiting()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from tape_core.meshes import AxesAsked, NamedMesh, asked
-from tape_core.support import first_process_only, map_large_blocks, real
+from tape_core.support import first_process_only, map_large_blocks, real, warn_user
 from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch._C._distributed_c10d import _get_work_registry_size as get_work_registry_size
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -25,7 +25,9 @@ from tape_torch.distributed import checkpoints
 from tape_torch.distributed.failures import waits_of
 from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import mend_gloo
+from tape_torch.meetings import MismatchError
 from tape_torch.notes import board
+from tape_torch.votes import compare_in_passing
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -257,7 +259,14 @@ def _all_have_ended() -> bool:
 def _end() -> None:
     """End the process group before the interpreter ends, or its threads may abort the process."""
     if dist.is_initialized():
-        with suppress(RuntimeError):  # another process has ended otherwise
+        if not hasattr(sys, "last_type"):
+            try:
+                compare_in_passing(PrefixStore("tape/end", _get_default_store()))
+            except MismatchError as error:  # an exception here would be one that nobody can catch
+                warn_user(str(error))
+            except RuntimeError:
+                pass  # another process has ended otherwise
+        with suppress(RuntimeError):
             if not hasattr(sys, "last_type") and _all_have_ended():
                 wait_for_dropped(ending=True)
         dist.destroy_process_group()
