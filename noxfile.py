@@ -173,9 +173,9 @@ def lint(session: nox.Session) -> None:
 def typecheck(session: nox.Session) -> None:
     """Check the types of the packages' sources, and of users' programs with mypy and pyright."""
     # basedpyright brings the program; the package `pyright` would download it.
-    install(session, "mypy", "basedpyright", "pytest", packages=PACKAGES)
+    install(session, "mypy", "basedpyright", "pytest", "pytest-xdist", packages=PACKAGES)
     session.run("mypy", "--num-workers", "2", *session.posargs)
-    session.run("pytest", "tests/typed", "-q")
+    session.run("pytest", "tests/typed", "-q", "-n", "auto", "--dist", "worksteal")
 
 
 @nox.session(**WITH_PIP)

@@ -18,8 +18,8 @@ PACKAGES = HERE.parent.parent / "packages"
 SOURCES = sorted(str(path) for path in PACKAGES.glob("*/src"))
 
 
-def lines_with_errors_mypy(file: str, folder: Path) -> list[int]:
-    options = ["--strict", "--python-version", "3.11", "--config-file", "", "--cache-dir", str(folder)]
+def lines_with_errors_mypy(file: str, folder: Path, known: Path) -> list[int]:
+    options = ["--strict", "--python-version", "3.11", "--config-file", "", "--cache-dir", str(known)]
     # `--output json` gives one object a line. The packages' own files are not of interest here.
     run = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "--follow-imports", "silent", "--output", "json", str(HERE / file)],
@@ -33,7 +33,7 @@ def lines_with_errors_mypy(file: str, folder: Path) -> list[int]:
     return sorted({one["line"] for one in found if one["severity"] == "error"})
 
 
-def lines_with_errors_pyright(file: str, folder: Path) -> list[int]:
+def lines_with_errors_pyright(file: str, folder: Path, known: Path) -> list[int]:
     settings = {
         "typeCheckingMode": "strict",
         "reportUnusedExpression": False,  # the mistakes have some
@@ -64,18 +64,24 @@ CHECKERS = [
 PROGRAMS = ["program.py", "tensorflow_program.py"]
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """A folder in which mypy keeps what it has found out about the packages: it does so for each set of options."""
+    return tmp_path_factory.mktemp("mypy")
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("check", CHECKERS)
-def test_a_program_has_no_errors(check, program, tmp_path):
-    assert check(program, tmp_path) == []
+def test_a_program_has_no_errors(check, program, tmp_path, known):
+    assert check(program, tmp_path, known) == []
 
 
 @pytest.mark.parametrize("check", CHECKERS)
-def test_each_mistake_is_an_error(check, tmp_path):
+def test_each_mistake_is_an_error(check, tmp_path, known):
     lines = (HERE / "mistakes.py").read_text().splitlines()
     expected = [number for number, line in enumerate(lines, 1) if line.endswith("# mistake")]
     assert len(expected) == 31
-    assert check("mistakes.py", tmp_path) == expected
+    assert check("mistakes.py", tmp_path, known) == expected
 
 
 @pytest.fixture(scope="module")

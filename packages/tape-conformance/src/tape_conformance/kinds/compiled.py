@@ -265,10 +265,10 @@ def _remembered(known: dict[object, NDArray[Any]], fn: partial[Any], *args: obje
         found = fn(*args, **kwargs)
         if not hasattr(found, "dtype"):  # several arrays
             return found
-        # A copy, since a program may overwrite the array.
-        known[key] = selected.backend.numpy(found).copy()
+        # A copy, since a program may overwrite the array; its axes in the same order in memory, as BLAS rounds by that.
+        known[key] = selected.backend.numpy(found).copy(order="K")
         return found
-    return on_backend(known[key].copy())._array
+    return on_backend(known[key].copy(order="K"))._array
 
 
 def _programs(traced: Program) -> Iterator[tuple[str, Program]]:
