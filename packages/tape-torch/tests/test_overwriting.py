@@ -67,7 +67,7 @@ class Training:
 
 def in_new_memory(training: Training, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("tape_nn.optimizers.base.may_overwrite", lambda: False)
+        patch.setattr("tape_nn.optimizers.updates.may_overwrite", lambda: False)
         for _ in range(steps):
             release_spares()
             training.run(1)

@@ -150,12 +150,25 @@ def names_change() -> None:
 def _has_names() -> bool:
     if _are_old[1] != changes[0]:
         _are_old[:] = [True, changes[0]]
-        _named[:] = [(weakref.ref(variable), name) for variable, name in all_named() if _is_in_parts(variable._raw)]
+        _named[:] = [(weakref.ref(variable), name) for variable, name in all_named() if _is_in_equal_parts(variable._raw)]
     return bool(_named)
 
 
-def _is_in_parts(array: Any) -> bool:
-    return type(array) is DTensor and any([p.is_shard() for p in array._spec.placements])
+def _is_in_equal_parts(array: Any) -> bool:
+    """Return whether each process has a part of an array that is as large, and not empty.
+
+    The address of an empty part is no Variable's own: one process would take it for another Variable.
+    """
+    if type(array) is not DTensor:
+        return False
+    lengths, is_divided = list(array.shape), False
+    for placement, n in zip(array._spec.placements, array.device_mesh.shape, strict=True):
+        if placement.is_shard():
+            lengths[placement.dim], rest = divmod(lengths[placement.dim], n)
+            if rest:
+                return False
+            is_divided = True
+    return is_divided and all(lengths)
 
 
 def _name_of(x: Any) -> str | None:

@@ -235,14 +235,18 @@ def compare_in_passing(store: Any) -> None:
         tally.check()
     _under_way.clear()
     rank, size = dist.get_rank(), dist.get_world_size()
-    logs = {group: log for group, log in _logs.items() if log.texts and _ranks(group) is not None}
-    store.set(f"{rank}", json.dumps({group: [log.digest, log.told(), line()] for group, log in logs.items()}))
+    # With the processes of each group, since who comes last is in some of the groups alone.
+    own = {
+        group: [[log.digest, log.told(), line()], ranks]
+        for group, log in _logs.items()
+        if log.texts and (ranks := _ranks(group)) is not None
+    }
+    store.set(f"{rank}", json.dumps(own))
     if store.add("came", 1) < size:
         return
     said = {k: json.loads(store.get(f"{k}")) for k in range(size)}
-    for group in {group for own in said.values() for group in own}:
-        ranks = _ranks(group) or range(size)
-        found = {k: said[k].get(group, [0, [], "the end"]) for k in ranks}
+    for group, ranks in {group: ranks for told in said.values() for group, (_, ranks) in told.items()}.items():
+        found = {k: said[k][group][0] if group in said[k] else [0, [], "the end"] for k in ranks}
         if len({digest for digest, _, _ in found.values()}) > 1:
             check_same({k: [[_LAST, *told], at] for k, (_, told, at) in found.items()}, _CURE)
 

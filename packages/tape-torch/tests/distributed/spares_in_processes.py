@@ -11,7 +11,7 @@ import tape_nn as nn
 import torch
 from tape_compile import thresholds
 from tape_core.support import COUNTS_REFERENCES
-from tape_nn.optimizers import base
+from tape_nn.optimizers import updates
 from tape_torch.distributed import mesh, watched
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -81,9 +81,9 @@ for kind, around in (
             one, other = (getattr(x, "_local_tensor", x) for x in (one, other))
             assert np.array_equal(one, other)
         del held, one
-    base.may_overwrite, given = lambda: False, base.may_overwrite
+    updates.may_overwrite, given = lambda: False, updates.may_overwrite
     without.run(10 + 2 * len(WAYS))
-    base.may_overwrite = given
+    updates.may_overwrite = given
     for one, other in zip(training.parts, without.parts, strict=True):
         assert torch.equal(one, other), kind
 
