@@ -42,6 +42,9 @@ Call = str | list[str]
 looks: Final[list[Callable[[float], None]]] = []
 """Functions that are called every now and then in a wait, with its seconds, and may end it by an error."""
 
+ends: Final[list[Callable[[Any], None]]] = []
+"""Functions that are called at the end of a watched block, and of the program, with a store of this occasion alone."""
+
 
 class MismatchError(RuntimeError, UnrepeatableError):
     """The processes do not run the same program; :func:`tape_torch.distributed.mesh` says how it is compared."""

@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tape_torch.divided import is_divided
 from tape_torch.divided_names import is_alike
 from tape_torch.divided_origins import meet_all, meet_in_first_step, waits_of
-from tape_torch.meetings import check_same
+from tape_torch.meetings import check_same, ends
 from tape_torch.mismatches import beginnings, meet
 from tape_torch.notes import line
 from tape_torch.peers import naming_peers
@@ -249,6 +249,9 @@ def compare_in_passing(store: Any) -> None:
         found = {k: said[k][group][0] if group in said[k] else [0, [], "the end"] for k in ranks}
         if len({digest for digest, _, _ in found.values()}) > 1:
             check_same({k: [[_LAST, *told], at] for k, (_, told, at) in found.items()}, _CURE)
+
+
+ends.append(compare_in_passing)
 
 
 def _ranks(group: str) -> list[int] | None:

@@ -25,7 +25,6 @@ from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
 from tape_torch.notes import is_dead, machine
 from tape_torch.peers import PeerError, is_of_peers, watches
-from tape_torch.votes import compare_in_passing
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
@@ -65,7 +64,8 @@ def watched(timeout: float | None = 300.0) -> Iterator[None]:
     meetings.looks.append(watch.look)
     try:
         yield
-        compare_in_passing(watch.store_at_end)
+        for compare in meetings.ends:
+            compare(watch.store_at_end)
     except PeerError as error:
         watch.note("waited", list(error.ranks))
         raise

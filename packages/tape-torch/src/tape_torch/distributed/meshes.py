@@ -25,9 +25,8 @@ from tape_torch.distributed import checkpoints
 from tape_torch.distributed.failures import waits_of
 from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import mend_gloo
-from tape_torch.meetings import MismatchError
+from tape_torch.meetings import MismatchError, ends
 from tape_torch.notes import board
-from tape_torch.votes import compare_in_passing
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -261,7 +260,8 @@ def _end() -> None:
     if dist.is_initialized():
         if not hasattr(sys, "last_type"):
             try:
-                compare_in_passing(PrefixStore("tape/end", _get_default_store()))
+                for compare in ends:
+                    compare(PrefixStore("tape/end", _get_default_store()))
             except MismatchError as error:  # an exception here would be one that nobody can catch
                 warn_user(str(error))
             except RuntimeError:
