@@ -150,7 +150,9 @@ def names_change() -> None:
 def _has_names() -> bool:
     if _are_old[1] != changes[0]:
         _are_old[:] = [True, changes[0]]
-        _named[:] = [(weakref.ref(variable), name) for variable, name in all_named() if _is_in_equal_parts(variable._raw)]
+        _named[:] = [
+            (weakref.ref(variable), name) for variable, name in all_named() if _is_in_equal_parts(variable._raw)
+        ]
     return bool(_named)
 
 
@@ -161,8 +163,9 @@ def _is_in_equal_parts(array: Any) -> bool:
     """
     if type(array) is not DTensor:
         return False
+    placements: tuple[Any, ...] = array._spec.placements
     lengths, is_divided = list(array.shape), False
-    for placement, n in zip(array._spec.placements, array.device_mesh.shape, strict=True):
+    for placement, n in zip(placements, array.device_mesh.shape, strict=True):
         if placement.is_shard():
             lengths[placement.dim], rest = divmod(lengths[placement.dim], n)
             if rest:

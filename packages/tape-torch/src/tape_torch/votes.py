@@ -246,7 +246,7 @@ def compare_in_passing(store: Any) -> None:
         return
     said = {k: json.loads(store.get(f"{k}")) for k in range(size)}
     for group, ranks in {group: ranks for told in said.values() for group, (_, ranks) in told.items()}.items():
-        found = {k: said[k][group][0] if group in said[k] else [0, [], "the end"] for k in ranks}
+        found: dict[int, Any] = {k: said[k][group][0] if group in said[k] else [0, [], "the end"] for k in ranks}
         if len({digest for digest, _, _ in found.values()}) > 1:
             check_same({k: [[_LAST, *told], at] for k, (_, told, at) in found.items()}, _CURE)
 
