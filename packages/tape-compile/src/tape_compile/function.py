@@ -222,7 +222,7 @@ class Function(Generic[P, R_co]):
         known = self._compiled.latest
         if known is not None and known.leaves_of is not None:
             leaves = known.leaves_of(args, kwargs)
-            if leaves is not None and known.fits():
+            if leaves is not None and known.fits() and not known.backend.is_strict:
                 known.recent = True
                 return known(leaves)  # type: ignore[no-any-return]
         return self._call_compiled(*self._split_call(args, kwargs), args, kwargs)  # type: ignore[no-any-return]
