@@ -72,7 +72,7 @@ class _Program:
 
     def call(self, name: str, kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a kernel, and compare what it sends."""
-        if self._is_within or not (arrays := list(_arrays((*args, *kwargs.values())))):
+        if self._is_within or not (arrays := list(arrays_in((*args, *kwargs.values())))):
             return kernel(*args, **kwargs)
         self._name, self._arrays, self._is_within = name, arrays, True
         origin = 0
@@ -86,7 +86,7 @@ class _Program:
                 self.meet(f"tape.gradient of {described_array(arrays[0])}", dist.group.WORLD)
         finally:
             self._name, self._arrays, self._is_within = "", [], False
-        for x in _arrays((found,)):
+        for x in arrays_in((found,)):
             is_cast = all([x.dtype is not of.dtype for of in arrays])
             x._tape_origin = self._bits, origin | (self._bit(f"a value in {x.dtype}") if is_cast else 0)
         return found
@@ -282,10 +282,11 @@ def _of_kernel(name: str) -> str:
     return "" if name in ("", _GRADIENT) else f" in {name.removeprefix('distributed_')}"
 
 
-def _arrays(values: Iterable[Any]) -> Iterator[Any]:
+def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the divided arrays among arguments, and in lists and tuples of these."""
     for value in values:
         kind = type(value)
         if kind is DTensor:
             yield value
         elif kind is list or kind is tuple:
-            yield from _arrays(value)
+            yield from arrays_in(value)

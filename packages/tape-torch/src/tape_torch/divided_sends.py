@@ -9,7 +9,7 @@ they are the product of: they may be sent by an op that has no Variable. What se
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from tape_torch.divided import describe
 from tape_torch.divided_names import all_named, changes
+from tape_torch.divided_origins import arrays_in
 from tape_torch.mismatches import described_array
 from tape_torch.votes import note
 
@@ -41,7 +42,7 @@ def followed(name: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs:
     found = call(*args, **kwargs)
     for (group, count), sent in zip(groups, before, strict=True):
         if (sends := count() - sent) > 0:
-            note(group, *_told(name, (*args, *kwargs.values())), sends)
+            note(group, *_told(name, *_with_names((*args, *kwargs.values()))), sends)
     return with_terms(name, found, args) if type(found) is DTensor and _is_sum(found._spec) else found
 
 
@@ -51,15 +52,21 @@ def with_terms(name: str, found: Any, args: tuple[Any, ...]) -> Any:
     Args:
         found: terms of a sum that is still to be taken.
     """
-    if _has_names() and any([_terms_of(x) or _name_of(x) for x in _arrays(args)]):
-        found._tape_terms = _told(name, args)[1]
+    if _has_names():
+        arrays, names = _with_names(args)
+        if any(names):
+            found._tape_terms = _told(name, arrays, names)[1]
     return found
 
 
-def _told(name: str, values: tuple[Any, ...]) -> tuple[int, str]:
+def _with_names(values: Iterable[Any]) -> tuple[list[Any], list[str | None]]:
+    """Return the divided arrays among arguments, and what each is the product of, or the Variable that it is of."""
+    arrays, has_names = list(arrays_in(values)), _has_names()
+    return arrays, [_terms_of(x) or (_name_of(x) if has_names else None) for x in arrays]
+
+
+def _told(name: str, arrays: Sequence[Any], names: Sequence[str | None]) -> tuple[int, str]:
     """Return what a kernel has been called with, in the words of users, and a checksum of it."""
-    arrays = list(_arrays(values))
-    names = [_terms_of(x) or (_name_of(x) if _has_names() else None) for x in arrays]
     # By the identities of descriptions, which are kept: to hash them takes longer.
     key = (name, *[id(x._spec) if known is None else known for x, known in zip(arrays, names, strict=True)])
     found = _texts.get(key)
@@ -84,15 +91,6 @@ def _terms_of(x: Any) -> str | None:
 @lru_cache(maxsize=_KNOWN_MOST)
 def _is_sum(spec: Any) -> bool:
     return any([p.is_partial() for p in spec.placements])
-
-
-def _arrays(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        kind = type(value)
-        if kind is DTensor:
-            yield value
-        elif kind is list or kind is tuple:
-            yield from _arrays(value)
 
 
 # -- groups of processes
