@@ -4,8 +4,9 @@
 layers of one shape, which are often alike, and each runs its own. Either all raise a `MismatchError`, or the weights
 are those of one process that computes the rows of each process by its program; those that are alike raise nothing.
 
-Some are mixed up later: both processes run both programs, and then each its own, of which nothing is new. Since that
-may end in the midst of a step, by an error that names the other process, each draw has a group of its own.
+In some one process makes an update otherwise, or assigns to a Variable alone. Some are mixed up later: both processes
+run both programs, and then each its own, of which nothing is new. Since that may end in the midst of a step, by an
+error that names the other process, each draw has a group of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from trials import Trial, limit_waits
 LAYERS = "abc"
 WIDTH, ROWS, STEPS = 4, 4, 4
 STRATEGIES = ("Replicated", "Sharded", "TensorParallel")
-CHANGES = ("swap", "drop", "repeat", "other", "freeze", "dtype")
+CHANGES = ("swap", "drop", "repeat", "other", "freeze", "dtype", "update")
+UPDATES = ("left out", "twice", "learning_rate", "weight_decay", "assigned", "set anew")
+"""What one process does otherwise in an update, or after it."""
 
 
 class Net(nn.Module):
@@ -60,7 +63,9 @@ def drawn(chance: random.Random) -> tuple[str, str, str]:
         second.insert(k, second[k])
     elif change == "other":
         second[k] = chance.choice(LAYERS)
-    return first, "".join(second), change if change in ("freeze", "dtype") else ""
+    elif change == "update":
+        change = chance.choice(UPDATES)
+    return first, "".join(second), change if change in ("freeze", "dtype", *UPDATES) else ""
 
 
 def weights_of(net: Net, run: Any, x: Any, programs: list[Any], dtype: str | None = None) -> list[Any]:
@@ -70,16 +75,38 @@ def weights_of(net: Net, run: Any, x: Any, programs: list[Any], dtype: str | Non
     return [full(v).numpy() for v in net.variables]
 
 
-def step_of(net: Net, forward: Any) -> Any:
-    """Return a step of training, of an array and a program."""
+def amiss(optimizer: Any, change: str, at: int) -> Any:
+    """Return what updates as an optimizer does, and something else in one of its calls."""
+    calls = []
+
+    def apply(pairs: Any) -> None:
+        calls.append(None)
+        is_now = len(calls) == at + 1
+        if not (is_now and change == "left out"):
+            optimizer.apply_gradients(pairs)
+        if is_now and change == "twice":
+            optimizer.apply_gradients(pairs)
+        elif is_now and change in ("learning_rate", "weight_decay"):
+            setattr(optimizer, change, 0.25)
+        elif is_now and change == "assigned":
+            pairs[0][1].assign_add(pairs[0][1])
+        elif is_now and change == "set anew":
+            pairs[0][1].assign(pairs[0][1] * 1.0)
+
+    return apply
+
+
+def step_of(net: Net, forward: Any, change: str = "", at: int = 0) -> Any:
+    """Return a step of training, of an array and a program, in which an update is amiss where a change is given."""
     optimizer = nn.SGD(0.5)
+    apply = amiss(optimizer, change, at) if change else optimizer.apply_gradients
 
     def step(x: Any, program: Any) -> None:
         with tc.GradientTape() as tape:
             loss = tc.mean(forward(x, program) ** 2)
         variables = net.trainable_variables
         gradients = tape.gradient(loss, variables)
-        optimizer.apply_gradients([(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None])
+        apply([(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None])
 
     return step
 
@@ -91,6 +118,8 @@ def check(chance: random.Random) -> bool:
         AssertionError: as `check_drawn`.
     """
     programs, strategy = drawn(chance), chance.choice(STRATEGIES)
+    if programs[2] in UPDATES:  # of which the next gradients tell
+        strategy = chance.choice(STRATEGIES[:2])
     # What goes along with gradients tells, and those of `TensorParallel` stay where they are. gloo ends a process that
     # gets more bytes than it waits for.
     is_alike = sorted(programs[0]) == sorted(programs[1]) and not programs[2]
@@ -113,9 +142,9 @@ def check_drawn(chance: random.Random, programs: tuple[str, str, str], strategy:
     """
     first, second, change = programs
     compiled, bias = chance.random() < 0.5, chance.random() < 0.5
-    said = (
-        f"{first} and {second} {change} with {strategy}, {'compiled' if compiled else 'eager'}, bias={bias}, {before=}"
-    )
+    compiled = compiled and change not in UPDATES  # a trace would have it in each call
+    at = chance.randint(1, STEPS - 2)  # the first update is a meeting, which a process waits for
+    said = f"{first} and {second} {change} with {strategy}, {compiled=}, {bias=}, {before=}, {at=}"
     seed = chance.randrange(1 << 30)
 
     def made(order: str) -> Net:
@@ -134,7 +163,8 @@ def check_drawn(chance: random.Random, programs: tuple[str, str, str], strategy:
     own = programs[m.rank]
     if change == "freeze" and m.rank:
         next(iter(getattr(net, second[0]).variables)).trainable = False
-    step = step_of(net, lambda x, program: net.along(program, x))
+    given = (change, at) if change in UPDATES and m.rank else ()
+    step = step_of(net, lambda x, program: net.along(program, x), *given)
     both = [first, second] * before
     dtype = "float32" if change == "dtype" and m.rank else None
     refusals = (MismatchError, PeerError) if before else (MismatchError,)

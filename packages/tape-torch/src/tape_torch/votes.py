@@ -28,6 +28,7 @@ from tape_core.support import layouts
 from torch.distributed import distributed_c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tape_torch import new_values
 from tape_torch.divided import is_divided
 from tape_torch.divided_names import is_alike
 from tape_torch.divided_origins import meet_all, meet_in_first_step, waits_of
@@ -56,8 +57,8 @@ _LAST: Final = "the end of all, after its last gradients"
 
 _CURE: Final = (
     "All processes must run the same program, in each step: look for layers that are called in another order, another "
-    "branch or another argument of a compiled function, and a setting of an optimizer that is changed in one process "
-    "alone"
+    "branch or another argument of a compiled function, a setting of an optimizer that is changed, and an update or an "
+    "assignment of a Variable that is made or left out, in one process alone"
 )
 
 Text = str | list[str]
@@ -71,6 +72,8 @@ class _Log:
         self.digest: int = 0 if begun is None else begun.digest
         self.texts: deque[Text] = deque(() if begun is None else begun.texts, maxlen=_SHOWN)
         self.sends = 0
+        self.before: new_values.Sums = new_values.sums() if begun is None else begun.before
+        """What new values of Variables there had been at its beginning."""
 
     def told(self) -> list[str]:
         """Return what there is, as text."""
@@ -108,6 +111,7 @@ def forget() -> None:
     _logs.clear()
     _under_way.clear()
     _waiting.clear()
+    new_values.forget()
     _set[:] = [_Log()]
 
 
@@ -130,12 +134,17 @@ def note(group: str, number: int, text: Text, sends: int = 1) -> None:
 
 def compare_variables() -> None:
     """Have optimizers of Variables that are divided, or alike in all processes, compared from now on."""
-    layouts.compare_among(_is_shared, meet_all, note_everywhere)
+    layouts.compare_among(_is_shared, _meet, note_everywhere, new_values.count)
 
 
 def _is_shared(variable: Any) -> bool:
     array = variable._array
     return is_alike(variable) or is_divided(getattr(array, "value", array))
+
+
+def _meet(variables: Sequence[Any], told: list[str], cure: str) -> None:
+    values = [new_values.described(v) for v in variables if is_alike(v) and not is_divided(v._raw)]
+    meet_all([*told, *values], f"{cure}{new_values.CURE * bool(values)}")
 
 
 def compare_later(group: str) -> None:
@@ -176,7 +185,7 @@ class Ballot:
         log = _log_of(group)
         _logs[group] = _Log()
         self.group = group
-        self.digest = log.digest
+        self.digest = new_values.mixed(log.digest, log.before)
         self._texts = log.texts
 
     def numbers(self, like: torch.Tensor) -> torch.Tensor:
@@ -210,7 +219,7 @@ class Ballot:
         Raises:
             MismatchError: in any case.
         """
-        told = _flat(self._texts)
+        told = [*new_values.told(), *_flat(self._texts)]
         group = distributed_c10d._resolve_process_group(self.group)  # type: ignore[arg-type,attr-defined]
         with naming_peers("the sum of gradients"):
             meet([_CALL, *told], group, waits_of, _CURE)
@@ -237,9 +246,10 @@ def compare_in_passing(store: Any) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     # With the processes of each group, since who comes last is in some of the groups alone.
     own = {
-        group: [[log.digest, log.told(), line()], ranks]
+        group: [[digest, [*new_values.told(assignments=False), *log.told()], line()], ranks]
         for group, log in _logs.items()
-        if log.texts and (ranks := _ranks(group)) is not None
+        if (digest := new_values.mixed(log.digest, log.before, assignments=False)) or log.texts
+        if (ranks := _ranks(group)) is not None
     }
     store.set(f"{rank}", json.dumps(own))
     if store.add("came", 1) < size:

@@ -10,9 +10,9 @@ from support import run_processes
 pytestmark = pytest.mark.each_backend
 
 
-def test_steps_that_were_compared_before_and_are_mixed_up_now() -> None:
-    program = Path(__file__).with_name("later_steps_in_processes.py")
-    assert run_processes(program.read_text(encoding="utf-8"), 2) == ["done\n"] * 2
+def test_steps_that_were_compared_before_and_are_mixed_up_now_and_updates_of_one_process_alone() -> None:
+    programs = [str(Path(__file__).with_name(f"{name}_in_processes.py")) for name in ("later_steps", "drifting")]
+    assert run_processes(f"import runpy\nfor path in {programs}: runpy.run_path(path)", 2) == ["done\ndone\n"] * 2
 
 
 @pytest.mark.parametrize("by_parts", ["1", "0"])

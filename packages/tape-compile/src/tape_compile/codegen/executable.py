@@ -307,7 +307,8 @@ class Compiled:
                 elif kind == SLICES:
                     arrays += [leaf.values._array, leaf.indices._array]
         keeper, as_left = self.deferral, False
-        defers = keeper is not None and not (binding.in_use or layouts.in_use or FORMER.get())
+        is_plain = not (binding.in_use or layouts.in_use or layouts.are_compared or FORMER.get())
+        defers = keeper is not None and is_plain
         # Past the property that tells tapes of a read: none is active, or `Joint.read` has told it.
         if defers:
             assert keeper is not None
@@ -376,6 +377,8 @@ class Compiled:
             former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]
             found = (*found[:at], *layouts.settled(found[at:], former))
             del former
+        if layouts.are_compared:
+            layouts.count(self.assigned)
         # Of a single Variable nobody sees half of the values.
         if len(objects) == 2 and self.new_leaves and not changed and self.spares is None:
             slots: dict[int, int] = {}

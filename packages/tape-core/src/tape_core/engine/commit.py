@@ -32,10 +32,14 @@ class Commit:
     CPython runs signal handlers between bytecodes, and switches threads there. `make` is one call of a C function that
     runs no Python code, so on builds with a GIL nothing comes between two of the assignments, and an exception such as
     KeyboardInterrupt comes before all of them or after all. Without a GIL each single one is whole.
+
+    Args:
+        assigns: whether these are assignments, which may bring former values back, and no update.
     """
 
     __slots__ = (
         "_arrays",
+        "_assigns",
         "_kept",
         "_names",
         "_objects",
@@ -47,7 +51,8 @@ class Commit:
         "_variables",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, assigns: bool = False) -> None:
+        self._assigns = assigns
         self._variables: list[Any] = []
         self._kept: list[tuple[Any, Spare, int]] = []
         self._arrays: list[Any] = []
@@ -114,11 +119,12 @@ class Commit:
         if self._over is not None and not may_overwrite():
             self._renounce()
         before = [variable._raw for variable, _, _ in self._kept]
-        if not set_all(self._variables, self._arrays, self._objects, self._names, self._values, self._over):
+        others = self._objects, self._names, self._values
+        if not set_all(self._variables, self._arrays, *others, self._over, assigns=self._assigns):
             del before
             self._renounce()
             before = [variable._raw for variable, _, _ in self._kept]
-            set_all(self._variables, self._arrays, self._objects, self._names, self._values)
+            set_all(self._variables, self._arrays, *others, assigns=self._assigns)
         for variable, spare in self._overwritten:
             spare.kept.clear()
             spare.made = ref(variable._raw)
@@ -147,6 +153,8 @@ def set_all(
     names: Iterable[str] = (),
     values: Iterable[Any] = (),
     overwriting: Overwriting | None = None,
+    *,
+    assigns: bool = False,
 ) -> bool:
     """Give Variables and host numbers these raw values, and objects these attributes, all at once; see :class:`Commit`.
 
@@ -169,9 +177,12 @@ def set_all(
     targets, attributes = [*holders, *objects, *variables], [*places, *names, *["_raw_slots"] * len(variables)]
     if FORMER.get():
         keep_former(targets, attributes)
-    if overwriting is not None:
-        return overwriting.make(targets, attributes, values)
-    any(map(set_attribute, targets, attributes, values))  # which gives None
+    if overwriting is None:
+        any(map(set_attribute, targets, attributes, values))  # which gives None
+    elif not overwriting.make(targets, attributes, values):
+        return False
+    if layouts.are_compared:
+        layouts.count(variables, *(before, arrays) if assigns else ())
     del before
     return True
 
@@ -190,7 +201,7 @@ def assign_together(variables: Iterable[Any], values: Iterable[Any]) -> None:
     Raises:
         TypeError, ValueError: a value does not fit its Variable. Nothing is changed.
     """
-    commit = Commit()
+    commit = Commit(assigns=True)
     for variable, value in zip(variables, values, strict=True):
         commit.value(variable, variable._assignable(value), value)
     commit.make()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tape_core.typing import Raw
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 Settle = Callable[[Raw, Raw], Raw]
 Tell = Callable[[Raw], bool]
-Meet = Callable[[list[str], str], None]
+Meet = Callable[[Sequence[Any], list[str], str], None]
 Note = Callable[[str], None]
+Count = Callable[[Sequence[Any], Sequence[Raw] | None, Sequence[Raw] | None, object], None]
 
 
 class Together(Protocol):
@@ -37,6 +38,7 @@ _settles: list[Settle] = []
 _tells: list[Tell] = []
 _meets: list[tuple[Callable[[Variable], bool], Meet]] = []
 _notes: list[Note] = []
+_counts: list[Count] = []
 
 
 def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
@@ -56,18 +58,20 @@ def keep_layouts(settle: Settle, is_divided: Tell | None = None) -> None:
     in_use = True
 
 
-def compare_among(is_shared: Callable[[Variable], bool], meet: Meet, note_set: Note) -> None:
+def compare_among(is_shared: Callable[[Variable], bool], meet: Meet, note_set: Note, count_new: Count) -> None:
     """Have processes compare what they do with Variables.
 
     Args:
         is_shared: returns whether a Variable is to have the same value in all of them, or is divided among them.
-        meet: called with what `compare` gets: refuses what other processes do otherwise.
+        meet: called with the Variables of `compare` and what it tells: refuses what other processes do otherwise.
         note_set: called with what `note` gets: has it compared with what other processes note.
+        count_new: called with what `count` gets: has it compared with what other processes count.
     """
     global are_compared
     if note_set not in _notes:
         _meets.append((is_shared, meet))
         _notes.append(note_set)
+        _counts.append(count_new)
     are_compared = True
 
 
@@ -85,7 +89,7 @@ def compare(variables: Iterable[Variable], tell: Callable[[], tuple[list[str], s
     given = list(variables)
     wanted = [meet for is_shared, meet in _meets if any(map(is_shared, given))]
     for meet in wanted:
-        meet(*tell())
+        meet(given, *tell())
     return bool(wanted)
 
 
@@ -97,6 +101,24 @@ def note(told: str) -> None:
     """
     for note_set in _notes:
         note_set(told)
+
+
+def count(
+    variables: Sequence[Any],
+    former: Sequence[Raw] | None = None,
+    new: Sequence[Raw] | None = None,
+    given: object = None,
+) -> None:
+    """Count new values of Variables: where another process has given them more or fewer it is an error later on.
+
+    Args:
+        variables: those that have new values; host numbers among them are passed over.
+        former, new: the raw values before and after an assignment, which may bring a former value back; None for an
+            update.
+        given: what was assigned, as the user has given it.
+    """
+    for count_new in _counts:
+        count_new(variables, former, new, given)
 
 
 def settled(arrays: Iterable[Raw], former: Iterable[Raw]) -> list[Raw]:

@@ -239,8 +239,8 @@ class Variable(Tensor):
     def _replace(self, array: Raw, method: str = "assign", given: object = None) -> None:
         if ACTIVE.get():
             report_assigned(self, array, method, given)
-        if layouts.in_use:
-            array = layouts.settled([array], [self._array])[0]
+        if layouts.in_use or layouts.are_compared:
+            array = self._in_layout(array, given)
         # A new value is a new leaf: what was read before keeps its own slots.
         slots: dict[int, int] = {}
         if FORMER.get():
@@ -248,6 +248,15 @@ class Variable(Tensor):
             keep_former([place._holder, place], [place._held_as, "_raw_slots"])
         self._array = array
         self._slots = slots
+
+    def _in_layout(self, array: Raw, given: object) -> Raw:
+        """Return a new value in the layout of the one that it is to replace, and count it."""
+        former = self._array
+        if layouts.in_use:
+            array = layouts.settled([array], [former])[0]
+        if layouts.are_compared and current() is None and self._bound() is None:
+            layouts.count([self], [former], [array], given)
+        return array
 
     def _operand(self, value: ArrayLike, method: str) -> Any:
         """Return `value` as a raw array of exactly this variable's shape and dtype."""

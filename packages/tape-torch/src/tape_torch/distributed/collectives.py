@@ -25,6 +25,7 @@ from tape_core.typing import ArrayLike
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 
+from tape_torch import new_values
 from tape_torch.distributed.failures import waits_of
 from tape_torch.distributed.meshes import Mesh
 from tape_torch.mismatches import compare_first, described_array
@@ -69,7 +70,8 @@ def _to_front(x: torch.Tensor, axis: int) -> torch.Tensor:
 @_ordered
 def _all_reduce(xp: Any, x: torch.Tensor, group: Any, reduction: str = "sum") -> torch.Tensor:
     _check_first("all_reduce", x, group, reduction)
-    return _wait(functional.all_reduce(x.contiguous(), "avg" if reduction == "mean" else reduction, group))
+    found = _wait(functional.all_reduce(x.contiguous(), "avg" if reduction == "mean" else reduction, group))
+    return new_values.with_mark(found, group)
 
 
 @_ordered
@@ -97,7 +99,7 @@ def _all_to_all(xp: Any, x: torch.Tensor, group: Any, size: int, split: int, con
 @_ordered
 def _broadcast(xp: Any, x: torch.Tensor, group: Any, source: int, is_source: bool) -> torch.Tensor:
     _check_first("broadcast", x, group, f"from {source}")
-    return _wait(functional.broadcast(x.contiguous(), source, group))
+    return new_values.with_mark(_wait(functional.broadcast(x.contiguous(), source, group)), group)
 
 
 def _broadcast_transpose(xp: Any, g: Any, group: str, source: int, is_source: bool) -> Any:
