@@ -147,3 +147,23 @@ def test_arrays_of_a_shape_that_comes_often_are_the_same(monkeypatch: pytest.Mon
     for _ in range(4):
         assert conversion.as_jax_array(np.arange(3), None, None).tolist() == [0, 1, 2]
     assert len(conversion._TIMES) <= 2
+
+
+def test_numpys_arrays_among_arguments_go_where_the_other_ones_are() -> None:
+    data = np.asarray([[1.0, 2.0], [3.0, 4.0]])
+    with tc.use_backend("numpy"):
+        x = tc.asarray([1.0, -1.0], dtype="float64", backend="jax")
+        found = {
+            "scan": tc.scan(lambda c, row: (c + row, c), x, data)[0],
+            "scan of a Variable": tc.scan(lambda c, row: (c + row, c), tc.Variable(x), data)[0],
+            "vmap": tc.vmap(lambda row, factor: tc.sum(row * factor))(data, x),
+            "jvp": tc.jvp(lambda a, b: a * b, (x, data), (data[0], data))[1][0],
+            "vjp": tc.vjp(lambda a, b: tc.sum(a * b, axis=0), data, x)[0],
+        }
+    assert {name: (y.backend.name, y.tolist()) for name, y in found.items()} == {
+        "scan": ("jax", [5.0, 5.0]),
+        "scan of a Variable": ("jax", [5.0, 5.0]),
+        "vmap": ("jax", [3.0, -7.0]),
+        "jvp": ("jax", [2.0, 2.0]),
+        "vjp": ("jax", [4.0, -6.0]),
+    }

@@ -94,8 +94,9 @@ def vmap(
         leaves, structure = pytree.flatten(tree)
         axes = pytree.prefix(prefix, tree, "vmap: in_axes", "arguments")
         named = partial(_argument, structure, bool(kwargs))
+        beside = next((leaf for leaf in leaves if isinstance(leaf, Tensor)), None)
         moved = [
-            leaf if axis is None else _examples_first(leaf, axis, partial(named, k))
+            leaf if axis is None else _examples_first(leaf, axis, partial(named, k), beside)
             for k, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = _common_size(moved, axes, named)
@@ -218,9 +219,9 @@ def _path(structure: pytree.Structure, k: int) -> str:
     return pytree.path(structure, k) or "of the function"
 
 
-def _examples_first(leaf: object, axis: object, where: Callable[[], str]) -> Tensor:
+def _examples_first(leaf: object, axis: object, where: Callable[[], str], beside: Tensor | None) -> Tensor:
 
-    tensor = read(leaf, lambda: f"vmap: {where()}")
+    tensor = read(leaf, lambda: f"vmap: {where()}", beside)
     if type(tensor) is not Tensor:
         raise BatchError(f"vmap: {where()} is {leaf!r}: it has no axis of examples; give it in_axes=None")
     if type(axis) is not int:

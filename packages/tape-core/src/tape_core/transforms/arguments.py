@@ -56,7 +56,7 @@ def choose_arguments(name: str, args: tuple[Any, ...], argnums: Argnums) -> tupl
         chosen.append(k % len(args))
     if len(chosen) > 1:
         check_different(name, chosen, argnums)
-    return chosen, tuple([fresh_argument(name, arg, k) if k in chosen else arg for k, arg in enumerate(args)])
+    return chosen, tuple([fresh_argument(name, arg, k, args) if k in chosen else arg for k, arg in enumerate(args)])
 
 
 def note_lists(error: TypeError, args: tuple[Any, ...], chosen: Sequence[int]) -> None:
@@ -124,12 +124,13 @@ def check_tuples(method: str, primals: object, tangents: object) -> None:
             raise TypeError(f"{method}: {name} must be a tuple with an entry for each argument, got {kind}")
 
 
-def fresh_argument(name: str, arg: PyTree, k: int) -> Any:
+def fresh_argument(name: str, arg: PyTree, k: int, args: tuple[Any, ...]) -> Any:
+    """Return an argument with fresh Tensors in it; NumPy's arrays go where the first Tensor among the arguments is."""
     leaves, structure = pytree.flatten(arg)
     fresh = []
     for j, leaf in enumerate(leaves):
         where = f"argument {k}{pytree.path(structure, j)}"
-        value = read(leaf, f"{name}: {where}")
+        value = read(leaf, f"{name}: {where}", None if isinstance(leaf, Tensor) else _first_tensor(args))
         if type(value) is not Tensor:
             value = asarray(value)
         if not value.dtype.inexact:
@@ -140,6 +141,10 @@ def fresh_argument(name: str, arg: PyTree, k: int) -> Any:
         # A copy: outer tapes know it as the argument, but this derivative tells it from a captured original.
         fresh.append(value.__copy__())
     return pytree.unflatten(structure, fresh)
+
+
+def _first_tensor(tree: PyTree) -> Tensor | None:
+    return next((leaf for leaf in pytree.flatten(tree)[0] if isinstance(leaf, Tensor)), None)
 
 
 def as_result(name: str, value: ArrayLike) -> Tensor:

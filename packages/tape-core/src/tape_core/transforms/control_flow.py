@@ -60,7 +60,7 @@ class Tree:
         # A Python number takes the dtype of the leaf that it replaces, such as a count that a loop carries.
         known = dict(zip(like.places, like.tensors, strict=True)) if like is not None else {}
         # Without such a leaf it goes where the other Tensors are: a compiled loop needs all of them on one backend.
-        beside = next((leaf for leaf in (*leaves, *around) if type(leaf) is Tensor), None)
+        beside = next((leaf for leaf in (*leaves, *around) if isinstance(leaf, Tensor)), None)
         values = [
             read(leaves[k], lambda k=k: f"{what}{pytree.path(self.structure, k)}", known.get(k, beside))  # type: ignore[misc]
             for k in self.places
@@ -339,7 +339,7 @@ def scan(
     """
     check_callable("scan", "f", f)
     f = _frozen(f)
-    elements = Tree(xs, "scan: xs")
+    elements = Tree(xs, "scan: xs", around=[x for x in pytree.flatten(init)[0] if isinstance(x, Tensor)])
     carried = Tree(init, "scan: init", around=elements.tensors)
     n = _length(elements, length)
     results: list[Tree] = []
