@@ -174,6 +174,7 @@ def test_jax_gets_a_loop_and_no_steps():
     assert primitives(on_arrays(tc.grad(lambda x: tc.sum(rnn(x)))), X).count("tanh") <= 3
 
 
+@pytest.mark.filterwarnings("ignore:random numbers of Tape inside a function that JAX traces")
 def test_a_step_that_draws_or_assigns_draws_and_assigns_in_each():
     def noisy(x):
         rng = tc.default_rng(0)

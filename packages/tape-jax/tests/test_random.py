@@ -56,3 +56,18 @@ def test_a_generator_is_the_same_on_jax_and_numpy() -> None:
         with tc.use_backend(name):
             drawn.append(tc.default_rng(1).uniform((5,)).tolist())
     assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, lambda f: jax.jit(jax.grad(f)), jax.make_jaxpr])
+def test_a_draw_that_jax_makes_a_constant_is_warned_of(transform: Any) -> None:
+    rng = tc.default_rng(0)
+    with pytest.warns(UserWarning, match="constants: all later calls, and all examples of jax.vmap, get the same"):
+        transform(lambda x: (x * rng.normal((), backend="jax")).array)(np.ones(2 if transform is jax.vmap else ()))
+
+
+def test_draws_of_this_call_alone_are_not_warned_of() -> None:
+    rng = tc.default_rng(0)
+    gradient = jax.grad(lambda x: (x * rng.normal((), dtype=tc.float64, backend="jax")).array)
+    assert gradient(1.0) != gradient(1.0)
+    step = tc.function(lambda x: x * rng.normal((), backend="jax"), compile="xla")
+    assert step(tc.asarray(1.0, backend="jax")).item() != step(tc.asarray(1.0, backend="jax")).item()

@@ -291,7 +291,8 @@ class JaxBackend(Backend):
 
 _LEAKED = (
     "an operand is of a function that JAX has traced, as jax.jit does, and that has ended: it was kept there, or "
-    "assigned to a Variable. Return it from the function, and assign it outside; tape_core.function assigns Variables"
+    "assigned to a Variable. Return it from the function, and assign it outside; tape_core.function assigns Variables. "
+    "A layer that makes its Variables in its first call is called, or built, before JAX traces it"
 )
 
 _ELSEWHERE = (

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src.core import trace_state_clean
+from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit, unsafe_am_i_under_a_vmap
 from tape_core.staging import current
 
 from tape_jax import devices
@@ -18,6 +18,11 @@ from tape_jax.thresholds import ALIGNED_MIN_BYTES, ALIGNMENT, STAGED_FROM, STAGE
 def is_tracing() -> bool:
     """Return whether JAX is tracing a function here, as `jax.jit`, `jax.grad` and `jax.vmap` do."""
     return not trace_state_clean()
+
+
+def is_tracing_for_later() -> bool:
+    """Return whether JAX traces for later calls or for several examples, and not for derivatives of this call alone."""
+    return is_tracing() and (unsafe_am_i_under_a_jit() or unsafe_am_i_under_a_vmap())
 
 
 def as_jax_array(obj: Any, dtype: Any, copy: bool | None) -> Any:

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from tape_core.backends import RandomKernels
 from tape_core.backends.random_kernels import WORD, WORDS_PER_BLOCK, Key, Shape, numpy_words
+from tape_core.support import warn_user
 
+from tape_jax.conversion import is_tracing_for_later
 from tape_jax.host import numpy_on_host
 
 _ROUNDS = 10
@@ -87,6 +89,8 @@ class JaxRandom(RandomKernels):
     """The numbers of :class:`RandomKernels`, made where they are wanted."""
 
     def _made(self, method: str, key: Key, counter: int, *arguments: Any, device: str | None) -> Any:
+        if is_tracing_for_later():
+            warn_user(_CONSTANT)
         place = self.backend.raw_device(device)
         name = self.backend.default_device if device is None else device
         if name.startswith("cpu"):
@@ -125,3 +129,11 @@ class JaxRandom(RandomKernels):
         if len(shape) == 1:
             return super().permutation(key, counter, shape, device)
         return self._made("permutation", key, counter, shape, device=device)
+
+
+_CONSTANT = (
+    "random numbers of Tape inside a function that JAX traces, as jax.jit and jax.vmap do, are constants: all later "
+    "calls, and all examples of jax.vmap, get the same ones. Draw them outside and give them as an argument; or draw "
+    "them by jax.random from a key that is an argument; or use tape_core.function in place of jax.jit: each of its "
+    "calls draws new ones"
+)
