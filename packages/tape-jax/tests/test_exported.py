@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import tape_jax
+import tape_nn as nn
 
 
 @pytest.mark.parametrize("backend", ["numpy", "jax"])
@@ -35,17 +36,27 @@ def test_a_program_comes_back_with_its_gradient(tmp_path, backend):
     np.testing.assert_allclose(tape.gradient(y, a).numpy(), gradient.numpy(), rtol=1e-4)
 
 
-def test_a_program_has_reverse_mode_and_says_so(tmp_path, on_jax):
-    f = tc.function(lambda x: tc.sum(tc.sin(x) * x), compile="xla")
-    x = tc.asarray([0.5, 1.0], dtype="float64")
-    f.export(tmp_path / "f", x, format="stablehlo", derivatives=2)
+def test_a_program_has_both_modes_as_far_as_its_derivatives_go_and_says_so(tmp_path, on_jax):
+    f = tc.function(lambda x, k: (tc.sum(tc.sin(x) * x[::-1] ** 2), k + 1), compile="xla")
+    x, v = tc.asarray([0.5, 1.0], dtype="float64"), tc.asarray([1.0, -2.0], dtype="float64")
+    k = tc.asarray([1, 2])
+    f.export(tmp_path / "f", x, k, format="stablehlo", derivatives=2)
     run = tape_jax.load_exported(tmp_path / "f")
-    g = lambda x: run(x)[0]  # noqa: E731
-    product = tc.grad(lambda x: tc.sum(tc.grad(g)(x) * x))(x)
-    assert np.allclose(product.numpy(), tc.grad(lambda x: tc.sum(tc.grad(f)(x) * x))(x).numpy())
-    for forward in (tc.hessian(g), tc.jacfwd(g)):
-        with pytest.raises(NotImplementedError, match=r"reverse mode alone.*grad"):
-            forward(x)
+    ways = {
+        "jvp": lambda f: tc.jvp(f, (x,), (v,)),
+        "jacfwd": lambda f: tc.jacfwd(f)(x),
+        "reverse over reverse": lambda f: tc.grad(lambda x: tc.sum(tc.grad(f)(x) * v))(x),
+        "reverse over forward": lambda f: tc.grad(lambda x: tc.jvp(f, (x,), (v,))[1])(x),
+        "examples": lambda f: tc.vmap(lambda v: tc.jvp(f, (x,), (v,))[1])(tc.stack([v, -v])),
+    }
+    of = lambda f: lambda x: f(x, k)[0]  # noqa: E731
+    for name, way in ways.items():
+        if name == "reverse over forward":  # a third derivative of the file
+            with pytest.raises(NotImplementedError, match=r"derivatives of this order.*derivatives="):
+                way(of(run))
+            continue
+        for found, wanted in zip(tc.tree_leaves(way(of(run))), tc.tree_leaves(way(of(f))), strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12, err_msg=name)
 
 
 def test_a_program_runs_for_each_example_of_a_vmap_and_each_row_of_a_jacobian(tmp_path, on_jax):
@@ -97,6 +108,10 @@ def test_what_no_file_can_hold_is_refused(tmp_path):
     draws = tc.function(lambda x: x + tc.random.global_rng().uniform((3,)), compile="xla")
     with pytest.raises(ValueError, match="draws random numbers"):
         draws.export(path, x, format="stablehlo")
+    v, optimizer = tc.Variable(tc.ones(3)), nn.Adam(0.1)
+    step = tc.function(lambda x: optimizer.apply_gradients([(x, v)]), compile="xla")
+    with pytest.raises(ValueError, match="optimizers count their steps: export the function that"):
+        step.export(path, x, format="stablehlo")
     with pytest.raises(ValueError, match="compile='xla'"):
         tc.function(lambda x: x + 1).export(path, x, format="stablehlo")
     assert not path.exists()

@@ -13,6 +13,7 @@ from jax import custom_batching, export
 from tape_core.backends import select
 
 from tape_jax.functional import call
+from tape_jax.given_rules import Directions, bind_given
 
 
 def load_exported(path: str | PathLike[str]) -> Callable[..., Any]:
@@ -75,17 +76,38 @@ def _of_leaves(program: export.Exported) -> Callable[..., list[Any]]:
         found = program.call(*args, **kwargs)  # type: ignore[no-untyped-call]
         return _with_values(jax.tree_util.tree_leaves(found))
 
-    @jax.custom_vjp
     def derived(*arrays: Any) -> list[Any]:
-        found: list[Any] = run(*arrays)
-        return found
+        found: list[Any] = run(*map(jax.lax.stop_gradient, arrays))
+        inputs = [x for x in arrays if _has_derivatives(x)]
+        outs = [o for o in found if _has_derivatives(o)]
 
-    def pull(arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        found = iter(_of_leaves(program.vjp())(*arrays, *_with_values(cotangents)))
-        return tuple([next(found) if jax.numpy.issubdtype(x.dtype, np.inexact) else None for x in arrays])
+        def pull(*values: Any) -> list[Any]:
+            return _of_leaves(_derivative(program))(*values[: len(arrays)], *values[len(arrays) + len(outs) :])
 
-    derived.defvjp(lambda *arrays: (derived(*arrays), arrays), pull)
+        directions = Directions(pull, len(inputs), len(outs), (True,) * len(inputs), pushes=False)
+        given = iter(bind_given(arrays, inputs, outs, directions))
+        return [next(given) if _has_derivatives(o) else o for o in found]
+
     return derived
+
+
+def _derivative(program: export.Exported) -> export.Exported:
+    """Return the program of the cotangents of another one.
+
+    Raises:
+        NotImplementedError: the file has none.
+    """
+    try:
+        return program.vjp()
+    except ValueError as error:
+        raise NotImplementedError(
+            "load_exported: the file has no derivatives of this order: write it with more, as by f.export(path, x, "
+            "format='stablehlo', derivatives=2). Forward mode takes one order more than reverse mode"
+        ) from error
+
+
+def _has_derivatives(array: Any) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, np.inexact))
 
 
 def _with_values(leaves: Sequence[Any]) -> list[Any]:

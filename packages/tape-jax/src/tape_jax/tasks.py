@@ -76,7 +76,7 @@ def is_leaf(value: object) -> bool:
 
 
 _FORWARD = (
-    "JAX has reverse mode alone of it, as of functions of jax.custom_vjp and of programs from files: write "
+    "JAX has reverse mode alone of it, as of functions of jax.custom_vjp and of `call` of jax.export's programs: write "
     "tape_core.jacrev in place of jacfwd, tape_core.jacrev(tape_core.grad(f)) in place of hessian(f), and "
     "tape_core.grad(lambda x: tape_core.sum(tape_core.grad(f)(x) * v)) in place of hvp; jax.custom_jvp gives both modes"
 )

@@ -55,7 +55,11 @@ class XLA(Compiler):
         levels = divide(program)
         host = [i.name for level in levels for i in level.on_host]
         if host or len(levels) > 1:
-            raise ValueError(f"export: {name} has calls for the host, which are no part of XLA's program: {host[0]}")
+            raise ValueError(
+                f"export: {name} has calls for the host, which are no part of XLA's program: {host[0]}. Callbacks are "
+                f"such, and what is computed with Python's numbers that change, as optimizers count their steps: "
+                f"export the function that returns the gradients, and apply them outside"
+            )
         numbers = [k for k in program.inputs if program.specs[k].dtype is None]
         if numbers or generators_of(program):
             what = "has Python numbers that change" if numbers else "draws random numbers"
