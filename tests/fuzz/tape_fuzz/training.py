@@ -59,6 +59,9 @@ LOSSES = {
     "flags": ["nn.losses.BinaryCrossentropy(from_logits=True)"],
     "numbers": ["nn.losses.MeanSquaredError()", "nn.losses.MeanAbsoluteError()", "nn.losses.Huber()", "nn.losses.MeanSquaredError(reduction='sum')"],
 }  # fmt: skip
+_IDLE = "nothing of the model is divided along"
+"""Of an error: the layers that are drawn are none that `TensorParallel` divides."""
+
 WIDTH = {"classes": 4, "vectors": 4, "flags": 1, "numbers": 2}
 
 
@@ -294,7 +297,12 @@ def check(chance: random.Random, mesh: Callable[..., Any], size: int, folder: Pa
             expected = trained(run, None, folder)
         except (ValueError, TypeError):  # shapes do not go together, say, which has nothing to do with processes
             return
-        found = trained(run, strategy, folder)
+        try:
+            found = trained(run, strategy, folder)
+        except ValueError as error:
+            if _IDLE in str(error):
+                return
+            raise
         _compare(found, expected, (3e-2, 3e-2) if run["half"] else (1e-6, 1e-7))
     except Exception as error:
         error.add_note(f"in the run\n{text}")

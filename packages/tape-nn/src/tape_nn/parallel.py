@@ -370,13 +370,38 @@ class TensorParallel(Strategy):
         """Divide the Variables of a model in place; see :meth:`Strategy.prepare`.
 
         Raises:
-            ValueError: the plan names a Variable that the model does not have, or as for :meth:`Strategy.prepare`.
+            ValueError: the plan names a Variable that the model does not have, or divides nothing of it among the
+                processes, or as for :meth:`Strategy.prepare`.
         """
         if self.plan is None:
             self._layouts = default_plan(model, self.model, self.mesh.axes[self.model])
         elif isinstance(self.plan, Mapping):
             _check_names(self.plan, [name for name, _ in model.named_variables()])
+        self._check_divides(dict(model.named_variables()))
         return super().prepare(model)
+
+    def _check_divides(self, variables: Mapping[str, Variable]) -> None:
+        """Refuse a model of which nothing is divided: the processes along an axis would all compute the same.
+
+        Raises:
+            ValueError: there are such processes, and it is.
+        """
+        axes = {axis for axis, n in self.mesh.axes.items() if n > 1 and axis != self.data}
+        if not axes or not variables or any(axes.intersection(self.layout(*named)) for named in variables.items()):
+            return
+        names, along = list(variables), " or ".join(map(repr, sorted(axes)))
+        first = next((name for name, v in variables.items() if v.ndim > 1), names[0])
+        if self.plan is None:
+            how = "the default plan divides attention, pairs of Dense layers in a Sequential, and embeddings"
+        elif callable(self.plan):
+            how = "the plan gives no Variable a layout with such an axis"
+        else:
+            how = f"the plan has layouts for {', '.join(map(repr, self.plan))}{_ends_meant(self.plan, names)}"
+        raise ValueError(
+            f"TensorParallel: nothing of the model is divided along {along}, so that all processes along it would "
+            f"compute the same: {how}. The model has {_listed(names)}. Give a plan that fits, such as "
+            f"{{{first!r}: (None, {min(axes)!r})}}, or take Replicated for this model"
+        )
 
     def _left_over(self) -> list[str]:
         """Return the axes of the mesh of several processes along which nothing would be divided."""
@@ -411,14 +436,23 @@ def _check_names(plan: Mapping[str, Layout], names: Sequence[str]) -> None:
     patterns = [pattern for pattern in idle if any(sign in pattern for sign in "*?[")]
     if wrong := [pattern for pattern in idle if pattern not in patterns]:
         said = "; ".join(f"{name!r} in the plan is no Variable of the model{meant(name, names)}" for name in wrong)
-        raise ValueError(
-            f"TensorParallel: {said} There are {', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}"
-        )
+        raise ValueError(f"TensorParallel: {said} There are {_listed(names)}")
     if patterns:
         warn_user(
             f"TensorParallel: nothing is divided by {', '.join(map(repr, patterns))} of the plan, which no name of a "
-            f"Variable fits; they are {', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}"
+            f"Variable fits; they are {_listed(names)}"
         )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}"
+
+
+def _ends_meant(plan: Mapping[str, Layout], names: Sequence[str]) -> str:
+    """Return hints at the ends of names that patterns may have been meant to have."""
+    ends = {name.rpartition(".")[2] for name in names}
+    hints = [meant(pattern.rpartition(".")[2], sorted(ends)) for pattern in plan]
+    return next((hint.rstrip(".") for hint in hints if hint), "")
 
 
 def default_plan(model: Module, axis: str, size: int) -> dict[int, Layout]:

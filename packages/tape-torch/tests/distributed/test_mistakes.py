@@ -152,6 +152,30 @@ def test_a_plan_of_another_kind_and_axes_that_are_not_there() -> None:
         _planned(None, model="modl")
 
 
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (None, "the default plan divides attention, pairs of Dense layers in a Sequential, and embeddings"),
+        ({"*.kernal": (None, "model")}, r"the plan has layouts for '\*.kernal'; did you mean 'kernel'\?"),
+        (lambda name, variable: ("data",), "the plan gives no Variable a layout with such an axis"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:TensorParallel. nothing is divided by")
+def test_a_plan_that_divides_nothing_of_a_model(plan: Any, told: str) -> None:
+    class Two:
+        """A mesh of four processes."""
+
+        engine, axes, size, rank = distributed, {"data": 2, "model": 2}, 4, 0
+
+    mesh: Any = Two()
+    with tc.use_backend("torch:cpu"):
+        model = nn.Sequential([nn.Conv1D(2, 3), nn.Flatten()])
+        model.build((None, 5, 1))
+        strategy = nn.parallel.TensorParallel(mesh, plan)
+        with pytest.raises(ValueError, match=rf"nothing of the model is divided along 'model'.*{told}\. The model has"):
+            strategy.prepare(model)
+
+
 def test_an_axis_of_the_mesh_that_nothing_is_divided_along() -> None:
     class Two:
         """A mesh of four processes whose user has misspelled an axis."""
