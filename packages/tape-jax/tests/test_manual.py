@@ -74,3 +74,9 @@ def test_a_scan_of_what_all_devices_have_alike_stays_so():
 
     found = on_a_mesh(on_one_device, (WHOLE, ROWS), WHOLE)(jnp.ones(3), X)
     assert_allclose(found, trained(tc.ones(3, dtype="float64"), tc.asarray(X), lambda g: g).array, rtol=1e-12)
+
+
+def test_the_derivatives_of_a_fixed_point():
+    f = lambda x: tc.sum(tc.fixed_point(lambda z, x: tc.cos(z) * x, tc.zeros_like(x), x) ** 2)  # noqa: E731
+    found = on_a_mesh(lambda x: tc.grad(f)(tc.asarray(x)).array, ROWS, ROWS)(X)
+    assert_allclose(found, tc.grad(f)(tc.asarray(X)).array, rtol=1e-4, atol=1e-6)

@@ -71,7 +71,7 @@ def linear_solve(affine: Mapped, like: Arrays, solve: Callable[[Mapped, Arrays],
         return [vector] if apart is None else _together(apart(vector))
 
     def solved(product: Callable[[Any], Any], b: Any) -> Any:
-        return packed(solve(lambda xs: unpacked(product(packed(xs))), unpacked(b)))
+        return manual.as_one(lambda b: packed(solve(lambda xs: unpacked(product(packed(xs))), unpacked(b))))(b)
 
     constant, linear = jax.linearize(lambda x: packed(affine(unpacked(x))), zero)
     return unpacked(jax.lax.custom_linear_solve(linear, -constant, solved, transpose_solve=solved))

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["agreeing", "alike", "settled", "template", "varying"]
+__all__ = ["agreeing", "alike", "as_one", "settled", "template", "varying"]
 
 Axes = frozenset[str]
 Branch = Callable[..., list[Any]]
@@ -84,3 +84,11 @@ def settled(step: Callable[[list[Any]], Sequence[Any]], carry: Sequence[Any]) ->
             break
         carry = new
     return carry
+
+
+def as_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that is one call in a program, so that JAX does not trace its inside again.
+
+    JAX does so with solvers of linear systems when it compiles, and constants there differ along no axes any more.
+    """
+    return jax.jit(function) if _is_inside() else function
