@@ -13,7 +13,7 @@ from tape_fuzz.search import MINUTES, search
 # Which kind of programs, and how many. Each run draws the same ones, which find what a change breaks in every kind;
 # new ones are found by `nox -s fuzz`, which draws for as long as it is told to.
 SHARDS = [("mixed", 190)] * 5 + [("state", 150)] * 2 + [("products", 125)] * 2 + [("training", 120)] + [("draws", 60)]
-SHARDS += [("masks", 60)]
+SHARDS += [("masks", 60), ("calls", 50)]
 if MINUTES in os.environ:
     SHARDS.append(("inductor", 1))  # which takes seconds for each program
 

@@ -49,6 +49,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, record_property: Any) -> Iterator[
 # Of which kind, and how many. For each XLA compiles several functions, and eager JAX as many as it has ops of new
 # shapes: all take half a minute of one processor.
 SHARDS = {"xla": 6, "shared by xla": 5, "draws by xla": 5, "donated": 6, "by jax": 6, "masks by xla": 4}
+SHARDS["calls by xla"] = 5
 
 
 @pytest.mark.parametrize("kind", SHARDS)

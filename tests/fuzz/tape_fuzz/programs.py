@@ -24,6 +24,7 @@ import tape_core as tc
 import tape_nn as nn
 from hypothesis import strategies as st
 
+from tape_fuzz.calls import OTHER_CALLS, calls
 from tape_fuzz.masks import masked, root
 
 
@@ -319,7 +320,10 @@ _MOST = 700_000  # elements
 
 @dataclass
 class Program:
-    """A program: `text` is a script that defines `inputs(seed)` and `made()`, which gives a function and its Variables."""
+    """A program: `text` is a script that defines `inputs(seed)` and `made()`, which gives a function and its Variables.
+
+    `calls` are further lines of it, for a check of several calls.
+    """
 
     inputs: list[tuple[tuple[int, ...], str]]
     variables: list[tuple[tuple[int, ...], str]]
@@ -327,6 +331,7 @@ class Program:
     results: list[str] = field(default_factory=list)
     is_not: set[str] = field(default_factory=set)
     optimizers: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -359,6 +364,7 @@ class Program:
                 f"        return [{', '.join(self.results)}]",
                 f"    return program, [{', '.join([f'v{k}' for k in range(len(self.variables))])}]",
                 "",
+                *self.calls,
             ]
         )
 
@@ -567,6 +573,7 @@ class Kind:
         statements: the largest number of statements, of small and of large shapes.
         trains: whether programs have optimizers, and an average of their Variables.
         shapes: the small ones, of which a second input may have one of the first four.
+        calls: how many calls differ from the first one, at most, in checks of calls.
     """
 
     ops: list[Op]
@@ -576,6 +583,7 @@ class Kind:
     statements: tuple[int, int] = (40, 16)
     trains: bool = False
     shapes: list[tuple[int, ...]] = field(default_factory=lambda: _SMALL)
+    calls: int = 0
 
 
 _FLOATS = ["float32", "float64", *(["bfloat16"] if find_spec("ml_dtypes") is not None else [])]
@@ -609,6 +617,8 @@ def programs(draw: Any, kind: str = "mixed") -> tuple[Program, str]:
         program.results = [made[-1]] + [name for name in made[:-1] if draw(st.integers(0, 3)) == 0]
     else:
         program.results = ["x0"]
+    if how.calls:
+        program.calls = draw(calls(how.calls))
     return program, check
 
 
@@ -1037,6 +1047,8 @@ if total(program(*given)) is not None:
     "divided": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs)\n", ("smooth", "continuous", "seeded"), True, True),
     "divided with NaN": Check("\nfrom tape_fuzz.divided import compare\ncompare(made, inputs, has_nan=True)\n", (), True, True),
     "compiled by torch": Check(_BY_TORCH.replace("COMPILER", "'torch'"), ("smooth", "continuous", "seeded"), True, True),
+    "other calls": Check("\ncompiler = 'python'\n" + OTHER_CALLS, ("derived",), False, True),
+    "other calls by XLA": Check("\ncompiler = 'xla'\n" + OTHER_CALLS, ("smooth", "continuous", "derived"), True, True),
     "compiled by XLA, Variables donated": Check(_DONATED, ("smooth", "continuous", "seeded"), True, True),
 }  # fmt: skip
 """The checks by name."""
@@ -1049,6 +1061,8 @@ _APART = {
     "compiled by XLA, whole",
     "second derivatives by XLA",
     "compiled by XLA, Variables donated",
+    "other calls",
+    "other calls by XLA",
     "compiled by torch",
     "divided",
     "divided with NaN",
@@ -1062,6 +1076,8 @@ KINDS: dict[str, Kind] = {
     "inductor": Kind(OPS, ["compiled by torch"], 0, (0, 1), (12, 12)),
     "donated": Kind(STATE, ["compiled by XLA, Variables donated"], 0, (2, 4), (10, 8)),
     "xla": Kind(OPS, ["compiled by XLA"], 0, (0, 2), (10, 10)),
+    "calls": Kind(OPS, ["other calls"], 0, (0, 2), (10, 10), calls=4),
+    "calls by xla": Kind(OPS, ["other calls by XLA"], 0, (0, 2), (6, 6), calls=3),
     "shared by xla": Kind(SHARED, ["compiled by XLA, whole", "compiled by XLA, whole", "second derivatives by XLA"], 0, (0, 2), (6, 6)),
     "by jax": Kind(OPS, ["JAX"], 0, (0, 2), (10, 10)),
     "masks": Kind(MASKS, ["masks"], 0, (0, 1), (8, 8)),
