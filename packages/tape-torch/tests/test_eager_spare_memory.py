@@ -26,11 +26,12 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-OVERWRITING = ("Adam", "AdamW", "plain SGD")  # those that write over old values that nobody else has
+OVERWRITING = ("Adam", "AdamW", "plain SGD", "momentum")  # those that write over old values that nobody else has
 OPTIMIZERS: dict[str, Callable[[], nn.Optimizer]] = {
-    "SGD": lambda: nn.SGD(0.1, momentum=0.9),
+    "SGD": lambda: nn.SGD(0.1, momentum=0.9, nesterov=True),
     "Adam": lambda: nn.Adam(0.1),
     "AdamW": lambda: nn.AdamW(0.1, clipvalue=0.5),
+    "momentum": lambda: nn.SGD(0.1, momentum=0.9),
     "plain SGD": lambda: nn.SGD(0.1, clipnorm=2.0),
     "AMSGrad": lambda: nn.Adam(0.1, amsgrad=True),
     "Nadam": lambda: nn.Nadam(0.1),

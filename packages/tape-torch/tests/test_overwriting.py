@@ -1,4 +1,4 @@
-"""Eager updates write over old values that nobody else has: all of them or none, and never what anybody may see."""
+"""Updates write over old values that nobody else has: all of them or none, and never what anybody may see."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tape_nn as nn
 import torch
 from live_memory import assert_same
 from support import ignore_threads
+from tape_compile import thresholds
 from tape_core.engine.overwriting import Overwriting
 from tape_core.support import COUNTS_REFERENCES, release_spares, undone_on_error
 
@@ -21,9 +22,17 @@ pytestmark = pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known w
 SHAPE = (48, 32)
 
 
-@pytest.fixture(autouse=True)
-def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+SETTINGS = {"compiled": False}
+"""Whether steps are compiled."""
+
+
+@pytest.fixture(autouse=True, params=["eager", "compiled"])
+def in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("tape_torch.backend.BLOCK_ELEMENTS_PER_THREAD", 100)  # the last block is shorter
+    monkeypatch.setattr("tape_torch.blocks.BLOCK_ELEMENTS_PER_THREAD", 100)
+    for name in ("SPARE_MIN_ELEMENTS", "FUSE_MIN_ELEMENTS", "FUSE_MIN_WORK"):
+        monkeypatch.setattr(thresholds, name, 2)  # more than the numbers among the arrays have
+    monkeypatch.setitem(SETTINGS, "compiled", request.param == "compiled")
     ignore_threads(monkeypatch)
     with tc.use_backend("torch:cpu"):
         yield
@@ -34,6 +43,7 @@ OPTIMIZERS: dict[str, Callable[[], nn.Optimizer]] = {
     "clipped": lambda: nn.Adam(0.1, global_clipnorm=0.5),
     "AdamW": lambda: nn.AdamW(0.1, clipvalue=0.5),
     "SGD": lambda: nn.SGD(0.1, weight_decay=0.01),
+    "momentum": lambda: nn.SGD(0.1, momentum=0.9),
     "LossScaler": lambda: nn.LossScaler(nn.Adam(0.1)),
     "GradientAccumulation": lambda: nn.GradientAccumulation(nn.Adam(0.1), 2),
 }
@@ -43,12 +53,17 @@ class Training:
     def __init__(self, kind: str = "Adam") -> None:
         numbers = torch.linspace(-1.0, 1.0, SHAPE[0] * SHAPE[1])
         self.variables = [tc.Variable(tc.asarray(numbers.reshape(SHAPE) * k)) for k in (1, 2)]
+        self.matrix = tc.asarray(torch.eye(SHAPE[1]) * 0.5 + 0.25)
         self.outer = OPTIMIZERS[kind]()
         self.optimizer = getattr(self.outer, "optimizer", self.outer)
+        self.step = tc.function(self.update) if SETTINGS["compiled"] else self.update
+
+    def update(self) -> None:
+        self.outer.apply_gradients([(v @ self.matrix, v) for v in self.variables])
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            self.outer.apply_gradients([(v * 0.5 + 0.25, v) for v in self.variables])
+            self.step()
 
     @property
     def holders(self) -> list[Any]:
@@ -68,6 +83,7 @@ class Training:
 def in_new_memory(training: Training, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("tape_nn.optimizers.updates.may_overwrite", lambda: False)
+        patch.setattr("tape_compile.codegen.overwriting.may_overwrite", lambda: False)
         for _ in range(steps):
             release_spares()
             training.run(1)
@@ -79,7 +95,8 @@ def test_the_bits_are_those_of_new_memory(kind: str, monkeypatch: pytest.MonkeyP
     training.run(2)
     places = training.places()
     training.run(6)
-    assert training.places() == places
+    is_branch = SETTINGS["compiled"] and kind in ("LossScaler", "GradientAccumulation")  # of which values come out
+    assert is_branch or training.places() == places
     in_new_memory(without, 8, monkeypatch)
     assert_same(training.state, without.state)
 

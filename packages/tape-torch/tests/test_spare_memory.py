@@ -1,4 +1,4 @@
-"""Compiled steps write new values into the memory of former ones, and never into what anybody may see."""
+"""Compiled steps write new values over old ones, or into the memory of former ones: never what anybody may see."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ import tape_core as tc
 import tape_nn as nn
 import torch
 from live_memory import assert_same, at_most
+from support import ignore_threads
 from tape_compile import thresholds
 from tape_core.support import COUNTS_REFERENCES, release_spares
 
 counted = pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
+in_turns = pytest.mark.parametrize("on_the_cpu", ["in turns"], indirect=True)
 WIDTH = 128
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(autouse=True, params=["over", "in turns"])
+def on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == "over":
+        ignore_threads(monkeypatch)
+    else:  # as where another thread could look
+        monkeypatch.setattr("tape_compile.codegen.overwriting.may_overwrite", lambda: False)
     monkeypatch.setattr(thresholds, "SPARE_MIN_ELEMENTS", 1)
     monkeypatch.setattr(thresholds, "SPARE_MAX_GROWTH", 100.0)
     monkeypatch.setattr(thresholds, "FUSE_MIN_ELEMENTS", 1)
@@ -71,6 +77,7 @@ def values(training: Training) -> list[Any]:
 
 
 @counted
+@in_turns
 def test_new_values_take_turns_in_the_memory_of_former_ones() -> None:
     training = Training()
     training.run(4)
@@ -259,6 +266,7 @@ def test_a_function_that_threads_call_at_once_has_memory_for_each() -> None:
     assert all(torch.isfinite(array).all() for array in training.state)
 
 
+@in_turns
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_step_that_fails_leaves_the_old_values(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     # At each of the calls that write into the memory in turn.
@@ -363,6 +371,7 @@ def test_a_value_that_lies_otherwise_keeps_its_layout() -> None:
 
 
 @counted
+@in_turns
 def test_memory_is_free_when_the_function_is_gone() -> None:
     training = Training()
     training.run(5)
@@ -375,6 +384,7 @@ def test_memory_is_free_when_the_function_is_gone() -> None:
 
 
 @counted
+@in_turns
 def test_a_trace_frees_the_memory_first() -> None:
     training = Training()
     training.run(5)

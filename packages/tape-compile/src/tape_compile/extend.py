@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tape_compile import passes, thresholds
+    from tape_compile.codegen.overwriting import Late
     from tape_compile.codegen.source import Source
     from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, NeedsValues, Run
     from tape_compile.control_flow import Flow
     from tape_compile.effects import NoteState, NoteStateOfStep, OpaqueCall, RandomBits, SetState, SetStateOfStep
     from tape_compile.function import Function
-    from tape_compile.library import FusedFunction, LibrarySupport, Role, Specs
+    from tape_compile.library import FusedFunction, LibrarySupport, Overwrites, Role, Specs
     from tape_compile.methods import Bound, Methods, WeakMethod, importable_name
     from tape_compile.passes import pass_
     from tape_compile.passes.fusion import Group
@@ -49,6 +50,7 @@ _FROM = {
     "FusedFunction": "tape_compile.library",
     "Group": "tape_compile.passes.fusion",
     "Instruction": "tape_compile.program",
+    "Late": "tape_compile.codegen.overwriting",
     "LibrarySupport": "tape_compile.library",
     "Method": "tape_compile.tracer.traced_array",
     "Methods": "tape_compile.methods",
@@ -57,6 +59,7 @@ _FROM = {
     "NoteState": "tape_compile.effects",
     "NoteStateOfStep": "tape_compile.effects",
     "OpaqueCall": "tape_compile.effects",
+    "Overwrites": "tape_compile.library",
     "Program": "tape_compile.program",
     "RandomBits": "tape_compile.effects",
     "Raw": "tape_compile.program",
@@ -94,6 +97,7 @@ __all__ = [
     "FusedFunction",
     "Group",
     "Instruction",
+    "Late",
     "LibrarySupport",
     "Method",
     "Methods",
@@ -101,6 +105,7 @@ __all__ = [
     "NoteState",
     "NoteStateOfStep",
     "OpaqueCall",
+    "Overwrites",
     "Program",
     "RandomBits",
     "Raw",

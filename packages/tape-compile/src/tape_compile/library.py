@@ -14,9 +14,14 @@ from tape_compile.program import Argument, Instruction, Program, Raw, Spec
 from tape_compile.rewrite import Rules
 
 if TYPE_CHECKING:
+    from tape_core.support import Call
+
     from tape_compile.passes.fusion import Group
 
 Specs: TypeAlias = Mapping[int, Spec]
+Overwrites: TypeAlias = Callable[[Sequence[Raw]], "tuple[list[Call], int] | None"]
+"""Called with the arguments of a fused function, it returns calls of C functions that write the results over some of
+them, and into how many pieces each array is cut; None where that cannot be with these arrays."""
 Key: TypeAlias = tuple["int | slice", ...]
 
 Role = Literal["each", "mixed", "number", "spread", "sum", "line", "short", "view"]
@@ -104,6 +109,14 @@ class LibrarySupport:
 
         That is an array of the result's shape and dtype which is none of the arguments, row by row, or None. Of a call
         with a tuple of results it is a tuple of such.
+        """
+        return None
+
+    def overwrites(self, instruction: Instruction, over: Mapping[int, int]) -> Overwrites | None:
+        """Return what writes the results of a fused call, to the last bit, over inputs; None if there is no such.
+
+        Args:
+            over: by the number of each result that of the input.
         """
         return None
 

@@ -34,7 +34,7 @@ from tape_core.engine.indexed_slices import dense
 from tape_core.engine.layouts import keep_layouts
 from tape_core.engine.levels import BatchedArray, innermost, is_watched
 from tape_core.engine.op import Binding, Plans
-from tape_core.engine.overwriting import Call, Old, may_overwrite, without_arrays
+from tape_core.engine.overwriting import Call, Old, Overwriting, may_overwrite, without_arrays
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
 from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
@@ -63,6 +63,7 @@ __all__ = [
     "Lock",
     "NoCounterpartError",
     "Old",
+    "Overwriting",
     "Plans",
     "Spare",
     "Task",

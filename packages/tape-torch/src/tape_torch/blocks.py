@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from tape_compile.extend import Argument, Instruction, LibrarySupport, Raw, Ref, Role, Specs
-from tape_core.support import generated, identifier
+from tape_compile.extend import Argument, Instruction, LibrarySupport, Overwrites, Raw, Ref, Role, Specs
+from tape_core.support import Call, generated, identifier
 
 from tape_torch.divided import is_divided_kind
 from tape_torch.kernels import KERNELS
+from tape_torch.overwriting import formulas
 from tape_torch.thresholds import BLOCK_ELEMENTS_PER_THREAD
 from tape_torch.updates import FORMULAS
 
@@ -178,6 +179,61 @@ class _Blocks:
         return "\n".join(lines) + "\n"
 
 
+def calls_over(group: Group, over: Mapping[int, int]) -> Overwrites | None:
+    """Return what makes the calls of a group that write its results over inputs, block by block as `_Blocks` does.
+
+    Args:
+        over: by the number of each result that of an input; nothing reads that after the result is there.
+    """
+    last = {k: at for at, line in enumerate(group.instructions) for k in line.inputs}
+    made = {line.out: at for at, line in enumerate(group.instructions)}
+    if any([last[own] > made[k] for k, own in over.items()]) or set(over) != set(group.outputs):
+        return None
+    if any([_function(line) in _WITHOUT_OUT for line in group.instructions]):
+        return None
+    cut = [group.specs[k].shape == group.shape for k in group.inputs]
+
+    def overwrites(arrays: Sequence[Any]) -> tuple[list[Call], int] | None:
+        size = BLOCK_ELEMENTS_PER_THREAD * torch.get_num_threads()
+        whole = [array for array, is_cut in zip(arrays, cut, strict=True) if is_cut]
+        if not all([array.is_contiguous() for array in whole]):
+            return None  # results lie otherwise
+        blocks = [array.view(-1).split(size) if is_cut else None for array, is_cut in zip(arrays, cut, strict=True)]
+        pieces = -(-whole[0].numel() // size)
+        calls: list[Call] = []
+        room: list[Any] = []  # what is in between, in each block the same memory
+        example = whole[0].view(-1)[:size]
+        by_name = formulas(example, calls)
+        for n in range(pieces):
+            values: dict[int, Any] = {
+                k: array if block is None else block[n]
+                for k, array, block in zip(group.inputs, arrays, blocks, strict=True)
+            }
+            free, lent, length = [*room], dict[int, Any](), min(size, whole[0].numel() - n * size)
+            for at, line in enumerate(group.instructions):
+                args = [values[arg.id] if type(arg) is Ref else arg for arg in line.args]
+                ended = [k for k in dict.fromkeys(line.inputs) if k in lent and last[k] == at]
+                if line.out in over:
+                    out = values[over[line.out]]
+                else:
+                    if not free:
+                        free.append(torch.empty_like(example))
+                        room += free
+                    lent[line.out] = free.pop()
+                    out = lent[line.out][:length]
+                fn = cast(Any, _OUT_VARIANTS[_function(line)])
+                name = fn.__name__
+                if FORMULAS.get(name) is fn:
+                    by_name[name](*args, out=out)
+                else:
+                    calls.append(partial(fn, *args, out=out))
+                values[line.out] = out
+                free += [lent.pop(k) for k in ended]
+        return calls, pieces
+
+    return overwrites
+
+
 class OnParts(_Blocks):
     """The instructions of a group on arrays that are divided among processes, on the parts that this one has.
 
@@ -276,6 +332,15 @@ class TorchSupport(LibrarySupport):
             return owner.into(())
         is_product = fn is torch.ops.aten.mm.default or _is_product(instruction, specs)
         return product if is_product and not instruction.kwargs else None
+
+    def overwrites(self, instruction: Instruction, over: Mapping[int, int]) -> Overwrites | None:
+        fn: Any = instruction.fn
+        fused = fn if type(fn) is _Blocks else getattr(fn, "__self__", None)  # of parts: `OnParts.on_parts`
+        if not isinstance(fused, _Blocks):
+            return None
+        given = {arg.id: k for arg, k in zip(instruction.args, fused.group.inputs, strict=True) if type(arg) is Ref}
+        results = dict(zip(instruction.out, fused.group.outputs, strict=True))
+        return calls_over(fused.group, {results[k]: given[own] for k, own in over.items()})
 
     def lies_in(self, instruction: Instruction, value: int) -> int | None:
         fn: Any = instruction.fn

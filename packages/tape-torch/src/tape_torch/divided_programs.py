@@ -30,6 +30,7 @@ from tape_compile.extend import (
     NUMBERS,
     Compiler,
     Instruction,
+    Late,
     Program,
     Ref,
     Run,
@@ -186,7 +187,7 @@ class _OnParts:
         self._inputs = [layouts[k] for k in program.inputs]
         self._known = [None if layout is None else layout.spec for layout in self._inputs]
         outs = [layouts[k] for k in program.outputs]
-        self._outputs = [None if layout is None else layout.spec for layout in outs]
+        self._outputs = [None if layout is None or layout.spec is None else _Joined(layout) for layout in outs]
         self._spares = program.spares
         own, self._votes = _program_of_parts(program, layouts, sends)
         self.source = Source(own if program.spares is None else program.spares.planned(own), "on_parts")
@@ -210,9 +211,12 @@ class _OnParts:
         if self._votes is not None:
             self._votes.begin()
         found = self.source.run(parts)
-        return tuple([
-            value if spec is None else with_spec(value, spec) for value, spec in zip(found, self._outputs, strict=True)
-        ])  # fmt: skip
+        return tuple(
+            [
+                value if wrap is None else value.wrapped(wrap) if type(value) is Late else wrap(value)
+                for value, wrap in zip(found, self._outputs, strict=True)
+            ]
+        )
 
 
 def _laid_down(part: Any, layout: _Layout) -> torch.Tensor:
@@ -224,7 +228,7 @@ def _laid_down(part: Any, layout: _Layout) -> torch.Tensor:
 
 
 class _Joined:
-    """Makes the DTensor of a part, for an instruction that stays as it is."""
+    """Makes the DTensor of a part, for an instruction that stays as it is, or of a result."""
 
     __name__ = "divided"
 
@@ -233,6 +237,10 @@ class _Joined:
 
     def __call__(self, part: torch.Tensor) -> Any:
         return with_spec(part, self._spec)
+
+    def keeps(self, old: Any) -> bool:
+        """Return whether an array is one that this makes of its part."""
+        return type(old) is DTensor and (old._spec is self._spec or old._spec == self._spec)
 
 
 class _Part:

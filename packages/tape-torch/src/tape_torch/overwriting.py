@@ -90,10 +90,12 @@ _call: Callable[[Call], int] = partial.__call__
 
 def formulas(example: torch.Tensor, calls: list[Call]) -> Mapping[str, Callable[..., torch.Tensor]]:
     """Return the formulas of `tape_torch.updates` that add calls to a list; see `Backend.overwriting`."""
-    scratch = torch.empty_like(example)
+    rooms: list[torch.Tensor] = []
 
-    def room(like: torch.Tensor) -> torch.Tensor:
-        return scratch if like.shape == scratch.shape else scratch[: like.numel()]
+    def room(like: torch.Tensor, k: int = 0) -> torch.Tensor:
+        while len(rooms) <= k:
+            rooms.append(torch.empty_like(example))
+        return rooms[k] if like.shape == example.shape else rooms[k][: like.numel()]
 
     def lerp(x: Any, y: Any, weight: float, *, out: torch.Tensor) -> torch.Tensor:
         calls.append(partial(torch.lerp, x, y, weight, out=out))
@@ -105,17 +107,36 @@ def formulas(example: torch.Tensor, calls: list[Call]) -> Mapping[str, Callable[
         calls.append(partial(torch.lerp, x, square, weight, out=out))
         return out
 
-    def subtract_scaled(w: Any, x: Any, scale: float, *, out: torch.Tensor) -> torch.Tensor:
-        calls.append(partial(torch.sub, w, x, alpha=scale, out=out))
+    def accumulate(x: Any, decay: float, y: Any, scale: Any, *, out: torch.Tensor) -> torch.Tensor:
+        decayed = room(x)
+        calls.append(partial(torch.mul, x, decay, out=decayed))
+        if type(scale) is not float and isinstance(scale, torch.Tensor):
+            calls.append(partial(torch.mul, y, scale, out=room(y, 1)))
+            calls.append(partial(torch.add, decayed, room(y, 1), out=out))
+        else:
+            calls.append(partial(torch.add, decayed, y, alpha=scale, out=out))
+        return out
+
+    def subtract_scaled(w: Any, x: Any, scale: Any, *, out: torch.Tensor) -> torch.Tensor:
+        if type(scale) is not float and isinstance(scale, torch.Tensor):
+            calls.append(partial(torch.mul, x, scale, out=room(x)))
+            calls.append(partial(torch.sub, w, room(x), out=out))
+        else:
+            calls.append(partial(torch.sub, w, x, alpha=scale, out=out))
         return out
 
     def subtract_root_quotient(
-        w: Any, a: Any, b: Any, epsilon: float, scale: float, *, out: torch.Tensor
+        w: Any, a: Any, b: Any, epsilon: float, scale: Any, *, out: torch.Tensor
     ) -> torch.Tensor:
         root = room(b)
         calls.append(partial(torch.sqrt, b, out=root))
         calls.append(partial(root.add_, epsilon))
-        calls.append(partial(torch.addcdiv, w, a, root, value=-scale, out=out))
+        if type(scale) is not float and isinstance(scale, torch.Tensor):
+            calls.append(partial(torch.mul, a, -scale, out=room(a, 1)))
+            calls.append(partial(room(a, 1).div_, root))
+            calls.append(partial(torch.add, w, room(a, 1), out=out))
+        else:
+            calls.append(partial(torch.addcdiv, w, a, root, value=-scale, out=out))
         return out
 
-    return {f.__name__: f for f in (lerp, lerp_square, subtract_scaled, subtract_root_quotient)}
+    return {f.__name__: f for f in (lerp, lerp_square, accumulate, subtract_scaled, subtract_root_quotient)}

@@ -10,6 +10,7 @@ import tape_core as tc
 import tape_nn as nn
 import torch
 from tape_compile import thresholds
+from tape_compile.codegen import overwriting
 from tape_core.support import COUNTS_REFERENCES
 from tape_nn.optimizers import updates
 from tape_torch.distributed import mesh, watched
@@ -87,7 +88,7 @@ for kind, around in (
     for one, other in zip(training.parts, without.parts, strict=True):
         assert torch.equal(one, other), kind
 
-# Compiled ones write into the memory of former ones.
+# Compiled ones write over old values, too; where they may not, into the memory of former ones.
 for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     training, without = Training(kind), Training(kind, passes={"in_place": False})
     training.run(7)
@@ -100,14 +101,29 @@ for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
         for one, other in zip(held, expected, strict=True):
             one, other = (getattr(x, "_local_tensor", x) for x in (one, other))
             assert np.array_equal(one, other)
-        del held
+        del held, one
     for one, other in zip(training.parts, without.parts, strict=True):
         assert torch.equal(one, other), kind
-    if COUNTS_REFERENCES and kind is nn.parallel.Replicated:
+    del one, other
+    if COUNTS_REFERENCES:
         training.run(3)
+        first = [part.data_ptr() for part in training.parts]
+        training.run(1)
+        assert [part.data_ptr() for part in training.parts] == first, "old values are not overwritten"
+        training.run(1)
+        without.run(5)
+        overwriting.may_overwrite, given = lambda: False, overwriting.may_overwrite
+        training.run(4)
+        without.run(4)
         first = {part.data_ptr() for part in training.parts}
         training.run(1)
         second = {part.data_ptr() for part in training.parts}
         training.run(1)
-        assert {part.data_ptr() for part in training.parts} == first, "memory of former values is not used"
-        assert not first & second
+        without.run(2)
+        overwriting.may_overwrite = given
+        if kind is nn.parallel.Replicated:
+            assert {part.data_ptr() for part in training.parts} == first, "memory of former values is not used"
+            assert not first & second
+        for one, other in zip(training.parts, without.parts, strict=True):
+            assert torch.equal(one, other), kind
+        del one, other

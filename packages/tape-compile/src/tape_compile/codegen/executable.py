@@ -373,32 +373,38 @@ class Compiled:
             keep_former([getattr(holder, "_place", holder) for holder in objects], names)
             keep_former([*changed, *changed], [*["_array"] * len(changed), *["_slots"] * len(changed)])
         at = len(found) - len(self.assigned)
-        if layouts.in_use:
-            former = [getattr(*place) for place in zip(objects[: len(self.assigned)], names, strict=False)]
-            found = (*found[:at], *layouts.settled(found[at:], former))
-            del former
         if layouts.are_compared:
             layouts.count(self.assigned)
+        news = found[at:]
         # Of a single Variable nobody sees half of the values.
         if len(objects) == 2 and self.new_leaves and not changed and self.spares is None:
+            (value,) = self._finished(objects, news)
             slots: dict[int, int] = {}
-            objects[0]._raw = found[at]
+            objects[0]._raw = value
             objects[0]._raw_slots = slots
             return
         # The end of an old value may run others' code, which waits until all are assigned. That of slots runs none.
         before = list(map(getattr, objects[: len(self.assigned)], names))
-        values = [*found[at:], *[{} for _ in range(self.new_leaves)]]
+        others: list[Any] = [{} for _ in range(self.new_leaves)]
         if changed:
             objects = [*objects, *changed, *changed]
             names = [*names, *["_array"] * len(changed), *["_slots"] * len(changed)]
-            values += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
+            others += [*found[at - len(changed) : at], *[NO_SLOTS] * len(changed)]
         # `setattr` returns None, so `any` runs through all of it, in C: no signal handler sees half of the new values.
-        any(map(setattr, objects, names, values))
-        if self.spares is not None:
-            self.spares.keep(before, values)
+        if self.spares is None:
+            any(map(setattr, objects, names, [*self._finished(objects, news), *others]))
+        else:
+            objects = [getattr(holder, "_place", holder) for holder in objects]  # there are weak proxies among them
+            self.spares.commit(objects, names, news, before, lambda news: [*self._finished(objects, news), *others])
         before.clear()  # those that are not kept end here
         if self.spares is not None:
             self.spares.settle()
+
+    def _finished(self, objects: Sequence[Any], news: Sequence[Raw]) -> Sequence[Raw]:
+        """Return new values of Variables in the layouts of the former ones."""
+        if not layouts.in_use:
+            return news
+        return layouts.settled(news, list(map(getattr, objects[: len(self.assigned)], self.attributes)))
 
     def result(self, found: tuple[Raw, ...]) -> Any:
         """Return the function's result, made of raw arrays."""

@@ -6,13 +6,15 @@ leaves its peak where it is, by the sizes of its program's values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 from tape_core.backends import Backend
-from tape_core.support import Spare, give_back, spare_of
+from tape_core.support import Overwriting, Spare, give_back, may_overwrite, spare_of
 
 from tape_compile import thresholds
+from tape_compile.codegen import overwriting
 from tape_compile.library import LibrarySupport
 from tape_compile.program import VIEWS, IfExclusive, Instruction, Program, Raw, Ref, Spec
 
@@ -40,26 +42,35 @@ class Spares:
         support: of the library of the arrays; backend: that library.
         places: of each Variable that is assigned, in order, what holds its value, and the attribute; None for one whose
             old array is not kept.
+        old: the numbers of the old values in programs.
         size: the bytes of the arrays that are kept.
     """
 
     def __init__(
-        self, support: LibrarySupport, backend: Backend, places: Sequence[tuple[object, str] | None], size: int
+        self,
+        support: LibrarySupport,
+        backend: Backend,
+        places: Sequence[tuple[object, str] | None],
+        old: Iterable[int],
+        size: int,
     ) -> None:
         self._support = support
         self._backend = backend
         self._all = [None if place is None else spare_of(*place) for place in places]
-        self._used: list[tuple[int, Spare]] = []
+        self._old = [None if spare is None else k for spare, k in zip(self._all, old, strict=True)]
+        self._used: dict[int, Spare] = {}
+        self._late: dict[int, Spare] = {}
         self._size = size
         self._unsettled = thresholds.GIVE_BACK_CALLS
 
     def planned(self, program: Program) -> Program:
-        """Return a program that writes new values of Variables, its last outputs, into spare memory."""
+        """Return a program that writes new values of Variables, its last outputs, into spare memory.
+
+        Or over the old ones, by calls that are put off; see `overwriting.py`.
+        """
         outputs = program.outputs[len(program.outputs) - len(self._all) :]
         found = _sites(program, outputs, [spare is not None for spare in self._all], self._support)
         chosen = _that_fit(program, found, self._support)
-        if not chosen:
-            return program
         specs, number = dict(program.specs), max([*program.specs, *program.inputs, *program.constants])
         before: dict[int, list[Instruction]] = {}
         instead: dict[int, Instruction] = {}
@@ -78,16 +89,48 @@ class Spares:
                 into = tuple(given)
             fn = self._support.takes_memory(line, specs) or line.fn
             instead[at] = Instruction(line.name, fn, line.args, {"out": into}, line.out, line.place)
-            self._used.append((site.index, spare))
+            self._used[site.index] = spare
         lines: list[Instruction] = []
         for at, line in enumerate(program.instructions):
             lines += [*before.get(at, ()), instead.get(at, line)]
-        return program.replace(lines, specs=specs)
+        planned = program.replace(lines, specs=specs)
+        late, which = overwriting.put_off(planned, outputs, self._old, self._support)
+        if not late:
+            return planned if chosen else program
+        self._late |= {index: spare for index in which if (spare := self._all[index]) is not None}
+        return planned.replace([late.get(at, line) for at, line in enumerate(planned.instructions)])
 
-    def keep(self, before: Sequence[Raw], after: Sequence[Raw]) -> None:
-        """Keep old arrays of Variables, in the order of `places`, after the new ones are assigned."""
-        for index, spare in self._used:
-            spare.keep(before[index], after[index])
+    def commit(
+        self,
+        objects: Sequence[Any],
+        names: Sequence[str],
+        values: Sequence[Raw],
+        before: Sequence[Raw],
+        finish: Callable[[list[Raw]], list[Any]],
+    ) -> None:
+        """Give objects new attributes, all at once, and write over old values of Variables, or keep their arrays.
+
+        Args:
+            values: the new values of Variables, in the order of `places`, of which some are late; before: the old ones.
+            finish: makes of the values all that the objects get.
+        """
+        over = Overwriting() if may_overwrite() else None
+        found, written = overwriting.settle(values, before, self._late, self._backend, over)
+        news = finish(found)
+        if written:
+            assert over is not None
+            if not over.make(objects, names, news):
+                found, written = overwriting.settle(values, before, self._late, self._backend, None)
+                news = finish(found)
+        if not written:
+            any(map(setattr, objects, names, news))
+        for index, spare in (self._late | self._used).items():
+            if index in written:
+                spare.kept.clear()
+            elif index in self._used:
+                spare.keep(before[index], news[index])
+                continue
+            spare.made = ref(news[index])
 
     def settle(self) -> None:
         """Give back to the system what the first calls have freed."""
@@ -97,7 +140,7 @@ class Spares:
 
     def release(self) -> None:
         """Free the memory: a call comes that does not take it."""
-        for _, spare in self._used:
+        for spare in self._used.values():
             spare.kept.clear()
 
 
@@ -222,4 +265,4 @@ def spares_for(
         is_kept = spec.size >= thresholds.SPARE_MIN_ELEMENTS and program.backend.has_spares(examples[k])
         found.append(place if is_kept else None)
         size += _bytes(spec) if is_kept else 0
-    return Spares(support, program.backend, found, size) if size else None
+    return Spares(support, program.backend, found, program.updates, size) if size else None

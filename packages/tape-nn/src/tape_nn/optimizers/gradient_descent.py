@@ -71,7 +71,7 @@ class SGD(Optimizer):
         return slots.subtract_step(w, step)
 
     def _is_of_formulas(self) -> bool:
-        return type(self)._step is SGD._step and not self.momentum
+        return type(self)._step is SGD._step and not (self.momentum and self.nesterov)
 
     def _moves_all_rows(self, variable: Variable) -> bool:
         return bool(self.momentum and not self.lazy) or super()._moves_all_rows(variable)

@@ -92,6 +92,8 @@ class Slots(dict[str, Raw]):
 
     def add_step(self, w: Raw, step: Raw) -> Raw:
         """Return `w + step`, the new value of the Variable."""
+        if (formula := self.formulas.get("subtract_scaled")) is not None:
+            return self._by(formula, "", w, step, -1.0)
         memory = self.memory.get("")
         return w + step if memory is None else self.library.add(w, step, out=memory)
 
