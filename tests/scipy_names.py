@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 import tape_core as tc
 from support import leaves
-from tape_core.backends.discovery import is_installed
-
-
-def backends() -> list[str]:
-    """The backends of this environment."""
-    return [name for name in ("numpy", "torch", "jax") if is_installed(name)]
+from tape_core.backends import select
 
 
 def floating(results: Any) -> Iterator[Any]:
@@ -50,21 +45,21 @@ def check(
     transformed: bool = True,
     derivative: bool = True,
 ) -> None:
-    """Fail unless a function of arrays has the values and derivatives that SciPy's has, however it is run."""
+    """Fail unless a function has the values and derivatives of SciPy's on the selected backend, however it is run."""
     arrays = [np.asarray(x, dtype="float64") for x in xs]
     expected = [np.asarray(leaf) for leaf in leaves(theirs(*arrays))]
-    for backend in backends():
-        tensors = [tc.asarray(x, backend=backend) for x in arrays]
-        found = leaves(ours(*tensors))
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert one.shape == other.shape if isinstance(one, tc.Tensor) else True, (one.shape, other.shape)
-            np.testing.assert_allclose(array(one), other, rtol=rtol, atol=rtol)
-        # XLA compiles each op of each program: there, one derivative and one program of each function must do.
-        if derivative:
-            _check_derivatives(ours, theirs, arrays, tensors, slope, second and backend != "jax")
-        if transformed and backend != "jax":
-            _check_transformed(ours, tensors)
+    tensors = [tc.asarray(x) for x in arrays]
+    found = leaves(ours(*tensors))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape if isinstance(one, tc.Tensor) else True, (one.shape, other.shape)
+        np.testing.assert_allclose(array(one), other, rtol=rtol, atol=rtol)
+    # XLA compiles each op of each program: there, one derivative and one program of each function must do.
+    compiles = select().backend.name == "jax"
+    if derivative:
+        _check_derivatives(ours, theirs, arrays, tensors, slope, second and not compiles)
+    if transformed and not compiles:
+        _check_transformed(ours, tensors)
 
 
 def _weights(k: int, shape: tuple[int, ...]) -> Any:
