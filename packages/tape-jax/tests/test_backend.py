@@ -67,6 +67,19 @@ def test_64_bits_that_are_switched_off_later_are_an_error_not_another_dtype() ->
         jax.config.update("jax_enable_x64", True)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_compiled_functions_need_64_bits_where_their_values_have_them(backend: str) -> None:
+    doubled = tc.function(lambda x: 2 * x, compile="xla")
+    arrays = [tc.ones(3, dtype=dtype, backend=backend) for dtype in (tc.float64, tc.float32)]
+    for x in arrays:
+        doubled(x)
+    with jax.enable_x64(False):
+        with pytest.raises(TypeError, match=r"JAX makes float32 of float64, since jax_enable_x64 was switched off"):
+            doubled(arrays[0])
+        assert doubled(arrays[1]).dtype == tc.float32
+    assert doubled(arrays[0]).dtype == tc.float64
+
+
 def test_an_old_jax_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     import tape_jax
     from tape_jax import compilers

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit, unsafe_am_i_under_a_vmap
+from jax.dtypes import canonicalize_dtype
 from tape_core.staging import current
 
 from tape_jax import devices
@@ -92,11 +93,16 @@ def _from_numpy(array: Any, dtype: Any) -> Any:
     with jax.ensure_compile_time_eval():  # inside `jax.jit`, too, an array of known values stays one
         made = (jnp.asarray if _has_program(array.shape, wanted) else jax.device_put)(_aligned_copy(array, wanted))
     if made.dtype != wanted:
-        raise TypeError(
-            f"JAX makes {made.dtype} of {wanted}, since jax_enable_x64 was switched off after Tape had switched it on; "
-            f"Tape's arrays need it: jax.config.update('jax_enable_x64', True)"
-        )
+        raise cut(wanted)
     return made
+
+
+def cut(wanted: Any) -> TypeError:
+    """Return the error of values of 64 bits, of which JAX would make values of 32."""
+    return TypeError(
+        f"JAX makes {canonicalize_dtype(wanted)} of {wanted}, since jax_enable_x64 was switched off after "
+        f"Tape had switched it on; Tape's arrays need it: jax.config.update('jax_enable_x64', True)"
+    )
 
 
 _TIMES: dict[tuple[tuple[int, ...], Any], int] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.dtypes import canonicalize_dtype
 from jax.sharding import NamedSharding
 from tape_compile.extend import Flow, Instruction, Program, Ref
 from tape_core.random import State, advancing
@@ -21,6 +22,7 @@ from tape_core.support import layouts as kept_layouts
 from tape_core.typing import Raw
 
 from tape_jax import devices
+from tape_jax.conversion import cut
 from tape_jax.tasks import JaxCall
 from tape_jax.xla.draws import generator_of, state_array
 from tape_jax.xla.flows import FlowLowering, constants_of, generators_of, program_of
@@ -240,6 +242,8 @@ class Segment:
     def _traced(
         self, states: Sequence[Raw], large: Sequence[Raw], *given: Raw, layouts: Mapping[int, NamedSharding] = _NOWHERE
     ) -> tuple[list[Any], list[Any]]:
+        if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]  # JAX traces anew where it has changed
+            self._expect_32_bits()
         values = {**self._small, **dict(zip(self._large_numbers, large, strict=True))}
         values.update(zip(self.inputs, given, strict=True))
         known = {id(value) for value in values.values()}
@@ -255,6 +259,11 @@ class Segment:
             known.add(id(value))
         ends = [lowering.states[key] for key in self._keys] if self._blocks is None else []
         return outs, ends
+
+    def _expect_32_bits(self) -> None:
+        for spec in self._program.specs.values():
+            if spec.dtype is not None and (dtype := jax_dtype(spec.kind, spec.dtype)) != canonicalize_dtype(dtype):
+                raise cut(np.dtype(dtype))
 
     def __call__(self, *given: Raw) -> Sequence[Any]:
         if not self._others_wait:
