@@ -80,3 +80,17 @@ def test_the_derivatives_of_a_fixed_point():
     f = lambda x: tc.sum(tc.fixed_point(lambda z, x: tc.cos(z) * x, tc.zeros_like(x), x) ** 2)  # noqa: E731
     found = on_a_mesh(lambda x: tc.grad(f)(tc.asarray(x)).array, ROWS, ROWS)(X)
     assert_allclose(found, tc.grad(f)(tc.asarray(X)).array, rtol=1e-4, atol=1e-6)
+
+
+def newton(x):
+    return tc.scan(lambda z, _: (z - (z**3 + z - x) / (3 * z**2 + 1), None), tc.zeros_like(x), None, length=20)[0]
+
+
+def test_the_derivatives_of_a_root():
+    def gradient(x, linear="dense"):
+        root = tc.custom_root(lambda z, x: z**3 + z - x, newton, linear_solver=linear)
+        return tc.grad(lambda x: tc.sum(root(x) ** 2))(tc.asarray(x)).array
+
+    assert_allclose(on_a_mesh(gradient, ROWS, ROWS)(X), gradient(X), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match=r"does not run inside jax\.shard_map"):
+        on_a_mesh(lambda x: gradient(x, "gmres"), ROWS, ROWS)(X)

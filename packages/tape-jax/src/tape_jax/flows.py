@@ -78,7 +78,16 @@ def linear_solve(affine: Mapped, like: Arrays, solve: Callable[[Mapped, Arrays],
 
 
 def gmres(product: Mapped, b: Arrays, tol: float, restart: int, maxiter: int) -> list[Any]:
-    """Return the x with `product(x) = b`, by JAX's GMRES; NaN where it is not found."""
+    """Return the x with `product(x) = b`, by JAX's GMRES; NaN where it is not found.
+
+    Raises:
+        NotImplementedError: the arrays differ along axes of `jax.shard_map`, for which JAX's loop is not written.
+    """
+    if manual.differ(b):
+        raise NotImplementedError(
+            "linear_solver='gmres': JAX's GMRES does not run inside jax.shard_map with its check of what differs "
+            "between devices; use linear_solver='dense', a solver of your own, or shard_map(..., check_vma=False)"
+        )
 
     def flat_norm(parts: Any) -> Any:
         return jnp.sqrt(sum([jnp.sum(part * part) for part in jax.tree_util.tree_leaves(parts)]))

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["agreeing", "alike", "as_one", "settled", "template", "varying"]
+__all__ = ["agreeing", "alike", "as_one", "differ", "settled", "template", "varying"]
 
 Axes = frozenset[str]
 Branch = Callable[..., list[Any]]
@@ -37,6 +37,11 @@ def varying(array: Any, axes: Axes) -> Any:
     """Return an array as one that differs along some axes more."""
     missing = tuple(sorted(axes - _axes(array)))
     return jax.lax.pcast(array, missing, to="varying") if missing else array
+
+
+def differ(arrays: Sequence[Any]) -> bool:
+    """Return whether some arrays differ along axes of a mesh, of which JAX keeps account."""
+    return any(map(_axes, arrays))
 
 
 def alike(*arrays: Any) -> list[Any]:
