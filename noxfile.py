@@ -6,6 +6,7 @@
     python -m nox -s examples   run all examples, or those that are named after --
     python -m nox -s bench      measure against the peers
     python -m nox -s site       look at the documentation in a browser that is installed
+    python -m nox -s torch       all tests that depend on the library, on PyTorch
     python -m nox -s jax         all of the conformance suite on JAX, and all tests that depend on the library
     python -m nox -s dtensor     the ops of the conformance suite on arrays that 2 and 4 processes hold together
     python -m nox -s fuzz -- --minutes 30    random programs, faults and files, for half an hour each
@@ -61,7 +62,10 @@ TESTING = [
     "h5py",  # the files of Keras
     "tensorboard",  # tf.summary
 ]
-ON_A_TAPE = {"jax": ["diffrax", "equinox", "optax"]}  # libraries whose functions the tests call
+ALSO = {
+    "torch": ["expecttest"],  # of PyTorch's own tests
+    "jax": ["diffrax", "equinox", "optax"],  # libraries whose functions the tests call
+}
 LIBRARIES = [  # of docs/libraries.md
     *("scipy", "array-api-compat", "array-api-extra", "einops", "opt_einsum", "scikit-learn"),
     *("xarray", "pandas", "polars", "matplotlib"),
@@ -84,6 +88,7 @@ MARKED = [
     "packages/tape-tf/tests",
     "packages/tape-autograd/tests",
 ]
+ON_TORCH = [*MARKED, "packages/tape-torch/tests", "tests"]
 # What of these runs on JAX in every run: each array of a new shape is compiled for, so that all take half an hour.
 ON_JAX = [
     # Functions of SciPy's are computed on Tensors, and the two other backends show them.
@@ -263,10 +268,10 @@ def conformance(session: nox.Session, backend: str) -> None:
     # the library: they compute on Tensors. Two backends show them, the slowest need not.
     tensors = ["compose", "second", "compiled-derivatives", "sparsity"]
     # Each of these ops is up to thousands of calls of the library, and they were three quarters of this session's time,
-    # where calls are slow. They make the same calls for every sample: all samples are seen by the checks of
-    # values and gradients, and by the two other backends; here the other kinds of checks see those that broadcast.
+    # where calls are slow. They make the same calls for every sample: all samples are seen by the checks of values, and
+    # by the two other backends, also in compiled functions; here other kinds of checks see those that broadcast.
     long = "(betainc or betaln or gammainc or stdtr)"
-    seen = "(broadcast or /samples or /value/ or /vjp/ or /special or /large)"
+    seen = "(/samples or /value/ or /special or /large or (broadcast and not /compiled/))"
     chosen = " and ".join([*(f"not /{kind}/" for kind in tensors), f"not ({long} and not {seen})"])
     fewer = ["-k", chosen] if backend == "strict" else []
     for name, target in targets.items():
@@ -285,18 +290,12 @@ def conformance(session: nox.Session, backend: str) -> None:
 def tests(session: nox.Session, backend: str) -> None:
     """Run all tests, and the code in the docstrings and the documentation; on torch those marked `each_backend`.
 
-    On JAX some of these; `nox -s jax` runs all. The tests on NumPy run where neither torch nor JAX is installed.
+    On torch and JAX some of these; `nox -s torch` and `nox -s jax` run all. The tests on NumPy run where neither is
+    installed.
     """
-    install(
-        session,
-        *TESTING,
-        *EXAMPLES,
-        *ON_A_TAPE.get(backend, []),
-        *["expecttest"] * (backend == "torch"),
-        packages=WITH[backend],
-    )
+    install(session, *TESTING, *EXAMPLES, *ALSO.get(backend, []), packages=WITH[backend])
     chosen = {
-        "torch": [*MARKED, "packages/tape-torch/tests", "tests", "-m", "each_backend"],
+        "torch": [*ON_TORCH, "-m", "each_backend and not long_on_torch"],
         "jax": [*ON_JAX, "packages/tape-jax/tests", "-m", "each_backend and not long_on_jax"],
         "numpy": [],
     }
@@ -308,9 +307,17 @@ def tests(session: nox.Session, backend: str) -> None:
 
 
 @nox.session(default=False, **WITH_PIP)
+def torch(session: nox.Session) -> None:
+    """Run all tests marked `each_backend` on PyTorch."""
+    install(session, *TESTING, *EXAMPLES, *ALSO["torch"], packages=WITH["torch"])
+    chosen = {"TAPE_BACKEND": "torch", **ONE_THREAD}
+    session.run("pytest", *ON_TORCH, "-m", "each_backend", *IN_PARALLEL, *session.posargs, env=chosen)
+
+
+@nox.session(default=False, **WITH_PIP)
 def jax(session: nox.Session) -> None:
     """Run the whole conformance suite on JAX, which writes its support matrix, and all tests marked `each_backend`."""
-    install(session, *TESTING, *EXAMPLES, *ON_A_TAPE["jax"], packages=WITH["jax"])
+    install(session, *TESTING, *EXAMPLES, *ALSO["jax"], packages=WITH["jax"])
     environment = one_thread(session, "jax")
     report = f"--tape-report={ROOT / 'docs' / 'support' / 'jax'}"
     suite = ["--pyargs", "tape_conformance", "--tape-backend=jax"]

@@ -202,6 +202,7 @@ def test_derivatives_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_transformation_may_be_compiled(name: str) -> None:
     for transform, make in TRANSFORMS.items():

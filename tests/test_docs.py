@@ -31,7 +31,15 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES)
+def _on_torch(page: str) -> bool:
+    """Whether a page runs in every session with PyTorch: it is about that, or among the first that a user reads."""
+    about = re.search(r"^(?:>>> )?(?:import|from) (?:tape_)?torch\b", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+    return about is not None or page in ("README.md", "docs/quickstart.md", "docs/training.md")
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.long_on_torch] * (not _on_torch(page))) for page in PAGES]
+)
 def test_page(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     imported = re.findall(r"^(?:>>> )?(?:import|from) (\w+)", text, re.MULTILINE)

@@ -46,6 +46,7 @@ def accuracy(result: subprocess.CompletedProcess[str]) -> float:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 def test_digits(tmp_path: Path) -> None:
     result = digits(tmp_path)
     assert accuracy(result) >= 97
@@ -96,12 +97,14 @@ def number(pattern: str, output: str) -> float:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 def test_the_convnet_reads_more_than_the_dense_network(tmp_path: Path) -> None:
     output = drawn("digits_convnet", tmp_path, "--seed", "1")
     assert number(r"([\d.]+)% of 359 held-out digits read correctly", output) >= 98.5
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 def test_the_transformer_learns(tmp_path: Path) -> None:
     output = drawn("transformer", tmp_path, "--quick")
     assert number(r"([\d.]+) bits per held-out character", output) < 5  # of 103 characters, all alike, it were 6.7
@@ -111,6 +114,7 @@ def test_the_transformer_learns(tmp_path: Path) -> None:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 def test_the_gaussian_process_finds_the_noise(tmp_path: Path) -> None:
     output = drawn("gaussian_process", tmp_path)
     assert number(r"noise ([\d.]+) ", output) == pytest.approx(0.15, abs=0.03)
@@ -118,6 +122,7 @@ def test_the_gaussian_process_finds_the_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.each_backend
+@pytest.mark.long_on_torch
 def test_the_pendulum_is_found(tmp_path: Path) -> None:
     output = drawn("pendulum", tmp_path)
     found = re.findall(r"(\w+) +(-?[\d.]+) \+- ([\d.]+), in truth ([\d.]+)", output)
