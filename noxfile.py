@@ -96,7 +96,6 @@ ON_JAX = [
     "packages/tape-core/tests",
     "packages/tape-compile/tests",
     "packages/tape-nn/tests",
-    "packages/tape-tf/tests/test_programs.py",
     "tests/test_one_program.py",
     "tests/fuzz/test_divided.py",
     "tests/fuzz/test_xla.py",

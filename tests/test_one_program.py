@@ -91,6 +91,9 @@ places = {v.backend.name for v in [*model.variables, per_example]}
 """
 
 
+LONG = [pytest.mark.long_on_jax, pytest.mark.long_on_torch]
+
+
 def run(program: str, backend: str, *, compiled: bool) -> list[float]:
     """Run a program in a process of its own, where `TAPE_BACKEND` is all that says where."""
     script = f"compiled, losses = {compiled}, []\n{program}\nassert places == {{{backend!r}}}, places\nprint(losses)"
@@ -107,8 +110,11 @@ def run(program: str, backend: str, *, compiled: bool) -> list[float]:
 
 @pytest.mark.parametrize(
     ("program", "rtol"),
-    [(TRANSFORMER, 1e-3), (GAUSSIAN_PROCESS, 1e-4), (FITTED, 1e-3)],
-    ids=["transformer", "gaussian_process", "fitted"],
+    [
+        pytest.param(TRANSFORMER, 1e-3, id="transformer", marks=LONG),
+        pytest.param(GAUSSIAN_PROCESS, 1e-4, id="gaussian_process", marks=LONG),
+        pytest.param(FITTED, 1e-3, id="fitted"),
+    ],
 )
 def test_the_selection_is_the_only_difference(program: str, rtol: float) -> None:
     if program is GAUSSIAN_PROCESS:

@@ -21,12 +21,12 @@ from tape_fuzz.search import search
 
 # By the outermost combinators, how deep and how many.
 SHARDS = {
-    "flat": (FLOWS + BATCHES, 2, 100),
-    "flows": (FLOWS, 3, 100),
-    "batches": (BATCHES, 3, 75),
-    "wrappers": (WRAPPERS, 4, 75),
-    "forward": (FORWARD, 3, 100),
-    "backward": (BACKWARD, 3, 50),
+    "flat": (FLOWS + BATCHES, 2, 60),
+    "flows": (FLOWS, 3, 60),
+    "batches": (BATCHES, 3, 50),
+    "wrappers": (WRAPPERS, 4, 50),
+    "forward": (FORWARD, 3, 60),
+    "backward": (BACKWARD, 3, 40),
     "twice": (TWICE, 3, 30),
     "long": (LONG, 2, 4),
     "implicit": (IMPLICIT, 2, 20),

@@ -52,6 +52,7 @@ EIGHT = {
 }
 
 
+@pytest.mark.long_on_jax
 def test_programs_on_eight_devices_of_jax(record_property: Any) -> None:
     pytest.importorskip("tape_jax")
     program, minutes = _PROGRAM % "divided", os.environ.get(MINUTES)

@@ -12,8 +12,8 @@ from tape_fuzz.search import MINUTES, search
 
 # Which kind of programs, and how many. Each run draws the same ones, which find what a change breaks in every kind;
 # new ones are found by `nox -s fuzz`, which draws for as long as it is told to.
-SHARDS = [("mixed", 190)] * 5 + [("state", 150)] * 2 + [("products", 125)] * 2 + [("training", 120)] + [("draws", 60)]
-SHARDS += [("masks", 60), ("calls", 50)]
+SHARDS = [("mixed", 100)] * 5 + [("state", 80)] * 2 + [("products", 70)] * 2 + [("training", 60)] + [("draws", 40)]
+SHARDS += [("masks", 40), ("calls", 40)]
 if MINUTES in os.environ:
     SHARDS.append(("inductor", 1))  # which takes seconds for each program
 

@@ -60,6 +60,7 @@ def test_programs_compiled_by_xla_say_the_same(kind: str, compiled: Counted, rec
     assert compiled.number >= SHARDS[kind], "XLA has not compiled the programs that were drawn"
 
 
+@pytest.mark.long_on_jax
 def test_compositions_on_jax_have_the_same_derivatives(record_property: Any) -> None:
     # A program takes seconds, of which JAX compiles most.
     drawn = compositions.programs(2, KINDS, ["jax"], ["None", "'xla'"], against="jax")

@@ -69,7 +69,9 @@ WAYS = {
 
 
 class TestOfCustomRoot:
-    @pytest.mark.parametrize("linear", ["dense", "gmres", None])
+    @pytest.mark.parametrize(
+        "linear", ["dense", *[pytest.param(x, marks=pytest.mark.long_on_jax) for x in ("gmres", None)]]
+    )
     @pytest.mark.parametrize("way", WAYS)
     def test_derivatives_are_those_of_jax(self, way, linear):
         f = on_arrays(tc.custom_root(equation, by_loop, linear_solver=linear))
@@ -103,6 +105,7 @@ class TestOfCustomRoot:
         for way in ("jit of grad", "vmap of grad", "hessian"):
             assert_allclose(WAYS[way](f)(jnp.asarray(4.2)), WAYS[way](of_jax)(jnp.asarray(4.2)), rtol=1e-7)
 
+    @pytest.mark.long_on_jax
     def test_trees_of_several_unknowns_and_arguments(self):
         m = np.random.default_rng(0).standard_normal((3, 3)) / 3
 
@@ -174,6 +177,7 @@ def of_tape(root, m, b):
 
 class TestOfFixedPoint:
     # Each solver and each way to solve linear systems, not each pair: they do not know of each other.
+    @pytest.mark.long_on_jax
     @pytest.mark.parametrize(("solver", "linear"), list(zip(SOLVERS, LINEAR, strict=True)))
     def test_each_solver_has_derivatives(self, solver, linear):
         @on_arrays

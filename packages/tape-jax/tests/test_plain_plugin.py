@@ -27,7 +27,7 @@ def test_it_is_short():
     assert len((SOURCE / "tape_plain_jax" / "__init__.py").read_text("utf-8").splitlines()) <= 40
 
 
-@pytest.mark.parametrize("op", ["sum", "scatter_add"])
+@pytest.mark.parametrize("op", ["sum", pytest.param("scatter_add", marks=pytest.mark.long_on_jax)])
 def test_ops(plain, op):
     report = check_backend(plain, only=[f"{op}/value/*", f"{op}/vjp/*"])
     assert report.ok, report.failed

@@ -22,7 +22,7 @@ def test_collectives_along_an_axis_are_among_its_processes() -> None:
     run_processes(PROGRAM.with_name("collectives_along_axes.py").read_text(encoding="utf-8"), 4)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.long_on_torch)])
 def test_nan_of_one_process_is_in_the_extremes_of_all(processes: int) -> None:
     """Gloo's own extremes lose it, for some orders of the processes."""
     run_processes(PROGRAM.with_name("extremes_in_processes.py").read_text(encoding="utf-8"), processes)
