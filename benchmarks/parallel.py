@@ -59,6 +59,7 @@ def tape_side(
     kind: str, width: int, depth: int, batch: Any, own: Any, compiled: bool
 ) -> tuple[Callable[[], None], int]:
     """Return a step of Tape's, and the bytes of the parameters that this process holds."""
+    tc.set_seed(0)  # the same weights in all processes
     model = nn.Sequential([nn.Dense(width, activation="tanh") for _ in range(depth)])
     model.build((None, width))
     optimizer = nn.Adam(1e-3)

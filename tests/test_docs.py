@@ -34,7 +34,7 @@ MODULES = [
 def _on_torch(page: str) -> bool:
     """Whether a page runs in every session with PyTorch: it is about that, or among the first that a user reads."""
     about = re.search(r"^(?:>>> )?(?:import|from) (?:tape_)?torch\b", (ROOT / page).read_text("utf-8"), re.MULTILINE)
-    return about is not None or page in ("README.md", "docs/quickstart.md", "docs/training.md")
+    return about is not None or page in ("README.md", "docs/quickstart.md")
 
 
 @pytest.mark.parametrize(

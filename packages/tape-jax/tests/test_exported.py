@@ -59,6 +59,7 @@ def test_a_program_has_both_modes_as_far_as_its_derivatives_go_and_says_so(tmp_p
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12, err_msg=name)
 
 
+@pytest.mark.long_on_jax
 def test_a_program_runs_for_each_example_of_a_vmap_and_each_row_of_a_jacobian(tmp_path, on_jax):
     weights, labels = tc.asarray([2.0, 1.0, 0.5], dtype="float64"), tc.asarray([0, 2])
 

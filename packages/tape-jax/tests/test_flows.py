@@ -115,7 +115,9 @@ BY_TAPE = {
 
 
 @each_function
-@pytest.mark.parametrize("way", BY_JAX)
+@pytest.mark.parametrize(
+    "way", [pytest.param(w, marks=[pytest.mark.long_on_jax] * (w in ("hessian", "grad of vmap"))) for w in BY_JAX]
+)
 def test_they_have_the_derivatives_of_eager_code_by_jax(f, way):
     if f is loop_in_loop and way in ("grad", "hessian", "grad of vmap"):
         pytest.skip("JAX has no reverse mode of a while_loop")
@@ -123,7 +125,7 @@ def test_they_have_the_derivatives_of_eager_code_by_jax(f, way):
 
 
 @each_function
-@pytest.mark.parametrize("way", ["grad", "jacfwd", "hessian"])
+@pytest.mark.parametrize("way", ["grad", "jacfwd", pytest.param("hessian", marks=pytest.mark.long_on_jax)])
 def test_they_have_the_derivatives_of_eager_code_by_tape(f, way):
     if f is loop_in_loop and way != "jacfwd":
         pytest.skip("Tape keeps what each step of a while_loop was given, of which JAX does not know the number")

@@ -43,6 +43,7 @@ def test_indices_and_axes_out_of_bounds_are_errors(plain):
         tc.sum(x, axis=2)
 
 
+@pytest.mark.long_on_jax
 def test_training_is_that_of_numpy(plain):
     x = np.random.default_rng(0).normal(size=(16, 8, 8, 1)).astype(np.float32)
     labels = np.arange(16) % 3

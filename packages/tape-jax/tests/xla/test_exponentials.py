@@ -69,6 +69,7 @@ def test_the_gradient_has_no_exponentials_of_its_own(k: int) -> None:
     assert len(large) == 1
 
 
+@pytest.mark.long_on_jax
 def test_higher_derivatives_and_batches() -> None:
     x = tc.asarray(RNG.standard_normal((4, 3)))
     f = FUNCTIONS[0]

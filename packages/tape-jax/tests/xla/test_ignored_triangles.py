@@ -60,7 +60,7 @@ ROOTS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", "torch", pytest.param("jax", marks=pytest.mark.long_on_jax)])
 @pytest.mark.parametrize(
     ("inner", "root"), [*[(inner, "sqrt") for inner in INNER], ("lower", "norm"), ("lower", "power")]
 )

@@ -56,6 +56,7 @@ def test_a_scan_is_a_loop_however_short() -> None:
     assert Counter(call.name for call in kept.program.instructions)["scan"] == 2
 
 
+@pytest.mark.long_on_jax
 def test_second_derivatives_and_forward_mode() -> None:
     w, xs, t = array(3, 3) * 0.3, array(STEPS, 3), array(3, 3)
     steps = steps_of(lambda w, xs: tc.jvp(lambda w: tc.grad(recurrent)(w, xs), (w,), (t,)), w, xs)

@@ -19,6 +19,7 @@ def test_two_processes_compute_and_train_as_one() -> None:
     assert json.loads(first) == pytest.approx(json.loads(alone), rel=1e-5)
 
 
+@pytest.mark.long_on_torch
 def test_a_transformer_trains_in_each_layout_as_in_one_process() -> None:
     run_processes(PROGRAM.with_name("layouts_in_processes.py").read_text(encoding="utf-8"), 4)
 
