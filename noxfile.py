@@ -96,7 +96,6 @@ ON_JAX = [
     "packages/tape-core/tests",
     "packages/tape-compile/tests",
     "packages/tape-nn/tests/test_transforms.py",
-    "packages/tape-nn/tests/test_parallel.py",
     "tests/test_one_program.py",
     "tests/fuzz/test_divided.py",
     "tests/fuzz/test_xla.py",

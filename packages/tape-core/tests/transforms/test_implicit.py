@@ -327,3 +327,19 @@ def test_what_is_no_root_is_an_error() -> None:
         root(here(4.0))
     with pytest.raises(tc.ConvergenceError, match="the residual has norm nan"):
         tc.custom_root(lambda z, a: z * z - a, lambda a: float("nan"))(here(4.0))
+
+
+def test_a_root_of_constants_in_a_branch_of_a_compiled_derivative() -> None:
+    """The check of what the solver found may run again, as the branch does for its derivative."""
+    c = tc.asarray([0.5, 0.25], dtype=tc.float64)
+
+    def halved(a: Any) -> Any:
+        return tc.custom_root(lambda z, a: 2.0 * z - a, lambda a: a / 2.0)(a)
+
+    def f(x: Any) -> Any:
+        return tc.sum(tc.cond(tc.sum(c) > 0.0, lambda x: x * halved(c), lambda x: x, x) ** 2)
+
+    x = tc.asarray([1.0, 3.0], dtype=tc.float64)
+    gradient = tc.function(tc.grad(f))
+    for _ in range(2):
+        assert np.allclose(gradient(x).numpy(), 2.0 * x.numpy() * (c.numpy() / 2.0) ** 2)

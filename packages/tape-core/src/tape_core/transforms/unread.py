@@ -31,9 +31,8 @@ def checked(x: Vector, excess: Tensor, check: Callable[[], None]) -> Vector:
             in a loop or branch of a compiled function of which a derivative is wanted: there the solution is NaN.
     """
     stage = current()
-    if traced.flows_of([excess]) is not None or (
-        stage is not None and stage.parent is not None and will_run_again() and traced.is_unread([excess])
-    ):
+    in_part = stage is not None and stage.parent is not None
+    if traced.flows_of([excess]) is not None or (in_part and will_run_again()):
         return [where(excess <= 0, t, math.nan) for t in x]
     check()
     return x
