@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from tape_core.backends.errors import AxisError
 
-AxesOf = Literal["input", "result", "each"]
-"""In what an op counts its axes: in its first input or each array of its sequence; in the result, which has as many
-dimensions more; or in each input, from its end where the axis is negative."""
+AxesOf = Literal["input", "line", "result", "each"]
+"""In what an op counts its axes: in its first input or each array of its sequence; in that, which has to be 1-d where
+no axis is given; in the result, which has as many dimensions more; or in each input, from its end where the axis is
+negative."""
 
 
 def normal_axis(axis: object, ndim: int, of: str = "an array") -> int:
@@ -52,7 +53,7 @@ class AxisParameter:
         self.inputs = inputs
         self.sequence = sequence
         self.of = of
-        self.counts_in_first = of == "input" and not sequence
+        self.counts_in_first = of in ("input", "line") and not sequence
 
     def normal(self, axis: Any, values: Sequence[Any]) -> Any:
         """Return an axis, or a tuple of axes, from 0 on; as it is where it is none, or the operands are no arrays.
@@ -103,15 +104,17 @@ class AxisParameter:
             return (*args[:place], self.normal(args[place], args), *args[place + 1 :]), kwargs
         return args, kwargs
 
-    def error(self, values: Sequence[Any], arguments: Mapping[str, Any]) -> AxisError | None:
-        """Return the error for an axis that is not there, if there is one.
+    def error(self, values: Sequence[Any], arguments: Mapping[str, Any]) -> ValueError | None:
+        """Return the error for an axis that is not there, or has to be given, if there is one.
 
         Args:
             values: the operands.
             arguments: all arguments by name, defaults among them.
         """
         if (axis := arguments.get(self.name)) is None:
-            return None
+            if self.of != "line" or (ndim := len(values[0].shape)) == 1:
+                return None
+            return ValueError(f"axis must be given for an array of {ndim} dimensions")
         try:
             self.normal(axis, (values,) if self.sequence else values)
         except AxisError as error:

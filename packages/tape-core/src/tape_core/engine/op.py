@@ -174,8 +174,10 @@ class Op(Options):
         self.takes_dtype = "dtype" in self.parameters.defaults
         self.axis = axis = self._axis_parameter()
         # Of these an operand of no dimensions is looked at: it has no axis.
-        self.counts_axes = axis is not None and axis.of == "input"
-        self.has_default_axis = axis is not None and self.parameters.defaults[axis.name] is not None
+        self.counts_axes = axis is not None and axis.of in ("input", "line")
+        self.has_default_axis = axis is not None and (
+            axis.of == "line" or self.parameters.defaults[axis.name] is not None
+        )
         self.bindings: dict[Backend, Binding] = {}
         self.promoted = promoted_inputs(self)
         self._interceptors: dict[Backend, list[Interceptor]] = {}
@@ -224,6 +226,7 @@ class Op(Options):
 
         Raises:
             AxisError: `axis` is not there.
+            ValueError: it has to be given.
         """
         with suppress(TypeError):  # of arguments that the op does not have: the kernel refuses them
             given = self.signature.bind(*([values] if self.sequence else values), *args, **kwargs)
@@ -698,7 +701,8 @@ def op(
 
     A parameter `axis` or `axes` counts the axes of the first input, or of each array of a sequence. With
     `axes_of="result"` it counts those of the result, which has as many dimensions more; with `axes_of="each"` those of
-    each input, from the end; with None it is not looked at. Kernels get only axes that are there.
+    each input, from the end; with `axes_of="line"` those of an input that has one where none is given; with None it is
+    not looked at. Kernels get only axes that are there.
 
     `misfit` says what is wrong with shapes, `misfit(x=(2, 3), shape=(4,), **others)`, or returns None: with it, users
     get a ValueError for shapes, whatever the library raises.

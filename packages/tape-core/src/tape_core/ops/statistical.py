@@ -207,6 +207,8 @@ def _cumulative_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(draw(2, 3), axis=-2, include_initial=True)
     yield Sample(draw(0))
     yield Refused(ValueError, "axis", draw(2, 3), axis=2)
+    yield Refused(ValueError, "axis", draw(2, 3))
+    yield Refused(ValueError, "axis must be given for an array of 0 dimensions", draw())
 
 
 def _suffix_sums(xp: Namespace, g: Cotangent, axis: int) -> Cotangent:
@@ -226,7 +228,12 @@ def _cumulative_sum_transpose(
     return _suffix_sums(xp, _tail(g, axis) if include_initial else g, axis)
 
 
-@linear(x=transpose(_cumulative_sum_transpose), samples=with_complex(_cumulative_samples), batch=batching.running)
+@linear(
+    x=transpose(_cumulative_sum_transpose),
+    samples=with_complex(_cumulative_samples),
+    batch=batching.running,
+    axes_of="line",
+)
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
@@ -271,7 +278,12 @@ def _cumulative_prod_vjp_at_zeros(xp: Namespace, g: Cotangent, x: Array, axis: i
     return xp.permute_dims(xp.sum(rows, axis=-1), back)
 
 
-@op(x=vjp(_cumulative_prod_vjp), samples=with_complex(_cumulative_samples), batch=batching.running)
+@op(
+    x=vjp(_cumulative_prod_vjp),
+    samples=with_complex(_cumulative_samples),
+    batch=batching.running,
+    axes_of="line",
+)
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
