@@ -12,7 +12,7 @@ from tape_fuzz.search import MINUTES, search
 
 # Which kind of programs, and how many. Each run draws the same ones, which find what a change breaks in every kind;
 # new ones are found by `nox -s fuzz`, which draws for as long as it is told to.
-SHARDS = [("mixed", 100)] * 5 + [("state", 80)] * 2 + [("products", 70)] * 2 + [("training", 60)] + [("draws", 40)]
+SHARDS = [("mixed", 100)] * 5 + [("state", 80)] * 2 + [("products", 70)] * 2 + [("training", 60)] + [("draws", 25)]
 SHARDS += [("masks", 40), ("calls", 40)]
 if MINUTES in os.environ:
     SHARDS.append(("inductor", 1))  # which takes seconds for each program

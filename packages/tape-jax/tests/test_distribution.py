@@ -16,7 +16,14 @@ HERE = Path(__file__).parent
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # compiled for one call each
 
 
-@pytest.mark.parametrize("which", ["training and perceptron", "training and not perceptron", "not training"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "training and perceptron",
+        pytest.param("training and not perceptron", marks=pytest.mark.long_on_jax),
+        "not training",
+    ],
+)
 def test_programs_on_eight_devices(which: str) -> None:
     # A collective blocks a thread for each device, and XLA has as many threads as cores or devices. Where other work
     # needs one meanwhile, as on two cores, all wait for ever, and after 40 seconds XLA aborts the process.
