@@ -6,7 +6,6 @@ A group of processes in which one has waited in vain is of no more use: each tri
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 
 import pytest
@@ -20,7 +19,6 @@ from tape_torch.distributed import (
     averaged_gradient,
     distribute,
     full,
-    save,
 )  # fmt: skip
 from tape_torch.notes import board
 from trials import Trial, limit_waits
@@ -100,17 +98,6 @@ with Trial() as m:
     limit_waits(m, 1.0 if rank == 0 else 30.0)
     with is_told(rf"(has waited in|came to) {'full' if rank == 0 else 'the sum of gradients'} at .*TAPE_CHECK_RANKS=1"):
         float(run(x)) if rank == 0 else full(x)
-
-# -- one saves, and the other one does not
-
-with Trial() as m:
-    limit_waits(m, 30.0)
-    if rank == 0:
-        told = r"rank 0 calls the first checkpoint at \S+:\d+; rank 1 has come to the end of its program"
-        with tempfile.TemporaryDirectory() as folder, pytest.raises(MismatchError, match=told):
-            save(folder, {"w": tc.ones(2)})
-    else:
-        board().end()
 
 # -- one is late
 

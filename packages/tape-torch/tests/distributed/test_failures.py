@@ -15,7 +15,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 # One program starts all trials, so that torch is imported once.
 _KILLED = """
-import datetime, os, random, sys
+import datetime, os, random, sys, traceback
 import torch, torch.distributed as dist
 import tape_core as tc
 from tape_torch import distributed
@@ -49,6 +49,9 @@ def train(rank, first, victim, nth, asynchronous):
     except distributed.PeerError as error:
         assert error.ranks == (victim,), error
         os._exit(3)
+    except BaseException:
+        traceback.print_exc()
+        raise
     os._exit(0)
 
 def last():

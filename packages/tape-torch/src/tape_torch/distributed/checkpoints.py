@@ -26,7 +26,6 @@ from tape_torch.distributed import storage
 from tape_torch.distributed.agreement import agree_on, check_met, has_processes, of_process, on_all, on_first
 from tape_torch.distributed.failures import time_limit, waits_of
 from tape_torch.divided import part_of
-from tape_torch.mismatches import meet
 from tape_torch.peers import naming_peers
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -314,7 +313,6 @@ def _group() -> Any:
         return None
     world: Any = dist.group.WORLD
     if not _groups or _groups[0][0] is not world:
-        meet("the first checkpoint", world, waits_of)  # PyTorch does not say who has not come to make a group
         _groups[:] = [(world, dist.new_group(backend="gloo", timeout=time_limit() or waits_of(world)))]
     return _groups[0][1]
 
