@@ -65,6 +65,12 @@ def test_a_draw_that_jax_makes_a_constant_is_warned_of(transform: Any) -> None:
         transform(lambda x: (x * rng.normal((), backend="jax")).array)(np.ones(2 if transform is jax.vmap else ()))
 
 
+def test_an_order_that_jax_makes_a_constant_is_warned_of() -> None:
+    rng = tc.default_rng(0)
+    with pytest.warns(UserWarning, match="constants: all later calls"), tc.use_backend("jax"):
+        jax.jit(lambda x: (x * rng.permutation(3)).array)(np.ones(3))
+
+
 def test_draws_of_this_call_alone_are_not_warned_of() -> None:
     rng = tc.default_rng(0)
     gradient = jax.grad(lambda x: (x * rng.normal((), dtype=tc.float64, backend="jax")).array)

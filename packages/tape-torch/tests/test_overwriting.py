@@ -15,6 +15,7 @@ import torch
 from live_memory import assert_same
 from support import ignore_threads
 from tape_compile import thresholds
+from tape_core.engine import layouts
 from tape_core.engine.overwriting import Overwriting
 from tape_core.support import COUNTS_REFERENCES, release_spares, undone_on_error
 
@@ -288,3 +289,27 @@ def test_steps_of_a_class_of_the_users_are_not_deferred() -> None:
         momentum += (1 - momentum) * 0.1
         expected -= 0.5 * momentum
     torch.testing.assert_close(w.array, torch.full(SHAPE, expected))
+
+
+def test_an_update_that_fails_at_its_end_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes compare how many updates each has made: one that ran out of memory has made none."""
+    if not SETTINGS["compiled"]:
+        pytest.skip("eager updates are computed before they are committed")
+    training = Training()
+    training.run(3)
+    counted: list[int] = []
+    monkeypatch.setattr(layouts, "are_compared", True)
+    monkeypatch.setattr(layouts, "_counts", [lambda variables, *_: counted.append(len(variables))])
+
+    def out_of_memory(*_: Any) -> None:
+        raise MemoryError
+
+    before = training.copied()
+    with monkeypatch.context() as patch:
+        patch.setattr("tape_compile.codegen.overwriting.settle", out_of_memory)
+        with pytest.raises(MemoryError):
+            training.run(1)
+    assert_same(training.state, before)
+    assert counted == []
+    training.run(1)
+    assert len(counted) == 1

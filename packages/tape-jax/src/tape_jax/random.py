@@ -89,8 +89,7 @@ class JaxRandom(RandomKernels):
     """The numbers of :class:`RandomKernels`, made where they are wanted."""
 
     def _made(self, method: str, key: Key, counter: int, *arguments: Any, device: str | None) -> Any:
-        if is_tracing_for_later():
-            warn_user(_CONSTANT)
+        _warn_of_constants()
         place = self.backend.raw_device(device)
         name = self.backend.default_device if device is None else device
         if name.startswith("cpu"):
@@ -127,8 +126,14 @@ class JaxRandom(RandomKernels):
     def permutation(self, key: Key, counter: int, shape: Shape, device: str | None = None) -> Any:
         """Return permutations of the integers below `shape[-1]`; one alone is shuffled on the host."""
         if len(shape) == 1:
+            _warn_of_constants()
             return super().permutation(key, counter, shape, device)
         return self._made("permutation", key, counter, shape, device=device)
+
+
+def _warn_of_constants() -> None:
+    if is_tracing_for_later():
+        warn_user(_CONSTANT)
 
 
 _CONSTANT = (

@@ -373,11 +373,9 @@ class Compiled:
             keep_former([getattr(holder, "_place", holder) for holder in objects], names)
             keep_former([*changed, *changed], [*["_array"] * len(changed), *["_slots"] * len(changed)])
         at = len(found) - len(self.assigned)
-        if layouts.are_compared:
-            layouts.count(self.assigned)
-        news = found[at:]
+        news, compared = found[at:], layouts.are_compared
         # Of a single Variable nobody sees half of the values.
-        if len(objects) == 2 and self.new_leaves and not changed and self.spares is None:
+        if len(objects) == 2 and self.new_leaves and not (changed or self.spares is not None or compared):
             (value,) = self._finished(objects, news)
             slots: dict[int, int] = {}
             objects[0]._raw = value
@@ -396,6 +394,8 @@ class Compiled:
         else:
             objects = [getattr(holder, "_place", holder) for holder in objects]  # there are weak proxies among them
             self.spares.commit(objects, names, news, before, lambda news: [*self._finished(objects, news), *others])
+        if compared:  # those that are assigned: a call that has failed is no update
+            layouts.count(self.assigned)
         before.clear()  # those that are not kept end here
         if self.spares is not None:
             self.spares.settle()

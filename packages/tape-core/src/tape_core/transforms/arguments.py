@@ -127,10 +127,11 @@ def check_tuples(method: str, primals: object, tangents: object) -> None:
 def fresh_argument(name: str, arg: PyTree, k: int, args: tuple[Any, ...]) -> Any:
     """Return an argument with fresh Tensors in it; NumPy's arrays go where the first Tensor among the arguments is."""
     leaves, structure = pytree.flatten(arg)
+    beside = None if all([isinstance(leaf, Tensor) for leaf in leaves]) else _first_tensor(args)
     fresh = []
     for j, leaf in enumerate(leaves):
         where = f"argument {k}{pytree.path(structure, j)}"
-        value = read(leaf, f"{name}: {where}", None if isinstance(leaf, Tensor) else _first_tensor(args))
+        value = read(leaf, f"{name}: {where}", beside)
         if type(value) is not Tensor:
             value = asarray(value)
         if not value.dtype.inexact:
