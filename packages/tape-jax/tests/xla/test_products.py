@@ -47,6 +47,27 @@ def test_gradients_of_weights_and_other_transposed_factors_are_laid_out() -> Non
     assert transposed_before(lambda x, y: x.T @ y, (64, 64), (64,)) == 0
 
 
+@pytest.mark.skipif(not products._HAS_LIBRARY, reason="this XLA has no library of products")
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_those_of_a_batch_are_laid_out_if_they_are_small(dtype: str) -> None:
+    def gradients(w: tc.Tensor, x: tc.Tensor) -> Any:
+        return tc.vmap(tc.grad(loss))(w, x)
+
+    def of_gradients(w: tc.Tensor, x: tc.Tensor) -> Any:
+        return tc.grad(lambda w: tc.sum(gradients(w, x) ** 2))(w)
+
+    def product(x: tc.Tensor, y: tc.Tensor) -> Any:
+        return tc.matrix_transpose(x) @ y
+
+    assert transposed_before(gradients, (3, 6, 7), (3, 5, 6), dtype=dtype) == 1
+    assert transposed_before(of_gradients, (3, 6, 7), (3, 5, 6), dtype=dtype) >= 2
+    assert transposed_before(product, (2, 40, 8), (2, 40, 8), dtype=dtype) == (dtype == "float64")
+    assert transposed_before(product, (2, 3, 8), (2, 3, 8), dtype=dtype) == 0  # few rows
+    assert transposed_before(product, (2, 8, 8), (2, 8, 1), dtype=dtype) == 0  # few columns
+    assert transposed_before(product, (8, 8), (2, 8, 8), dtype=dtype) == 0  # one factor for all
+
+
 @pytest.mark.usefixtures("backend")
 def test_derivatives_are_those_of_jax_and_of_differences() -> None:
     w, x, v = (RNG.standard_normal(shape) / 8 for shape in ((64, 64), (64, 64), (64, 64)))

@@ -176,3 +176,19 @@ def test_constants_of_some_size_are_part_of_the_code() -> None:
     for _ in range(2):
         np.testing.assert_allclose(f(x).numpy(), expected, rtol=1e-12, atol=1e-12)
     assert f._compiled.all[0].run.segment.large == ()
+
+
+def test_a_transposed_product_with_a_transposed_factor_is_the_product_of_the_others() -> None:
+    # Of whole numbers, whose sums are exact in any order.
+    a, b, row = (tc.asarray(RNG.integers(-9, 10, shape), dtype="float64") for shape in ((3, 4, 5), (3, 4, 6), (4,)))
+    assert left(lambda a, b: (a.mT @ b).mT, a, b) == ["matrix_transpose", "matmul"]
+    assert left(lambda a, b: (a[0].T @ b[0]).T, a, b).count("matrix_transpose") == 1
+    assert left(lambda a, b: (product := a.mT @ b, product.mT), a, b) == [
+        "matrix_transpose", "matmul", "matrix_transpose"
+    ]  # fmt: skip
+
+    def products(a: tc.Tensor, b: tc.Tensor) -> list[tc.Tensor]:
+        both = a[0].T @ b[0]
+        return [(a.mT @ b).mT, (a[1].mT @ b).mT, (a.mT @ b[1]).mT, both.T, both.mT @ both, a.mT @ row]
+
+    left(products, a, b)

@@ -2,7 +2,8 @@
 
 XLA takes transpositions into the products that they lead to. On the CPU, from JAX 0.10 on, it has a library for most
 products, and none of those in float64 whose first factor it would read by columns. They take up to twice as long as the
-library takes, the transposition included. In float32 they take as long; JAX before 0.10 has no such library.
+library takes, the transposition included. In float32 they take as long, unless they are many, as under `vmap`: those
+of a batch take up to twice as long, too. JAX before 0.10 has no such library.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import jax
 
 from tape_jax.thresholds import (
+    BATCH_MAX_ROWS_OF_FLOAT32,
+    BATCH_MIN_COLUMNS,
     TRANSPOSED_MAX_BYTES,
     TRANSPOSED_MIN_COLUMNS,
     TRANSPOSED_MIN_PRODUCTS,
@@ -28,13 +31,22 @@ def is_transposition(name: str, value: Any) -> bool:
 
 def laid_out(first: Any, second: Any) -> Any:
     """Return the first factor of a product, a transposed array, as XLA should have it: in memory, if that pays."""
-    if not _HAS_LIBRARY or not first.dtype == second.dtype == "float64" or min(first.ndim, second.ndim) < 2:
+    if not _HAS_LIBRARY or first.dtype != second.dtype or min(first.ndim, second.ndim) < 2:
         return first
-    inner, columns = second.shape[-2:]
+    (rows, inner), columns = first.shape[-2:], second.shape[-1]
+    if min(first.ndim, second.ndim) > 2:
+        pays = min(rows, columns) >= BATCH_MIN_COLUMNS and (
+            first.dtype == "float64" or (first.dtype == "float32" and inner <= BATCH_MAX_ROWS_OF_FLOAT32)
+        )
+    else:
+        pays = (
+            first.dtype == "float64"
+            and columns >= TRANSPOSED_MIN_COLUMNS
+            and rows * inner * columns >= TRANSPOSED_MIN_PRODUCTS
+        )
     pays = (
-        inner >= TRANSPOSED_MIN_ROWS
-        and columns >= TRANSPOSED_MIN_COLUMNS
-        and first.shape[-2] * inner * columns >= TRANSPOSED_MIN_PRODUCTS
+        pays
+        and inner >= TRANSPOSED_MIN_ROWS
         and first.size * first.dtype.itemsize <= TRANSPOSED_MAX_BYTES
         and jax.default_backend() == "cpu"
     )

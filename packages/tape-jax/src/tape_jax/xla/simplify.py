@@ -171,3 +171,22 @@ def _is_number_like(r: Simplifier, x: Argument) -> bool:
 def _is_alike_dtype(r: Simplifier, x: Argument) -> bool:
     """Return whether a value is real and of the dtype of the result."""
     return type(x) is Ref and r.spec(x).dtype == r.out.dtype and r.out.dtype_name.startswith(("float", "int"))
+
+
+# Derivatives of products whose first factor is transposed are such. XLA would exchange the factors, one of which it may
+# have been told to have in memory: see `products.py`.
+@RULES.rewrite("mT", "matrix_transpose", "T")
+def transposed_product(r: Simplifier, x: Argument) -> bool:
+    product = r.maker(x, "matmul")
+    if product is None or type(x) is not Ref or r.uses.get(x.id) != 1 or len(product.args) != 2:
+        return False
+    first, second = product.args
+    inner = r.maker(first, "mT", "matrix_transpose", "T")
+    if inner is None or type(first) is not Ref or type(second) is not Ref:
+        return False
+    ranks = {len(r.spec(one).shape) for one in (x, first, second)}
+    if ranks != {2} and (min(ranks) < 2 or "T" in (inner.name, r.instruction.name)):
+        return False
+    spec = r.spec(second)
+    turned = r.call(inner.name, inner.fn, second, spec=spec._replace(shape=(*spec.shape[:-2], *spec.shape[:-3:-1])))
+    return r.become("matmul", product.fn, turned, inner.args[0])
