@@ -37,7 +37,7 @@ from tape_core.engine.op import Binding, Plans
 from tape_core.engine.overwriting import Call, Old, Overwriting, may_overwrite, without_arrays
 from tape_core.engine.recording import active_recorders, check_assignable, report_assigned, report_leave, special_dtype
 from tape_core.engine.tape import WatchError
-from tape_core.engine.tensor import SCALARS, is_number, read, read_array, wrap
+from tape_core.engine.tensor import SCALARS, alias, is_number, read, read_array, wrap
 from tape_core.engine.variable import new_serial
 from tape_core.modes.batching import way_of
 from tape_core.modes.function_op import record_as_one
@@ -69,6 +69,7 @@ __all__ = [
     "Task",
     "WatchError",
     "active_recorders",
+    "alias",
     "as_dtype",
     "asarray_beside",
     "assign_together",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tape_core import GradientTape, Tensor
 from tape_core.backends import backend_of_type
-from tape_core.support import dense, pytree, wrap
+from tape_core.support import alias, dense, pytree, wrap
 
 from tape_torch.inside import inside
 
@@ -84,7 +84,7 @@ class _Run:
         """Call the function with Tensors; return the Tensors among its results."""
         leaves = list(self.leaves)
         for k, tensor in zip(self.places, tensors, strict=True):
-            leaves[k] = tensor
+            leaves[k] = alias(tensor)  # the function may change it in place
         args, kwargs = self.structure.unflatten(leaves)
         self.outs, self.out_structure = pytree.flatten(self.fn(*args, **kwargs))
         self.out_places = []

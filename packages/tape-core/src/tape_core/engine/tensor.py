@@ -403,6 +403,14 @@ def wrap(array: Raw, backend: Backend, slots: Slots = NO_SLOTS) -> Tensor:
     return tensor
 
 
+def alias(tensor: Tensor) -> Tensor:
+    """Return another Tensor of the same value, known to whoever knows the value now.
+
+    A function that is given it may change it in place, by `x += y` or `x[key] = y`: the first stays what it was.
+    """
+    return wrap(tensor._array, tensor.backend, tensor._slots)
+
+
 _first_slots = Lock()  # two threads that watch one new tensor must not make two
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tape_core.engine import pytree
 from tape_core.engine.cuts import Cuts, check_zero
-from tape_core.engine.tensor import Tensor, read, wrap
+from tape_core.engine.tensor import Tensor, alias, read, wrap
 from tape_core.engine.variable import Variable
 from tape_core.ops.creation import asarray
 from tape_core.typing import ArrayLike, PyTree
@@ -142,6 +142,19 @@ def fresh_argument(name: str, arg: PyTree, k: int, args: tuple[Any, ...]) -> Any
         # A copy: outer tapes know it as the argument, but this derivative tells it from a captured original.
         fresh.append(value.__copy__())
     return pytree.unflatten(structure, fresh)
+
+
+def handed(args: Sequence[Any], chosen: Sequence[int]) -> list[Any]:
+    """Return arguments as a function is to get them, which may change them in place: the chosen ones are aliases."""
+    return [aliases(arg) if k in chosen else arg for k, arg in enumerate(args)]
+
+
+def aliases(tree: PyTree) -> Any:
+    """Return a pytree of Tensors as one of aliases."""
+    if type(tree) is Tensor:
+        return alias(tree)
+    leaves, structure = pytree.flatten(tree)
+    return pytree.unflatten(structure, [alias(leaf) for leaf in leaves])
 
 
 def _first_tensor(tree: PyTree) -> Tensor | None:

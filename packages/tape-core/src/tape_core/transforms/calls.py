@@ -11,7 +11,7 @@ from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import pytree, recording
 from tape_core.engine.binding import bind
 from tape_core.engine.recording import new_key, retire
-from tape_core.engine.tensor import SCALARS, Tensor, is_number, read, to_number, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, alias, is_number, read, to_number, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Pull, Push, record_as_one
 from tape_core.ops.creation import asarray, zeros_like
@@ -39,10 +39,11 @@ class Arguments:
 
     @property
     def given(self) -> Any:
-        """The arguments with every array as a Tensor."""
-        return pytree.unflatten(
-            self.structure, [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
-        )
+        """The arguments with every array as a Tensor, which the function may change in place."""
+        return pytree.unflatten(self.structure, self._own())
+
+    def _own(self) -> list[Any]:
+        return [leaf if t is None else alias(t) for leaf, t in zip(self.leaves, self.tensors, strict=True)]
 
     @property
     def differentiable(self) -> list[Tensor]:
@@ -51,9 +52,9 @@ class Arguments:
 
     def replaced(self, values: Sequence[Any]) -> Any:
         """Return the arguments with these values in place of the leaves that have derivatives."""
-        leaves = [leaf if t is None else t for leaf, t in zip(self.leaves, self.tensors, strict=True)]
+        leaves = self._own()
         for k, value in zip(self.places, values, strict=True):
-            leaves[k] = value
+            leaves[k] = alias(value)
         return pytree.unflatten(self.structure, leaves)
 
     def with_tangents(self, values: Sequence[Any]) -> Any:

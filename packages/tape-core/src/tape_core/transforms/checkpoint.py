@@ -62,11 +62,10 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
 
     @wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        args = tuple([with_tensors(argument) for argument in args])
+        arguments = Arguments(tuple([with_tensors(argument) for argument in args]))
         kwargs = {name: with_tensors(argument) for name, argument in kwargs.items()}
         if all(recorder._forward for recorder in ACTIVE.get()):
-            return f(*args, **kwargs)  # forward mode keeps no residuals: there is nothing to save
-        arguments = Arguments(args)
+            return f(*arguments.given, **kwargs)  # forward mode keeps no residuals: there is nothing to save
         # The second run begins with this state, and draws the same numbers.
         bits = random.get_state()
         kept = KeptResults(kept_ops(), _roots(arguments.tensors)) if policy is not None else None

@@ -10,7 +10,7 @@ from tape_core.base.dtypes import DType, complex128, float64
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import cuts, pytree
 from tape_core.engine.levels import BatchedArray
-from tape_core.engine.tensor import SCALARS, Tensor, is_number, read, to_number
+from tape_core.engine.tensor import SCALARS, Tensor, alias, is_number, read, to_number
 from tape_core.ops.creation import asarray
 from tape_core.ops.elementwise import where
 from tape_core.ops.searching import any as any_of
@@ -98,6 +98,10 @@ class Tree:
         for k, tensor in zip(self.places, tensors, strict=True):
             leaves[k] = tensor
         return pytree.unflatten(self.structure, leaves)
+
+    def handed(self, tensors: Sequence[Tensor]) -> PyTree:
+        """Return the pytree with other Tensors, for a function that may change them in place: with aliases."""
+        return self.of([alias(t) for t in tensors])
 
     def names(self) -> list[str]:
         """Return the paths of the Tensors, for messages."""
@@ -200,7 +204,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
     def flat(f: Function, name: str) -> loops.Branch:
         def run(tensors: list[Any]) -> list[Any]:
             like = found[0] if found else None
-            out = Tree(f(*given.of(tensors)), f"cond: the result of {name}", like)
+            out = Tree(f(*given.handed(tensors)), f"cond: the result of {name}", like)
             # The branch that runs first says how results look, but its numbers are weak beside the other's arrays: then
             # it has to run once more. The structure is needed after the call.
             if like is not None and like.give_way(out):
@@ -266,11 +270,11 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: PyTree) -> PyTr
         cuts.on_branch(init.tensors)
 
     def test(carry: list[Any]) -> Any:
-        found = cond_fun(init.of(carry))
+        found = cond_fun(init.handed(carry))
         return found if type(found) in SCALARS else _scalar(found, "while_loop: the result of cond_fun")
 
     def step(carry: list[Any]) -> list[Any]:
-        new = Tree(body_fun(init.of(carry)), "while_loop: the result of body_fun", init)
+        new = Tree(body_fun(init.handed(carry)), "while_loop: the result of body_fun", init)
         init.check(new, "while_loop: the result of body_fun", "what it was given has")
         return new.tensors
 
@@ -345,7 +349,7 @@ def scan(
     results: list[Tree] = []
 
     def step(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
-        pair = f(carried.of(carry), elements.of(row))
+        pair = f(carried.handed(carry), elements.handed(row))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(
                 f"scan: {name_of(f)} must return a pair, what is carried on and a result, got "

@@ -18,7 +18,7 @@ from tape_core.engine.cuts import Cuts, own_derivative
 from tape_core.engine.indexed_slices import IndexedSlices, dense
 from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
 from tape_core.engine.tape import GradientTape
-from tape_core.engine.tensor import Tensor, twin_slots, wrap
+from tape_core.engine.tensor import Tensor, alias, twin_slots, wrap
 from tape_core.engine.variable import Variable
 from tape_core.modes.function_op import Axes, Pull, below, lower_cotangent, raise_derivative
 from tape_core.ops.creation import zeros_like
@@ -282,7 +282,7 @@ def linear_transpose(
     tape.watch(wanted)
     with setting(MASKED, 0), share_slots(around.shared_with(at, fresh) if around else (), tape._key):
         with tape:
-            outs = f(fresh)
+            outs = f(list(map(alias, fresh)))
         used = [lower_cotangent(out, g, inner) for out, g in zip(outs, gs, strict=True) if g is not None]
         if masked:
             tape._masked, tape._starts_masked = max(tape._masked, masked), masked

@@ -28,6 +28,7 @@ from tape_core.transforms.arguments import (
     check_real_results,
     check_tuples,
     choose_arguments,
+    handed,
     materialize_zeros,
     note_lists,
     split_aux,
@@ -178,7 +179,7 @@ def with_gradient(
         with tape:
             tape.watch(sources)
             try:
-                out = f(*fresh, **kwargs)
+                out = f(*handed(fresh, chosen), **kwargs)
             except TypeError as error:
                 note_lists(error, args, chosen)
                 raise
@@ -242,7 +243,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     # Persistent, since `pull` may be called many times.
     with GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(args))
-        out = f(*args)
+        out = f(*handed(args, range(len(args))))
         value, aux = split_aux(f, out) if has_aux else (out, None)
         leaves, structure = pytree.flatten(value)
         value = pytree.unflatten(structure, [as_result("vjp", leaf) for leaf in leaves])

@@ -18,7 +18,7 @@ from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
 from tape_core.engine.binding import held_for_a_while
 from tape_core.engine.levels import innermost
-from tape_core.engine.tensor import SCALARS, Tensor, read, wrap
+from tape_core.engine.tensor import SCALARS, Tensor, alias, read, wrap
 from tape_core.modes.function_op import record_as_one
 from tape_core.ops.creation import asarray, zeros_like
 from tape_core.ops.data_types import off_tapes, stop_gradient
@@ -92,7 +92,7 @@ def fixed_point(
     n = len(arguments.places)
 
     def called(zs: Vector, values: Vector) -> Vector:
-        out = f(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
+        out = f(pytree.unflatten(structure, list(map(alias, zs))), *arguments.replaced(values[:n]))
         return _check_like_unknowns(out, start, structure, f"fixed_point: the result of {name_of(f)}", "z0")
 
     # One call on trial: it checks the result, and finds the Variables, which become inputs too.
@@ -193,7 +193,7 @@ def custom_root(
         ]
 
         def called(zs: Vector, values: Vector) -> Vector:
-            out = residual(pytree.unflatten(structure, list(zs)), *arguments.replaced(values[:n]))
+            out = residual(pytree.unflatten(structure, list(map(alias, zs))), *arguments.replaced(values[:n]))
             return _check_like_unknowns(out, zs, structure, f"custom_root: the result of {name_of(residual)}", "z")
 
         # This call checks the solution, and finds the Variables, which become inputs.

@@ -23,6 +23,7 @@ from tape_core.transforms.arguments import (
     check_reached,
     check_real_results,
     choose_arguments,
+    handed,
     materialize_zeros,
     split_aux,
     with_cuts,
@@ -195,7 +196,7 @@ class _Call:
 
     def results(self) -> tuple[list[Any], Any]:
         """Run the function; return the leaves of its value and their structure."""
-        out = self.f(*self.fresh, **self.kwargs)
+        out = self.f(*handed(self.fresh, self.chosen), **self.kwargs)
         value, self.aux = split_aux(self.f, out) if self.has_aux else (out, None)
         leaves, structure = pytree.flatten(value)
         return [as_result(self.name, leaf) for leaf in leaves], structure
