@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tape_core.backends import line_axis
 from tape_core.typing import IndexKey
 
 from tape_jax import manual
@@ -241,9 +242,8 @@ def add_rows(x: jax.Array, indices: jax.Array, rows: jax.Array, *, in_place: boo
 
 
 def take(x: jax.Array, indices: jax.Array, *, axis: int | None = None) -> Any:
-    if axis is None and x.ndim != 1:  # of several dimensions JAX would take from all elements in a row
-        raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-    return jnp.take(x, indices, axis=axis)
+    # Without one JAX would take from all elements in a row.
+    return jnp.take(x, indices, axis=line_axis(axis, x.ndim))
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

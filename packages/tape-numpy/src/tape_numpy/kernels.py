@@ -14,7 +14,7 @@ from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from tape_core.backends import check_labels, get_default_dtype, label_error
+from tape_core.backends import check_labels, get_default_dtype, label_error, line_axis
 from tape_core.typing import Axis, Kernel, Raw, RawDType
 
 from tape_numpy import indexing, windows
@@ -47,11 +47,8 @@ def _gather(params: Raw, indices: Raw) -> Raw:
 
 def _take(x: Raw, indices: Raw, *, axis: int | None = None) -> Raw:
     # NumPy takes from an array without dimensions as if it had one, and without an axis from the flattened array.
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-    elif not x.ndim:
-        raise np.exceptions.AxisError(axis, 0)
+    if axis is None or not x.ndim:
+        axis = line_axis(axis, x.ndim)
     return x.take(indices, axis=axis)
 
 

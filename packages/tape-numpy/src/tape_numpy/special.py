@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
-from tape_core.backends import DEFAULT_KERNELS, get_default_dtype
+from tape_core.backends import DEFAULT_KERNELS, get_default_dtype, line_axis
 from tape_core.typing import Kernel, Namespace, Raw
 
 from tape_numpy.thresholds import SPECIAL_BLOCK
@@ -44,11 +43,7 @@ def _in_blocks(name: str, xp: Namespace) -> Kernel:
 
 
 def _logcumsumexp(x: Raw, *, axis: int | None = None, include_initial: bool = False) -> Raw:
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-        axis = 0
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = line_axis(axis, x.ndim)
     if x.dtype.kind == "c":
         raise TypeError("it takes real numbers, not complex ones")
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(get_default_dtype().name)

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import index
 from typing import Any
 
 import torch
+from tape_core.backends import line_axis
 from tape_core.typing import IndexKey
 from torch import Tensor
 
@@ -228,16 +228,10 @@ def places(x: Tensor, key: IndexKey) -> Any:
 
 
 def take(x: Tensor, indices: Tensor, *, axis: int | None = None) -> Any:
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-        axis = 0
-    axis = index(axis)
-    if not -x.ndim <= axis < x.ndim:
-        raise IndexError(f"Dimension out of range: axis {axis} of an array of {x.ndim} dimensions")
+    axis = line_axis(axis, x.ndim)
     if indices.dtype is not torch.int64:
         indices = indices.to(torch.int64)
-    return x[(slice(None),) * (axis % x.ndim) + (indices,)]
+    return x[(slice(None),) * axis + (indices,)]
 
 
 def gather(params: Tensor, indices: Tensor) -> Any:

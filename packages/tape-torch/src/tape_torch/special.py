@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tape_core.backends import normal_axis
+from tape_core.backends import line_axis
 
 from tape_torch.fallback import default_kernel
 
@@ -33,11 +33,7 @@ _FLOATS = frozenset({torch.float32, torch.float64})
 
 
 def _logcumsumexp(x: torch.Tensor, *, axis: int | None = None, include_initial: bool = False) -> Any:
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-        axis = 0
-    normal_axis(axis, x.ndim)
+    axis = line_axis(axis, x.ndim)
     out = torch.logcumsumexp(x, axis)
     if include_initial:
         shape = list(x.shape)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tape_core.backends import normal_axis
+from tape_core.backends import line_axis, normal_axis
 from tape_core.support import warn_user
 from tape_core.typing import Axis, Scalar
 from torch import Tensor
@@ -138,11 +138,7 @@ def _running(function: Kernel, first: int) -> Kernel:
     def kernel(
         x: Tensor, *, axis: int | None = None, dtype: torch.dtype | None = None, include_initial: bool = False
     ) -> Tensor:
-        if axis is None:
-            if x.ndim != 1:
-                raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
-            axis = 0
-        (axis,) = _normal_axes(x, axis)
+        axis = line_axis(axis, x.ndim)
         dtype = dtype or _sum_dtype(x)
         x, working = _to_working_dtype(x, dtype)
         out = function(x, axis, dtype=working)

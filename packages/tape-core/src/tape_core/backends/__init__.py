@@ -2,7 +2,7 @@
 
 from tape_core.backends import compilers
 from tape_core.backends.array_api import ArrayAPIBackend
-from tape_core.backends.axes import normal_axis
+from tape_core.backends.axes import line_axis, normal_axis
 from tape_core.backends.checks import (
     check_conv,
     check_convolve,
@@ -104,6 +104,7 @@ __all__ = [
     "ints",
     "is_host_array",
     "label_error",
+    "line_axis",
     "normal_axes",
     "normal_axis",
     "pool_windows",

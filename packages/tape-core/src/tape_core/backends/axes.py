@@ -36,6 +36,24 @@ def normal_axis(axis: object, ndim: int, of: str = "an array") -> int:
     return place % ndim
 
 
+def line_axis(axis: object, ndim: int) -> int:
+    """Return the axis of an op along one line as a non-negative number: of a vector it need not be given.
+
+    >>> line_axis(None, 1)
+    0
+
+    Raises:
+        AxisError: there is no such axis.
+        TypeError: it is no integer.
+        ValueError: none is given, for an array that has not got one alone.
+    """
+    if axis is not None:
+        return normal_axis(axis, ndim)
+    if ndim != 1:
+        raise ValueError(f"axis must be given for an array of {ndim} dimensions")
+    return 0
+
+
 class AxisParameter:
     """The parameter `axis` or `axes` of an op.
 
@@ -111,13 +129,13 @@ class AxisParameter:
             values: the operands.
             arguments: all arguments by name, defaults among them.
         """
-        if (axis := arguments.get(self.name)) is None:
-            if self.of != "line" or (ndim := len(values[0].shape)) == 1:
-                return None
-            return ValueError(f"axis must be given for an array of {ndim} dimensions")
+        axis = arguments.get(self.name)
         try:
-            self.normal(axis, (values,) if self.sequence else values)
-        except AxisError as error:
+            if axis is not None:
+                self.normal(axis, (values,) if self.sequence else values)
+            elif self.of == "line":
+                line_axis(axis, len(values[0].shape))
+        except ValueError as error:
             return error
         return None
 

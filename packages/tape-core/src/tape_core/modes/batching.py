@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tape_core.backends.axes import normal_axis
+from tape_core.backends.axes import line_axis, normal_axis
 from tape_core.backends.errors import BatchError
 from tape_core.backends.kernels import DEFAULT_KERNELS
 from tape_core.base.lookup import ops
@@ -179,8 +179,7 @@ def along_one(call: Call, x: BatchInput) -> Any:
 
 def running(call: Call, x: BatchInput) -> Any:
     """Batch an op along one axis, which only an array of one dimension may leave out."""
-    if call.params["axis"] is None and x.ndim != 1:
-        raise ValueError(f"{call.op.name}: axis must be given for an array of {x.ndim} dimensions")
+    line_axis(call.params["axis"], x.ndim)
     return along_one(call, x)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tape_core.backends.axes import normal_axis
+from tape_core.backends.axes import line_axis, normal_axis
 from tape_core.backends.discovery import is_host_data
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
@@ -239,12 +239,10 @@ def _take_transpose(xp: Namespace, g: Cotangent, x_spec: Spec, indices: Array, a
 
 def _take_batch(call: Call, x: BatchInput, indices: BatchInput) -> Any:
     # One vector of indices for all examples is a `take`; with indices of its own for each, it is indexing.
-    axis = 0 if call.params["axis"] is None and x.ndim == 1 else call.params["axis"]
-    if axis is None:
-        raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions")
+    axis = line_axis(call.params["axis"], x.ndim)
     if not batching.is_batched(indices):
         return call(x.value, indices.value, axis=batching.from_end(axis, x.ndim))
-    return x[(*[slice(None)] * normal_axis(axis, x.ndim), indices)]
+    return x[(*[slice(None)] * axis, indices)]
 
 
 def _bounds_along(xp: Namespace, x: Array, indices: Array, axis: int | None = 0) -> None:

@@ -9,7 +9,7 @@ import cmath
 import math
 from collections.abc import Iterator
 
-from tape_core.backends.axes import normal_axis
+from tape_core.backends.axes import line_axis
 from tape_core.engine.op import REFUSED, elementwise, op, vjp
 from tape_core.engine.samples import Draw, Refused, Sample, Samples, binary, unary, with_complex
 from tape_core.engine.tensor import Tensor
@@ -252,16 +252,8 @@ def linear_recurrence(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     """
 
 
-def _check_axis(ndim: int, axis: int | None) -> int:
-    if axis is None:
-        if ndim != 1:
-            raise ValueError(f"axis must be given for an array of {ndim} dimensions")
-        return 0
-    return normal_axis(axis, ndim)
-
-
 def _logcumsumexp_kernel(xp: Namespace, x: Array, *, axis: int | None = None, include_initial: bool = False) -> Array:
-    axis = _check_axis(len(x.shape), axis)
+    axis = line_axis(axis, len(x.shape))
 
     def scan(xp: Namespace, x: Array) -> Array:
         x = xp.moveaxis(x, axis, -1)
@@ -281,7 +273,7 @@ def _logcumsumexp_kernel(xp: Namespace, x: Array, *, axis: int | None = None, in
 def _logcumsumexp_vjp(
     xp: Namespace, g: Cotangent, x: Array, out: Array, axis: int | None, include_initial: bool
 ) -> Cotangent:
-    axis = _check_axis(len(x.shape), axis)
+    axis = line_axis(axis, len(x.shape))
     if x.shape[axis] == 0:
         return xp.zeros_like(x)
     g, x, out = (xp.moveaxis(v, axis, -1) for v in (g, x, out))
