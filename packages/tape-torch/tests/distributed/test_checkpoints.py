@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import tape_core as tc
 import torch
 from support import run_processes
 from tape_torch import distributed
+from tape_torch.distributed import checkpoints
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load as load_of_torch
 
@@ -206,9 +208,20 @@ def test_a_single_process_saves_in_the_background(tmp_path: Path) -> None:
     assert distributed.load(tmp_path).tensors["x"].tolist() == [1.0, 2.0]
 
 
-def test_a_second_program_is_kept_out_and_drafts_are_removed(tmp_path: Path) -> None:
-    from tape_torch.distributed import checkpoints
+def test_the_folder_is_free_once_a_checkpoint_was_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlock = checkpoints._unlock
 
+    def late(lock: int | None) -> None:
+        time.sleep(0.3)
+        unlock(lock)
+
+    monkeypatch.setattr(checkpoints, "_unlock", late)  # as on a busy machine
+    for step in range(2):
+        distributed.save(tmp_path, {"w": torch.ones(3)}, step=step, asynchronous=True).wait()
+    assert distributed.load(tmp_path).step == 1
+
+
+def test_a_second_program_is_kept_out_and_drafts_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".000001-step-0.0123456789abcdef").mkdir()
     (tmp_path / ".mine").mkdir()
     lock = checkpoints._locked(str(tmp_path))

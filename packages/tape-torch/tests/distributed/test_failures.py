@@ -49,9 +49,6 @@ def train(rank, first, victim, nth, asynchronous):
     except distributed.PeerError as error:
         assert error.ranks == (victim,), error
         os._exit(3)
-    except BaseException:
-        traceback.print_exc()
-        raise
     os._exit(0)
 
 def last():
@@ -71,6 +68,8 @@ for trial in range(int(sys.argv[4])):
         if (child := os.fork()) == 0:
             try:
                 train(rank, first, victim, nth, trial % 2 == 1)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         children.append(child)

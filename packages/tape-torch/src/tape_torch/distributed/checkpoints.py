@@ -158,16 +158,19 @@ def save(
             _unlock(lock)
         return Saving(target)
     future: Future[Any]
-    if group is None:
-        staged = {name: value.detach().to("cpu", copy=True) for name, value in arrays.items()}
-        executor = ThreadPoolExecutor(1)
-        future = executor.submit(_quietly, save_parts, staged, storage_writer=writer, planner=planner)
-        executor.shutdown(wait=False)
-    else:
-        begun = async_save(arrays, storage_writer=writer, planner=planner, process_group=group)
-        future = begun if isinstance(begun, Future) else begun.upload_completion
-    future.add_done_callback(lambda _: _unlock(lock))
-    _running[where] = saving = Saving(target, future)
+    try:
+        if group is None:
+            staged = {name: value.detach().to("cpu", copy=True) for name, value in arrays.items()}
+            executor = ThreadPoolExecutor(1)
+            future = executor.submit(_quietly, save_parts, staged, storage_writer=writer, planner=planner)
+            executor.shutdown(wait=False)
+        else:
+            begun = async_save(arrays, storage_writer=writer, planner=planner, process_group=group)
+            future = begun if isinstance(begun, Future) else begun.upload_completion
+    except BaseException:
+        _unlock(lock)
+        raise
+    _running[where] = saving = Saving(target, _after(future, lambda: _unlock(lock)))
     return saving
 
 
@@ -414,6 +417,24 @@ def _locked(folder: str) -> int | None:
 def _unlock(lock: int | None) -> None:
     if lock is not None:
         os.close(lock)
+
+
+def _after(future: Future[Any], act: Callable[[], None]) -> Future[Any]:
+    """Return a future that has the result of another one once a function was called.
+
+    Who waits for a future goes on before, or while, the callbacks of that one are called.
+    """
+    found: Future[Any] = Future()
+
+    def end(done: Future[Any]) -> None:
+        act()
+        try:
+            found.set_result(done.result())
+        except BaseException as error:  # noqa: BLE001 - as PyTorch's is, for all who wait
+            found.set_exception(error)
+
+    future.add_done_callback(end)
+    return found
 
 
 def _quietly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
