@@ -52,6 +52,7 @@ from tape_torch.divided_kernels import on_parts_alike
 from tape_torch.divided_origins import traced_last
 from tape_torch.divided_schedule import Schedule
 from tape_torch.divided_specs import with_spec
+from tape_torch.peers import is_of_peers
 from tape_torch.votes import Standing, compare_now
 
 
@@ -139,20 +140,28 @@ class _Later:
         if self._made is not None:
             return self._made(arrays)
         with self._lock.now:
-            self._runs += 1
-            if self._runs <= 2 and self._sends is not None:
+            run = self._runs + 1
+            if run <= 2 and self._sends is not None:
                 compare_now(["a compiled function", *self._sends[1]])
-            if self._runs != 2:
-                return self._run(arrays)
-            found, layouts = _noted(self._program, arrays)
-            try:
-                self._made = _OnParts(self._program, layouts, self._run, self._sends)
-            except Exception as error:  # noqa: BLE001 - the results are there
-                warn_user(
-                    f"a compiled function of divided arrays is computed op by op, for Tape could not make code of its "
-                    f"parts, which is a fault of Tape's own: {type(error).__name__}: {error}"
-                )
+            if run != 2:
+                found = self._run(arrays)
+            else:
+                found, layouts = _noted(self._program, arrays)
+                self._make(layouts)
+            # Of the runs that fail in all processes, as they differ, none counts: each may have been another function.
+            self._runs = run
             return found
+
+    def _make(self, layouts: dict[int, _Layout | None]) -> None:
+        try:
+            self._made = _OnParts(self._program, layouts, self._run, self._sends)
+        except Exception as error:
+            if is_of_peers(error):  # the processes compare their programs
+                raise
+            warn_user(
+                f"a compiled function of divided arrays is computed op by op, for Tape could not make code of its "
+                f"parts, which is a fault of Tape's own: {type(error).__name__}: {error}"
+            )
 
 
 def _noted(program: Program, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[int, _Layout | None]]:

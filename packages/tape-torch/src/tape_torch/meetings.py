@@ -15,6 +15,7 @@ import torch.distributed as dist
 from tape_core.staging import UnrepeatableError
 
 from tape_torch.notes import board, line
+from tape_torch.peers import lost
 
 FEW = 16
 """Processes of a group, each of which reads what all others tell; in a larger group they count who tells the same."""
@@ -66,6 +67,7 @@ class Meetings:
 
         Raises:
             MismatchError: it is something else, or they do not come.
+            PeerError: they have died, or ended by an error.
         """
         ranks = dist.get_process_group_ranks(group)
         if len(ranks) < 2:
@@ -126,11 +128,13 @@ class Meetings:
 
         Raises:
             MismatchError: some have ended, or wait for this one in another collective, or the time is over.
+            PeerError: some have died, or ended by an error.
         """
         begun, missing, was_stuck = time.monotonic(), others, set[int]()
         # Those that have given up a wait before, and may be elsewhere by now.
         old = [note for note in self._board.notes("waits").values() if note[4]]
-        note = [place, others, call, line()]
+        at = line()
+        note = [place, others, call, at]
         self._board.note("waits", [*note, False])
         while missing := [k for k in missing if not self._store.check([f"{place}/{k}"])]:
             ended, stopped = self._board.ended(), self._board.notes("stopped")
@@ -142,7 +146,11 @@ class Meetings:
             is_stuck = self._rank in stuck and stuck == was_stuck
             if (ended | stopped).keys() & set(missing) or is_stuck or waited > timeout:
                 self._board.note("waits", [*note, True])
-                said = {self._rank: f"calls {call} at {note[3]}"}
+                gave_up = {*stopped, *[k for k, note in waiting.items() if note[4]]}  # they may be gone since
+                gone = {k: how for k, how in ended.items() if k in missing and k not in gave_up}
+                if (error := lost(gone, call, at)) is not None:
+                    raise error
+                said = {self._rank: f"calls {call} at {at}"}
                 for k in missing:
                     said[k] = f"has not come within {waited:.0f} s: it hangs, or calls what it has called before"
                     if k in stopped:

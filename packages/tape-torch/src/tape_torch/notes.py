@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import distributed_c10d
 
 _PLACE: Final = "tape/notes"
@@ -73,6 +74,14 @@ def board() -> Board:
     if not _boards or _boards[0][0] is not world:
         _boards[:] = [(world, Board())]
     return _boards[0][1]
+
+
+def is_kept_by_first() -> bool:
+    """Return whether the store ends with process 0: elsewhere it is a file, or torchrun keeps it."""
+    store: Any = distributed_c10d._get_default_store()
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, TCPStore) and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 def machine() -> list[str]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import torch.distributed as dist
+from tape_core.staging import UnrepeatableError
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from tape_torch.notes import board, line
+from tape_torch.notes import board, is_kept_by_first, line
 
 PATIENCE: Final = 5.0
 """Seconds to look for the cause of an error: other processes notice it, or end, a little later."""
@@ -54,7 +58,7 @@ _GAVE_UP: Final = "ended by MismatchError"
 _PLACE: Final = re.compile(r"\[\S+/gloo/\S+\] ")
 
 
-class PeerError(RuntimeError):
+class PeerError(RuntimeError, UnrepeatableError):
     """Another process has died, failed or hangs.
 
     Attributes:
@@ -68,6 +72,9 @@ class PeerError(RuntimeError):
 
 watches: Final[list[Any]] = []
 """The block of `watched` that this process is in, if it is in one: it finds the cause by itself."""
+
+
+_named: Final[ContextVar[str]] = ContextVar("what is waited for", default="")
 
 
 class _Seen(NamedTuple):
@@ -86,7 +93,7 @@ class _Seen(NamedTuple):
 
 def is_of_peers(error: BaseException) -> bool:
     """Return whether an error is that of an operation among processes."""
-    if isinstance(error, dist.DistError):
+    if isinstance(error, dist.DistError | PeerError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _FAMILIAR)
 
@@ -99,6 +106,7 @@ def explained(error: Exception, what: str) -> PeerError | None:
     """
     if isinstance(error, PeerError) or watches or not is_of_peers(error) or not dist.is_initialized():
         return None
+    what = _named.get() or what
     here, own = dist.get_rank(), [what, line()]
     is_late = any(words in str(error).lower() for words in ("timed out", "timeout"))
     try:
@@ -106,7 +114,7 @@ def explained(error: Exception, what: str) -> PeerError | None:
         board().note("stopped", [*own, is_late])
         seen = _look(own, is_late, former)
     except RuntimeError:  # of the store
-        if here == 0:
+        if here == 0 or not is_kept_by_first():
             return None
         said = f"{what} at {own[1]} has failed on rank {here}: rank 0 has died, and with it the store of all"
         return PeerError(f"{said}. {_OF_DEAD}", [0])
@@ -124,15 +132,64 @@ def explained(error: Exception, what: str) -> PeerError | None:
     )
 
 
+def lost(ended: Mapping[int, str], call: str, at: str) -> PeerError | None:
+    """Return the error of processes that are gone while others wait for them; None where none has died or failed.
+
+    One that has come to the end of its program, or given up since programs differ, is no peer that was lost.
+
+    Args:
+        ended: how processes have ended, by their numbers.
+        call, at: what they are waited for in, in the words of users, and at which line.
+    """
+    gone = {k: how for k, how in ended.items() if how == "died" or (how.startswith("ended") and _GAVE_UP not in how)}
+    if not gone:
+        return None
+    said = "; ".join([f"rank {k} has {how}" for k, how in sorted(gone.items())])
+    cures = ". ".join(dict.fromkeys([_cure_of(how) for how in gone.values()]))
+    return PeerError(
+        f"{call} at {at} has failed on rank {dist.get_rank()} of {dist.get_world_size()}: {said}. {cures}", sorted(gone)
+    )
+
+
+def _cure_of(how: str) -> str:
+    """Return what to do about a process that has ended so."""
+    return _OF_DEAD if how == "died" else _OF_ERROR if how.startswith("ended") else _OF_FEWER
+
+
 @contextmanager
 def naming_peers(what: str) -> Iterator[None]:
-    """Context in which a collective that fails is an error that names the cause, as `explained` says."""
+    """Context in which a collective that fails is an error that names the cause, as `explained` says.
+
+    Within another one the name of that one counts.
+    """
+    token = _named.set(_named.get() or what)
     try:
         yield
     except RuntimeError as error:
         if (found := explained(error, what)) is not None:
             raise found from error
         raise
+    finally:
+        _named.reset(token)
+
+
+@cache
+def name_peers_in_waits() -> None:
+    """Have a call that computes with an array on its way, and waits for it in vain, name the peer that is the cause.
+
+    It may be anybody's: the optimizer's, say, or the user's own on an array of PyTorch.
+    """
+    dispatch: Any = AsyncCollectiveTensor.__torch_dispatch__
+
+    def called(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return dispatch(func, types, args, kwargs)
+        except RuntimeError as error:
+            if (found := explained(error, "waiting for a value")) is not None:
+                raise found from error
+            raise
+
+    AsyncCollectiveTensor.__torch_dispatch__ = classmethod(called)  # type: ignore[assignment, method-assign]
 
 
 def _look(own: list[str], is_late: bool, former: dict[int, Any]) -> dict[int, _Seen]:
@@ -162,8 +219,7 @@ def _look(own: list[str], is_late: bool, former: dict[int, Any]) -> dict[int, _S
             elif k in waits and (waits[k] != former.get(k) or (how or "").startswith(_GAVE_UP if waits[k][4] else "")):
                 seen[k] = _Seen(f"calls {waits[k][2]} at {waits[k][3]}", _OF_OTHERS, 2)
             elif how is not None:
-                cure = _OF_DEAD if how == "died" else _OF_ERROR if how.startswith("ended") else _OF_FEWER
-                seen[k] = _Seen(f"has {how}", cure, 2)
+                seen[k] = _Seen(f"has {how}", _cure_of(how), 2)
         late = time.monotonic() > until
         if late or len(seen) == notes.size - 1 or any([one.blame == 2 for one in seen.values()]):
             break

@@ -251,10 +251,13 @@ def compare_in_passing(store: Any) -> None:
         if (digest := new_values.mixed(log.digest, log.before, assignments=False)) or log.texts
         if (ranks := _ranks(group)) is not None
     }
-    store.set(f"{rank}", json.dumps(own))
-    if store.add("came", 1) < size:
+    try:
+        store.set(f"{rank}", json.dumps(own))
+        if store.add("came", 1) < size:
+            return
+        said = {k: json.loads(store.get(f"{k}")) for k in range(size)}
+    except dist.DistNetworkError:  # the process that keeps the store has come to its end before, and waits for nobody
         return
-    said = {k: json.loads(store.get(f"{k}")) for k in range(size)}
     for group, ranks in {group: ranks for told in said.values() for group, (_, ranks) in told.items()}.items():
         found: dict[int, Any] = {k: said[k][group][0] if group in said[k] else [0, [], "the end"] for k in ranks}
         if len({digest for digest, _, _ in found.values()}) > 1:

@@ -6,6 +6,7 @@ Both processes have taken all steps before they take other ones, with the same s
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import tape_nn as nn
 from tape_torch.distributed import MismatchError, averaged_gradient, full
 from trials import Trial
 
+warnings.filterwarnings("error", message=".*fault of Tape's own")
 tc.set_backend("torch:cpu")
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 

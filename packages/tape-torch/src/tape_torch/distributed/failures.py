@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch.distributed as dist
 from tape_core.support import contextmanager, real, without_arrays
@@ -23,12 +23,13 @@ from torch.distributed import distributed_c10d
 
 from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
-from tape_torch.notes import is_dead, machine
+from tape_torch.notes import is_dead, is_kept_by_first, machine
 from tape_torch.peers import PeerError, is_of_peers, watches
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
 PATIENCE: Final = 15.0  # seconds to look for the cause of an error
+PATIENCE_OF_LEFT: Final = 2.0  # of these, where a process has left
 POLL_SECONDS: Final = 0.05
 
 
@@ -120,13 +121,23 @@ class _Notes:
     heard: float = field(default_factory=time.monotonic)
 
 
+class _Seen(NamedTuple):
+    """What other processes have done, by their numbers."""
+
+    causes: dict[int, str]
+    """Those that have died, or failed."""
+    left: dict[int, str]
+    """Those that have left the block: the cause if nobody else is. They may have got the last message of a dead one."""
+    others: dict[int, str]
+    """Those that must be the cause if no other is."""
+
+
 class _Watch:
     def __init__(self, seconds: float | None) -> None:
         global _count
         _count += 1
         self.rank, self.size, self.seconds = dist.get_rank(), dist.get_world_size(), seconds
         own: Any = distributed_c10d._get_default_store()
-        self.is_kept_by_first = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
         self.store_at_end: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}/end", own)
         self.store.set(f"{self.rank}/who", json.dumps([*machine(), os.getpid()]))
@@ -178,50 +189,50 @@ class _Watch:
         Raises:
             DistError: a process is gone, or the time is over.
         """
-        found, _ = self._look({rank: _Notes() for rank in range(self.size) if rank != self.rank})
-        if found or (self.seconds is not None and waited > self.seconds):
+        seen = self._look({rank: _Notes() for rank in range(self.size) if rank != self.rank})
+        if seen.causes or seen.left or (self.seconds is not None and waited > self.seconds):
             raise dist.DistError(f"waited for {waited:.0f} s for processes that are to compare what they do")
 
     def culprits(self) -> dict[int, str]:
         """Return which processes are the cause of an error here, and what they have done."""
         known = {rank: _Notes() for rank in range(self.size) if rank != self.rank}
-        end = time.monotonic() + PATIENCE
-        suspects: dict[int, str] = {}
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        seen = _Seen({}, {}, {})
+        while (waited := time.monotonic() - begun) < PATIENCE:
             try:
-                found, suspects = self._look(known)
+                seen = self._look(known)
             except RuntimeError:
-                # Without torchrun, process 0 keeps the store, and it ends with it.
-                return {0: "has died, and with it the store that all have met in"} if self.is_kept_by_first else {}
-            if found:
-                return found
+                return {0: "has died, and with it the store that all have met in"} if is_kept_by_first() else {}
+            if seen.causes:
+                return seen.causes
+            if seen.left and waited > PATIENCE_OF_LEFT:
+                break
             time.sleep(POLL_SECONDS)
-        return suspects
+        return seen.left or seen.others
 
-    def _look(self, known: dict[int, _Notes]) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the processes that are the cause, and those that must be if no other is."""
-        found: dict[int, str] = {}
-        others: dict[int, str] = {}
+    def _look(self, known: dict[int, _Notes]) -> _Seen:
+        """Return what the other processes have said, and whether they live."""
+        seen = _Seen({}, {}, {})
         for rank, notes in known.items():
             if (failed := self._read(rank, "failed")) is not None:
-                found[rank] = f"has failed: {failed}"
+                seen.causes[rank] = f"has failed: {failed}"
             elif self._has(rank, "left"):
-                found[rank] = "has left the block that the others are still in"
+                seen.left[rank] = "has left the block that the others are still in"
             elif (waited := self._read(rank, "waited")) is not None:
                 for one in waited:  # it has found the cause, and may be gone by now
                     if one != self.rank:
-                        others[one] = "has died or hangs"
+                        seen.others[one] = "has died or hangs"
             elif self._is_dead(rank):
-                found[rank] = "has died"
+                seen.causes[rank] = "has died"
             else:
                 beat, now = int(self._read(rank, "beat") or 0), time.monotonic()
                 if beat != notes.beat:
                     notes.beat, notes.heard = beat, now
                 if now - notes.heard > SILENCE:
-                    found[rank] = f"gives no sign of life for {SILENCE:.0f} s"
+                    seen.causes[rank] = f"gives no sign of life for {SILENCE:.0f} s"
                 else:
-                    others[rank] = "lives, but hangs, or waits elsewhere"
-        return found, others
+                    seen.others[rank] = "lives, but hangs, or waits elsewhere"
+        return seen
 
     def _is_dead(self, rank: int) -> bool:
         """Return whether a process of this machine is no more."""

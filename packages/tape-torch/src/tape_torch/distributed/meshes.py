@@ -27,6 +27,7 @@ from tape_torch.divided import wait_for_dropped
 from tape_torch.gloo import mend_gloo
 from tape_torch.meetings import MismatchError, ends
 from tape_torch.notes import board
+from tape_torch.peers import name_peers_in_waits
 
 if TYPE_CHECKING:
     from tape_core.typing import ArrayLike
@@ -164,6 +165,7 @@ def mesh(
         raise ValueError(f"tape_torch.distributed.mesh: timeout must be more than 0 seconds; got {timeout}")
     _ensure_group(wanted, device_type, timeout)
     mend_gloo()
+    name_peers_in_waits()
     if device_type == "cpu" and dist.get_world_size() > 1:  # whole weights and gradients come and go in each step
         map_large_blocks()
     board()
