@@ -194,3 +194,14 @@ def test_outer_tapes_do_not_see_inside() -> None:
         y = tape_torch.as_torch(lambda x: x * v)(torch.tensor(3.0, requires_grad=True))
     assert y.item() == 6.0
     assert tape.watched_variables() == ()
+
+
+def test_a_function_may_change_its_arguments_in_place() -> None:
+    def changing(x: Any, y: Any) -> Any:
+        x *= y
+        x[0] = x[0] * y[1]
+        return tc.sin(x)
+
+    xs = (numbers(2).requires_grad_(), numbers(2, seed=2).requires_grad_())
+    assert torch.autograd.gradcheck(tape_torch.as_torch(changing), xs)
+    assert torch.autograd.gradgradcheck(tape_torch.as_torch(changing), xs)

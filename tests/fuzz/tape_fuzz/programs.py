@@ -63,7 +63,7 @@ OPS: list[Op] = [
     Op("tc.where({f} > 0, {i}, {f})", ("smooth", "continuous", "torch")), Op("tc.maximum({i}, {f})", ("smooth", "torch")), Op("tc.arctan2({p}, {i} * {i} + 1)".replace("arctan2", "atan2"), ("torch",)),
     Op("tc.sin({i}) + {n}", ("torch",)), Op("tc.mean({i}) * {f}", ("torch",)), Op("({i} < 2) * {f} + np.int32(2)", ("torch",)), Op("np.float64(0.5) * {f} - np.float32(2) * {i}", ("torch",)),
     Op("{i} + np.float64(0.5)", ("torch",)), Op("{i} * True + np.int64({k})", ("torch",)), Op("tc.where({i} > 0, np.float64(0.5), {f})", ("smooth", "continuous", "torch")),
-    Op("tc.cond({n} < tc.sum({f}), lambda: tc.sum({f0}) * {i}, lambda: {i} - tc.mean({f0}))", ("smooth", "continuous", "torch")),
+    Op("kept = {i}\n{out} = tc.cond({n} < tc.sum({f}), lambda: tc.sum({f0}) * kept, lambda: kept - tc.mean({f0}))", ("smooth", "continuous", "torch")),
     # -- elementwise
     *_each("tc.NAME({f})", "sin cos tanh sigmoid softplus square erf atan asinh expm1 negative gelu silu softmax sinh mish"),
     *_each("tc.NAME({p})", "log sqrt log1p log2 reciprocal gammaln digamma cosh xlogy".replace(" xlogy", "")),
@@ -116,6 +116,10 @@ OPS: list[Op] = [
     Op("tc.scan(lambda h, x: (tc.tanh(h * {f} + x), h * x), {f0} * 0.5, tc.stack([{f0}, {g} + {f0}]))[{j}]", weight=3),
     Op("tc.scan(lambda h, x: (h * 0.5 + {e}, x * {f}), {f0}, tc.stack([{f0}] * {k}), reverse=True)[0]"),
     Op("tc.while_loop(lambda c: c[0] < {k}, lambda c: (c[0] + 1, tc.cos(c[1]) * {f}), (tc.asarray(0), {f0}))[1]", ("smooth",), 2),
+    # -- functions that change what they are given in place
+    Op("tc.checkpoint(lambda a: tc.sin(a.__imul__(0.5)) * a)({f})", ("torch",)), Op("tc.scan(lambda h, x: (tc.tanh(h.__iadd__(x)) * h, x.__imul__(0.5) + h), {f}, tc.stack([{f0}] * {k}))[{j}]", ("torch",), 2),
+    Op("tc.cond(tc.sum({f0}) > {n}, lambda a: a.__imul__(0.5) + {f0}, tc.sin, {f})", ("smooth", "continuous", "torch")), Op("tc.while_loop(lambda c: c[0] < {k}, lambda c: (c[0].__iadd__(1), tc.cos(c[1].__imul__({n})) + c[1]), (tc.asarray(0), {f0}))[1]", ("smooth", "torch"), 2),
+    Op("tc.grad(lambda a: tc.sum(tc.sin(a.__imul__(0.5)) * a))({f})", ("torch",)), Op("tc.vjp(lambda a: a.__iadd__({f0}) * a, {f})[1](tc.sin({f}))[0]", ("torch",)),
     Op("tc.map(lambda r: tc.sin(r) * tc.sum({F}) + r ** 2 ** 2, {F0})"),
     Op("{out} = tc.scan(lambda h, x: ({v}.assign_add(x * 0.1), ({v} * h, x))[1], {v} * 1.0, tc.stack([{v} * 0.5] * {k}))[0]", ("pure", "exported")),
     # -- Variables

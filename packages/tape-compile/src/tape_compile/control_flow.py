@@ -19,6 +19,7 @@ from tape_core.support import check_assignable, contextmanager, setting
 from tape_core.tracing import (
     STAGE,
     Layers,
+    Moment,
     RepeatedEffectError,
     base_of,
     both_layers,
@@ -73,7 +74,7 @@ class FlowTrace(Trace):
     def attempt(self, call: Callable[[], T]) -> T | None:
         """Return what a call returns; None, and nothing of it in the trace, where it cannot be traced."""
         try:
-            with self.speculation():
+            with self.speculation(), Moment().undone_on_error():
                 return call()
         except (RepeatedEffectError, TracingError):
             return None
@@ -388,8 +389,16 @@ def _traced(
     """
     sub = SubTrace(trace, repeats=repeats, later=later)
     # No warnings from a branch that may not be taken.
-    with sub.running(), given[0][1].quiet() if given else nullcontext():
+    moment = Moment()
+    with sub.running(), given[0][1].quiet() if given else nullcontext(), moment.undone_on_error():
         outs = function([in_layers(sub.input(value, backend), backend, layers) for value, backend, layers in given])
+        outs = moment.settled(
+            outs,
+            lambda what: TracingError(
+                f"{trace.name} is compiled, and a branch or a step of a loop {what}: it is traced once, for all of its "
+                f"runs. Return the new value as part of the result or of the carry"
+            ),
+        )
     if sub.failed is not None:
         trace.failed = trace.failed or sub.failed
         return None

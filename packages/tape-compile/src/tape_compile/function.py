@@ -28,7 +28,7 @@ from tape_core.support import (
     warn_user,
     wrap,
 )
-from tape_core.tracing import BINDINGS, is_replaying
+from tape_core.tracing import BINDINGS, Moment, is_replaying
 from tape_core.typing import Fallback, PyTree, Retrace
 
 from tape_compile import thresholds
@@ -355,7 +355,7 @@ class Function(Generic[P, R_co]):
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import invalidate_donated
-        from tape_compile.results import check_containers, check_result, explain_leaked_arrays
+        from tape_compile.results import check_containers, check_result, explain_leaked_arrays, settled
         from tape_compile.tracer.contexts import outside, tracing
 
         # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
@@ -386,10 +386,13 @@ class Function(Generic[P, R_co]):
         # With fallback the function may run once more, as Python: then it draws the same random numbers.
         bits = random.get_state() if self._fallback or trace.stand_ins is not None else None
         release_spares()  # this call makes new values beside what is there
+        moment = Moment()
         try:
-            with tracing(trace):
+            with tracing(trace), moment.undone_on_error():
                 with explain_leaked_arrays(trace):
-                    result = self._call_python(args, kwargs, static)
+                    result = settled(
+                        moment, lambda: self._call_python(args, kwargs, static), self._refuse_change, leaves
+                    )
                 if args or kwargs:
                     tree = (args, kwargs) if with_kwargs else args
                     check_containers(self._name, signature.structure, leaves, tree)
@@ -439,6 +442,13 @@ class Function(Generic[P, R_co]):
             self._keep(compiled, signature, static, began)
         with outside():
             return _concrete_result(result)
+
+    def _refuse_change(self, what: str) -> Exception:
+        return TracingError(
+            f"{self._name} is compiled, and {what}: there it is a constant. Write x = x + y in place of x += y, and "
+            f"x = tape_core.at(x)[key].set(value) in place of x[key] = value, for a new Tensor; or make it a Variable "
+            f"and assign it, or give it as an argument"
+        )
 
     def _keep(self, compiled: Compiled, signature: Signature, static: Static, began: float) -> None:
         """Keep a trace for further calls."""

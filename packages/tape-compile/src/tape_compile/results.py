@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ from tape_core import Tensor
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import TracingError
 from tape_core.support import SCALARS, BatchedArray, pytree
+from tape_core.tracing import Moment
 
 from tape_compile.frozen import frozen
 from tape_compile.tracer.traced_array import TRACED, TracedArray
@@ -56,6 +57,17 @@ def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], 
             f"{name} is compiled, and changes a list or dict among its arguments, which would not change the caller's: "
             f"change a copy, as of list(x) or dict(x), and return what is new"
         )
+
+
+def settled(moment: Moment, run: Callable[[], Any], refuse: Callable[[str], Exception], own: Sequence[Any] = ()) -> Any:
+    """Return what a function returns, which may have changed nothing in place that others have: `Moment.settled`.
+
+    Args:
+        own: its arguments, which it may change.
+    """
+    with moment.undone_on_error():
+        leaves, structure = pytree.flatten_whole(run())
+        return pytree.unflatten(structure, moment.settled(leaves, refuse, [x for x in own if type(x) is Tensor]))
 
 
 def check_result(name: str, result: object) -> None:

@@ -9,6 +9,7 @@ from tape_core.engine import binding, call_paths
 from tape_core.engine.backward import flows_into, sweep
 from tape_core.engine.binding import Bound
 from tape_core.engine.call_errors import describe
+from tape_core.engine.changes import Moment, on_change
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.levels import lift, move_to_level
 from tape_core.engine.plan import Part, Parts
@@ -38,6 +39,7 @@ __all__ = [
     "Closure",
     "Cuts",
     "Layers",
+    "Moment",
     "Part",
     "Parts",
     "RepeatedEffectError",
@@ -56,6 +58,7 @@ __all__ = [
     "lift",
     "move_to_level",
     "note_uses",
+    "on_change",
     "own_slots",
     "slot",
     "substitute",

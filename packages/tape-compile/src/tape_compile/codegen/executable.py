@@ -13,7 +13,7 @@ from tape_core import IndexedSlices, Tensor, Variable
 from tape_core.backends import Backend, CompilerLoadError, compilers
 from tape_core.staging import TracingError
 from tape_core.support import FORMER, binding, keep_former, layouts, pytree, report_stage, wrap
-from tape_core.tracing import NO_SLOTS
+from tape_core.tracing import NO_SLOTS, on_change
 
 from tape_compile import passes
 from tape_compile.cache import notify_on_end
@@ -372,6 +372,8 @@ class Compiled:
             # The objects themselves: there are weak proxies among them.
             keep_former([getattr(holder, "_place", holder) for holder in objects], names)
             keep_former([*changed, *changed], [*["_array"] * len(changed), *["_slots"] * len(changed)])
+        for tensor in changed:
+            on_change(tensor)
         at = len(found) - len(self.assigned)
         news, compared = found[at:], layouts.are_compared
         # Of a single Variable nobody sees half of the values.

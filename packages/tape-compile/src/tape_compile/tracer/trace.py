@@ -14,7 +14,7 @@ from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
 from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
 from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, user_frame, wrap
-from tape_core.tracing import BINDINGS, NO_SLOTS
+from tape_core.tracing import BINDINGS, NO_SLOTS, on_change
 
 from tape_compile import thresholds
 from tape_compile.compilers import NeedsValues
@@ -648,6 +648,8 @@ class Trace(Effects):
     def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
         """Assign the traced values to the real Variables, and arrays to other Tensors, all at once."""
         tensors = tensors or {}
+        for tensor in tensors:
+            on_change(tensor)
         written = [held for held in self.variable_states.values() if held.written]
         set_all(
             [real_place(held.variable, self.bindings) for held in written],

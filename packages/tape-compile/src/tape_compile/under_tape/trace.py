@@ -12,7 +12,7 @@ from weakref import ref
 from tape_core import GradientTape, IndexedSlices, Tensor, Variable, random
 from tape_core.staging import HostNumber, TracingError
 from tape_core.support import ACTIVE, pytree, report_stage, setting, wrap
-from tape_core.tracing import Capture, Closure, Cuts, flows_into, sweep, unrecorded
+from tape_core.tracing import Capture, Closure, Cuts, Moment, flows_into, sweep, unrecorded
 
 from tape_compile.cache_key import STATIC, TENSOR, Signature
 from tape_compile.codegen.executable import check_first_run, compile_program, left_out
@@ -21,7 +21,7 @@ from tape_compile.compilers import Compiler, Run
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
 from tape_compile.program import Program, Spec
-from tape_compile.results import check_result, freeze_leaf
+from tape_compile.results import check_result, freeze_leaf, settled
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import partition
@@ -104,7 +104,11 @@ class JointTrace(FlowTrace):
 
     def refuse(self, what: str) -> NoReturn:
         """End the trace with an error: the function runs as plain Python inside tapes."""
-        raise TracingError(f"{self.name} is called inside a tape's block and {what}")
+        raise self.refusal(what)
+
+    def refusal(self, what: str) -> TracingError:
+        """Return the error with which `refuse` ends the trace."""
+        return TracingError(f"{self.name} is called inside a tape's block and {what}")
 
     def on_outer_tensor(self, tensor: Tensor) -> None:
         """A Tensor from around the function is used: it must not be watched."""
@@ -286,7 +290,7 @@ class Joint:
         own._open = True  # it is in no block of its own, but records like one that is
         try:
             with setting(ACTIVE, (own, Capture(tape._key, closure))):
-                result = self.python(leaves)
+                result = settled(Moment(), lambda: self.python(leaves), trace.refusal, leaves)
         finally:
             own._open = False
         if any([leaf._array is not array for leaf, array in given]):

@@ -15,13 +15,13 @@ from typing import Any
 from tape_core.base.lookup import instead_of_scipy
 from tape_core.base.references import COUNTS_REFERENCES
 from tape_core.engine.call_paths import accepts, binary_call
+from tape_core.engine.changes import on_change
 from tape_core.engine.tensor import Tensor
 from tape_core.ops import elementwise as ew
 from tape_core.ops import logic, searching
 from tape_core.ops.index.indexing import getitem_with_key, setitem_with_key
 from tape_core.ops.linalg.products import matmul, matrix_transpose
 from tape_core.ops.view_writes import check_write
-from tape_core.staging import TracingError, current
 from tape_core.typing import ArrayLike, IndexKey
 
 
@@ -73,7 +73,7 @@ def _setitem(self: Tensor, key: IndexKey, value: ArrayLike) -> None:
             f"view of x. Write x[i, j] = value, or x = tape_core.at(x)[...].set(value)"
         )
     check_write(sys._getframe(1))
-    _rebind(self, setitem_with_key(self, value, key), "x[key] = value")
+    _rebind(self, setitem_with_key(self, value, key))
 
 
 def _assigns_to_temporary(frame: FrameType) -> bool:
@@ -127,19 +127,14 @@ def _in_place(symbol: str, function: Callable[..., Any]) -> Callable[[Tensor, An
                     f"x {symbol} y would change the {what} of x from {old} to {new}; write x = x {symbol[:-1]} y for a "
                     f"new Tensor"
                 )
-        return _rebind(self, result, f"x {symbol} y")
+        return _rebind(self, result)
 
     return operator
 
 
-def _rebind(tensor: Tensor, result: Tensor, what: str) -> Tensor:
+def _rebind(tensor: Tensor, result: Tensor) -> Tensor:
     """Give a Tensor the array and the slots of a result: what `x += y` and `x[key] = y` do, since arrays are shared."""
-    if current() is not None and tensor.backend is tensor.backend.library:
-        new = "tape_core.at(x)[key].set(value)" if "]" in what else what.replace("=", "")
-        raise TracingError(
-            f"{what} changes a Tensor from around a compiled function, or one computed of such alone: there it is a "
-            f"constant. Write x = {new}, a new Tensor; or make it a Variable and assign it, or give it as an argument"
-        )
+    on_change(tensor)
     return tensor._rebind(result)
 
 

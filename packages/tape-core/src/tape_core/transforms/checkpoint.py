@@ -77,6 +77,8 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
         ):
             out = f(*arguments.replaced([off_tapes(t) for t in arguments.differentiable]), **kwargs)
             results = Results(out, name)
+            del out
+            results.leaves = closure.settled(results.leaves)
             # A result may be a captured Tensor itself, with which no op has computed.
             note_uses([leaf for leaf in results.leaves if leaf is not None])
         variables = closure.variables
@@ -88,6 +90,7 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | None = None) -> Callable[P
             with (
                 random.replayed(bits),
                 substitute(variables, values[n:]),
+                closure.moment.restored(),
                 kept.replaying() if kept else nullcontext(),
             ):
                 out = f(*arguments.replaced(values[:n]), **kwargs)

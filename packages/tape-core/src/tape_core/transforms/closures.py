@@ -7,11 +7,13 @@ record beside its arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tape_core.backends.protocol import Backend
 from tape_core.base.ambient import ACTIVE, OBSERVERS
 from tape_core.base.contexts import contextmanager, setting
 from tape_core.engine import record
+from tape_core.engine.changes import Moment
 from tape_core.engine.cuts import Cuts
 from tape_core.engine.levels import BatchedArray, detached
 from tape_core.engine.plan import Part
@@ -36,9 +38,12 @@ class Closure:
         shared: pairs of slots, of a Tensor inside a vmap that all examples share and of its value outside.
         read: the slots of captured Tensors that are values of Variables, too, by their id: one input stands for both.
         cuts: the `Cuts` of the recorders that know an input; the derivative reports to them why nothing flows.
+        moment: when the function ran first, to find Tensors as they were then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "") -> None:
+        self.what = what
+        self.moment = Moment()
         self.tensors: list[Tensor] = []
         self.variables: list[Variable] = []
         self.found: dict[int, Tensor] = {}  # the Tensors keep their slots alive, so that no id is used twice
@@ -46,6 +51,20 @@ class Closure:
         self.read: dict[int, dict[int, int]] = {}
         self.cuts: list[Cuts] = []
         self._trace = current()
+
+    def settled(self, outs: list[Any]) -> list[Any]:
+        """Return the results of the function; see :meth:`Moment.settled`.
+
+        Raises:
+            RepeatedEffectError: it has changed a Tensor from around it in place.
+        """
+        return self.moment.settled(outs, self._refuse)
+
+    def _refuse(self, what: str) -> Exception:
+        return RepeatedEffectError(
+            f"{self.what}: the function {what}, where a tape or accumulator records, and would do so again for the "
+            f"derivative; return the new value as part of the result or of the carry"
+        )
 
     def note(self, array: Raw, slots: dict[int, int], backend: Backend) -> None:
         """Note a value with these slots as read by the function; of a value and its twin in a vmap the outer one."""
@@ -204,13 +223,13 @@ def capture_closure(what: str, *, assigns: bool = False) -> Iterator[Closure]:
     Raises:
         RuntimeError: the function assigns to a Variable and `assigns` is False.
     """
-    closure = Closure()
+    closure = Closure(what)
     # With the key of the recorder that each stands in for: the slots of values say what that recorder knows.
     captures = [Capture(recorder._key, closure, recorder._cuts) for recorder in ACTIVE.get()]
     observers = OBSERVERS.get()
     with setting(OBSERVERS, observers if assigns else (*observers, _Refusal(what))):
         with reading(alone=True) as readers:
-            with setting(ACTIVE, (readers, *captures)):
+            with setting(ACTIVE, (readers, *captures)), closure.moment.undone_on_error():
                 yield closure
     closure.variables = [v for v in readers.found if v.dtype.inexact]
     # Values of Variables are inputs already, and must not be so twice.

@@ -80,6 +80,11 @@ class Tree:
             for k, value in zip(self.places, values, strict=True)
         ]
 
+    def given_away(self) -> list[Tensor]:
+        """Return the Tensors, and keep aliases: who gets them may ask who else has them."""
+        found, self.tensors = self.tensors, [alias(t) for t in self.tensors]
+        return found
+
     def give_way(self, other: Tree) -> bool:
         """Return whether numbers of this tree are to take the dtypes of another's leaves, and all others are alike."""
         if len(self.tensors) != len(other.tensors):
@@ -212,7 +217,7 @@ def cond(pred: ArrayLike, true_fn: Callable[..., R], false_fn: Callable[..., R],
             if like is not None:
                 like.check(out, f"cond: the result of {name}", "that of the other function has")
             found[:] = [like or out]
-            return out.tensors
+            return out.given_away()
 
         return run
 
@@ -362,7 +367,7 @@ def scan(
         if like is not None:
             like.check(out, "scan: the result of f", "that for the first element has")
         results[:] = [like or out]
-        return new.tensors, out.tensors
+        return new.tensors, out.given_away()
 
     last, ys = loops.scan(_label("scan", f), step, carried.tensors, elements.tensors, n, bool(reverse))
     return carried.of(last), results[0].of(ys)

@@ -17,6 +17,7 @@ from tape_core.base.ambient import ACTIVE
 from tape_core.base.mistakes import check_callable
 from tape_core.engine import pytree
 from tape_core.engine.binding import held_for_a_while
+from tape_core.engine.changes import Moment
 from tape_core.engine.levels import innermost
 from tape_core.engine.tensor import SCALARS, Tensor, alias, read, wrap
 from tape_core.modes.function_op import record_as_one
@@ -89,7 +90,7 @@ def fixed_point(
     start, structure = pytree.flatten(z0)
     start = [_as_unknown(leaf, f"fixed_point: z0{pytree.path(structure, k)}", None) for k, leaf in enumerate(start)]
     arguments = Arguments(args)
-    n = len(arguments.places)
+    n, moment = len(arguments.places), Moment()
 
     def called(zs: Vector, values: Vector) -> Vector:
         out = f(pytree.unflatten(structure, list(map(alias, zs))), *arguments.replaced(values[:n]))
@@ -102,7 +103,7 @@ def fixed_point(
     inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
     def residual(zs: Vector, values: Vector) -> Vector:
-        with substitute(variables, values[n:]):
+        with substitute(variables, values[n:]), moment.restored():
             out = called(zs, values)
         return [own - z for own, z in zip(out, zs, strict=True)]
 
@@ -178,7 +179,7 @@ def custom_root(
     @wraps(solver)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         arguments = Arguments([asarray(a) if type(a) in (float, complex) else a for a in args])
-        n = len(arguments.places)
+        n, moment = len(arguments.places), Moment()
         # JAX differentiates from outside: where that is stopped, `jax.grad` leaves values, which Python can read.
         bare = list(map(stop_gradient, arguments.differentiable))
         flows = traced.flows_of(bare)
@@ -208,7 +209,7 @@ def custom_root(
         inputs = [*arguments.differentiable, *[v._read() for v in variables]]
 
         def equations(zs: Vector, values: Vector) -> Vector:
-            with substitute(variables, values[n:]):
+            with substitute(variables, values[n:]), moment.restored():
                 return called(zs, values)
 
         # Captured Tensors can lose a derivative only where something records.

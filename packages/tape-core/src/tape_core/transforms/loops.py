@@ -161,7 +161,7 @@ def cond(what: str, predicate: Tensor | Scalar, branches: Sequence[Branch], oper
     def drawing(branch: Branch) -> Branch:
         def run(operands: Tensors) -> Tensors:
             draws.on_step(zero)
-            outs = branch(operands)
+            outs = closure.settled(branch(operands))
             note_uses(outs)
             return outs
 
@@ -247,7 +247,9 @@ def _traced_while(what: str, test: Test, step: Branch, carry: Tensors) -> Tensor
     Its number of steps is unknown, so that it has no derivative in reverse mode.
     """
     with capture_closure(what) as closure:
-        outs, _, _ = _run_while(test, lambda carry, _: (step(carry), []), list(map(off_tapes, carry)), False)
+        outs, _, _ = _run_while(
+            test, lambda carry, _: (closure.settled(step(carry)), []), list(map(off_tapes, carry)), False
+        )
     rerun = Rerun(closure, carry)
     carried, n = inexact(carry), len(carry)
     m = len(carried)
@@ -342,14 +344,18 @@ def _loop(
     if not is_recorded():
         carry, ys, _ = run(step, carry, xs, False)
         return carry, ys
-    draws = DrawStates()
+    draws, size = DrawStates(), len(carry)
+
+    def flat_step(carry: Tensors, xs: Tensors) -> Tensors:
+        carry, ys = step(carry, xs)
+        return [*carry, *ys]
 
     def counting_step(carry: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
         *carry, number = carry
         draws.on_step(number)
-        carry, ys = step(carry, xs)
-        note_uses([*carry, *ys])
-        return [*carry, number + 1], ys
+        outs = closure.settled(flat_step(carry, xs))
+        note_uses(outs)
+        return [*outs[:size], number + 1], outs[size:]
 
     # The last part of the carry is the number of the step, by which `draws` finds the states of generators.
     start, elements = [*map(off_tapes, carry), zero_beside([*carry, *xs])], list(map(off_tapes, xs))

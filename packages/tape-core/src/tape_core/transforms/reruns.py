@@ -71,7 +71,7 @@ class Rerun:
         arguments, n = list(arguments), len(self.places)
         for k, value in zip(self.places, given[:n], strict=True):
             arguments[k] = value
-        with substitute(self.variables, given[n:]):
+        with substitute(self.variables, given[n:]), self.around.moment.restored():
             return f(arguments)
 
     def transpose(

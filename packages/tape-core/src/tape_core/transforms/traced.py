@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tape_core.backends.flows import Flows
 from tape_core.base.ambient import OBSERVERS, REPLAY
 from tape_core.base.contexts import contextmanager, setting
+from tape_core.engine.changes import Moment
 from tape_core.engine.levels import innermost, move_to_level
 from tape_core.engine.recording import Recorder
 from tape_core.engine.tensor import Tensor
@@ -60,18 +61,23 @@ def is_unread(tensors: Sequence[Any]) -> bool:
 
 
 @contextmanager
-def _tracing(flows: Flows) -> Iterator[None]:
-    """Let the library trace in the context.
+def _tracing(flows: Flows) -> Iterator[Moment]:
+    """Let the library trace in the context, and yield the moment.
 
     Raises:
         UntraceableError: what it traces asks for a value, or does what must happen once for each run.
     """
+    moment = Moment()
     try:
         # A checkpoint with a policy keeps nothing of what has a value inside alone.
-        with setting(OBSERVERS, (*OBSERVERS.get(), _Once())), setting(REPLAY, None):
-            yield
+        with setting(OBSERVERS, (*OBSERVERS.get(), _Once())), setting(REPLAY, None), moment.undone_on_error():
+            yield moment
     except flows.UNREAD as error:
         raise UntraceableError("asks for the value of an array, which has none there") from error
+
+
+def _settled(moment: Moment, outs: Tensors) -> Tensors:
+    return moment.settled(outs, lambda what: UntraceableError(f"{what}, whose value means nothing outside: return it"))
 
 
 class _WiderError(Exception):
@@ -136,7 +142,7 @@ def cond(flows: Flows, predicate: Tensor, branches: Sequence[Callable[[Tensors],
 
     def traced(k: int, like: _Like) -> Callable[[Sequence[Any]], list[Any]]:
         def run(arrays: Sequence[Any]) -> list[Any]:
-            outs = branches[k](like.tensors(arrays))
+            outs = _settled(moment, branches[k](like.tensors(arrays)))
             note_uses(outs)
             found = results[k] = _Like(_as_wide(outs, wide or list(map(layers_of, outs))), decides.backend)
             if k and results[0].layers != found.layers:
@@ -151,7 +157,7 @@ def cond(flows: Flows, predicate: Tensor, branches: Sequence[Callable[[Tensors],
     numbers = True
     while True:
         try:
-            with _tracing(flows):
+            with _tracing(flows) as moment:
                 like = _Like(given, decides.backend)
                 found = flows.cond(decides._array, [traced(0, like), traced(1, like)], like.arrays)
             return results[0].tensors(found)
@@ -176,11 +182,11 @@ def while_loop(flows: Flows, test: Callable[[Tensors], Any], step: Step, carry: 
     backend = base_of(carry[0]).backend
     while True:
         try:
-            with _tracing(flows):
+            with _tracing(flows) as moment:
                 like = _Like(carry, backend)
 
                 def again(arrays: Sequence[Any], like: _Like = like) -> list[Any]:
-                    new = step(like.tensors(arrays), [])[0]
+                    new = _settled(moment, step(like.tensors(arrays), [])[0])
                     note_uses(new)
                     return _Like(_as_wide(new, like.layers), backend).arrays
 
@@ -209,14 +215,21 @@ def scan(
     note_uses([*carry, *xs])
     backend = base_of([*carry, *xs][0]).backend
     results: list[_Like] = []
+    n = len(carry)
+
+    def flat(carry: Tensors, row: Tensors) -> Tensors:
+        carry, ys = step(carry, row)
+        return [*carry, *ys]
+
     while True:
         try:
-            with _tracing(flows):
+            with _tracing(flows) as moment:
                 like, rows = _Like(carry, backend), _Like(xs, backend)
 
                 def again(arrays: Sequence[Any], row: Sequence[Any], like: _Like = like, rows: _Like = rows) -> Any:
-                    new, ys = step(like.tensors(arrays), rows.tensors(row))
-                    note_uses([*new, *ys])
+                    outs = _settled(moment, flat(like.tensors(arrays), rows.tensors(row)))
+                    note_uses(outs)
+                    new, ys = outs[:n], outs[n:]
                     results[:] = [_Like(ys, backend)]
                     saved = arrays if keep else ()
                     return _Like(_as_wide(new, like.layers), backend).arrays, [*saved, *results[0].arrays]
