@@ -355,7 +355,7 @@ class Function(Generic[P, R_co]):
         from tape_compile.codegen.executable import DONATED, Compiled, check_no_alias, load_compiler
         from tape_compile.control_flow import FlowTrace
         from tape_compile.donation import invalidate_donated
-        from tape_compile.results import check_containers, check_result, explain_leaked_arrays, settled
+        from tape_compile.results import check_containers, check_result, explain_leaked_arrays, settled, warn_of_caught
         from tape_compile.tracer.contexts import outside, tracing
 
         # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
@@ -397,6 +397,7 @@ class Function(Generic[P, R_co]):
                     tree = (args, kwargs) if with_kwargs else args
                     check_containers(self._name, signature.structure, leaves, tree)
                 check_result(self._name, result)
+                warn_of_caught(trace)
                 # x += y inside the function assigns to the caller's Tensor: each run returns its new array, too.
                 changed = {k: leaves[k]._array for k, array in given.items() if leaves[k]._array is not array}
                 check_no_alias(self._name, signature.leaves, changed)

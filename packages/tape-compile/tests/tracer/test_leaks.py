@@ -188,3 +188,32 @@ def test_constants_may_decide_shapes(name: str) -> None:
 def test_a_mask_that_is_another_one_in_each_call_does_not() -> None:
     with pytest.raises(TracingError, match="the shape of the result of getitem"):
         tc.function(lambda r, m: r[m])(tc.ones(3), tc.asarray(MASK))
+
+
+@pytest.mark.parametrize("where", ["function", "branch"])
+def test_who_catches_the_error_about_a_value_is_told_what_is_compiled_then(where: str) -> None:
+    def guarded(x: Any) -> Any:
+        try:
+            return x * 2 if x > 0 else x * 4
+        except TypeError:
+            return x * 3
+
+    def f(x: Any) -> Any:
+        return guarded(x) if where == "function" else tc.cond(tc.sum(x) > 0, guarded, lambda x: x, x)
+
+    compiled = tc.function(f)
+    with pytest.warns(
+        UserWarning, match=r"f is compiled, and .*test_leaks\.py:\d+, in .*guarded, has caught the error"
+    ):
+        assert compiled(tc.asarray(1.0)).item() == 3.0
+    assert compiled(tc.asarray(2.0)).item() == 6.0  # told once
+
+
+def test_errors_that_tape_itself_catches_are_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    @tc.function
+    def steps(x: Any) -> Any:
+        return tc.scan(lambda c, k: (c * k, c), x, tc.arange(3.0) + x)[0]
+
+    steps(tc.asarray(1.0))
+    tc.grad(steps)(tc.asarray(1.0))
+    assert not [w for w in recwarn if "caught" in str(w.message)]

@@ -158,3 +158,45 @@ def test_tensors_that_are_gone_and_changes_that_nobody_asks_for_cost_no_memory()
     del w, mine
     gc.collect()
     assert former() is None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_vmap_puts_no_value_of_examples_into_a_tensor_around_it(compiled: bool) -> None:
+    total, examples = tc.zeros(3), tc.reshape(tc.arange(6.0), (2, 3))
+
+    def put(x: Any) -> Any:
+        total[0] = x[0]
+        return x * 2
+
+    def put_and_return(x: Any) -> Any:
+        total.__imul__(x)
+        return total
+
+    def own(x: Any, scale: Any) -> Any:
+        y = x * 1
+        y[0] = x[1]
+        y *= scale
+        scale *= x  # an argument, of which the function has another Tensor
+        return y + scale
+
+    for f in (put, put_and_return):
+        mapped = tc.vmap(f)
+        with pytest.raises(TypeError, match=r"vmap: the function changes a Tensor of shape \(3,\) .* for each example"):
+            (tc.function(mapped) if compiled else mapped)(examples)
+        assert total.tolist() == [0.0, 0.0, 0.0]
+    mapped = tc.vmap(own, in_axes=(0, None))
+    scale = tc.asarray([1.0, 10.0, 100.0])
+    found = (tc.function(mapped) if compiled else mapped)(examples, scale)
+    assert found.tolist() == [[1.0, 20.0, 400.0], [7.0, 80.0, 1000.0]]
+    assert scale.tolist() == [1.0, 10.0, 100.0]
+
+
+def test_vmap_may_count_its_calls_in_a_tensor_around_it() -> None:
+    calls = tc.zeros(())
+
+    def f(x: Any) -> Any:
+        calls.__iadd__(1)
+        return x + calls
+
+    assert tc.vmap(f)(tc.asarray([1.0, 2.0])).tolist() == [2.0, 3.0]
+    assert calls.item() == 1.0

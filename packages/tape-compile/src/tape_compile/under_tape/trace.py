@@ -21,7 +21,7 @@ from tape_compile.compilers import Compiler, Run
 from tape_compile.control_flow import FlowTrace
 from tape_compile.methods import WeakMethod
 from tape_compile.program import Program, Spec
-from tape_compile.results import check_result, freeze_leaf, settled
+from tape_compile.results import check_result, freeze_leaf, settled, warn_of_caught
 from tape_compile.tracer.contexts import tracing
 from tape_compile.tracer.traced_backend import tracing_backend
 from tape_compile.under_tape.partition import partition
@@ -316,6 +316,7 @@ class Joint:
     def _analyze_results(self, trace: JointTrace, result: Any, own: GradientTape, inputs: dict[int, Any]) -> list[Any]:
         """Return the arrays of the result, and keep in `outs` how to make its leaves from them."""
         check_result(trace.name, result)
+        warn_of_caught(trace)
         leaves, self.structure = pytree.flatten_whole(result)
         arrays: list[Any] = []
         self.outs: list[

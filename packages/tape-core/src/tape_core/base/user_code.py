@@ -68,6 +68,11 @@ def library_of(frame: FrameType) -> str | None:
     return package if (installed or package in _COMPUTING) and not is_ours(frame) else None
 
 
+def is_of_user(frame: FrameType) -> bool:
+    """Return whether a frame runs code of the user's: neither Tape's nor another library's."""
+    return not is_ours(frame) and library_of(frame) is None
+
+
 def deciding_frame() -> str | None:
     """Return the place where a kernel or a rule of Tape asks for the truth of a value; None if none does.
 

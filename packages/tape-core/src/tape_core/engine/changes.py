@@ -141,26 +141,41 @@ class Moment:
         if not _histories:
             return outs
         mine = {id(tensor) for tensor in own}
-        if not self._survivors(mine):
+
+        def is_of_others(tensor: Tensor) -> bool:
+            return id(tensor) not in mine
+
+        if not self._survivors(is_of_others):
             return outs
         found = [alias(out) if type(out) is Tensor and id(out) not in mine else out for out in outs]
         outs.clear()
+        self.check(refuse, is_of_others)
+        return found
+
+    def check(self, refuse: Callable[[str], Exception], concerns: Callable[[Tensor], bool]) -> None:
+        """Raise if there are Tensors of concern that this thread has changed since; all are set back then.
+
+        Args:
+            refuse: makes the exception, of words that name a Tensor and the line.
+            concerns: says of which Tensors that is.
+        """
+        if not _histories:
+            return
         # Closures that refer to each other hold what they have made until it is collected: what is young, quickly.
         for generation in (0, 2):
-            if not self._survivors(mine):
-                return found
+            if not self._survivors(concerns):
+                return
             gc.collect(generation)
-        if survivors := self._survivors(mine):
+        if survivors := self._survivors(concerns):
             shape, place = survivors[0]
             self.undo()
             raise refuse(f"changes a Tensor of shape {shape} from around it, in {place}")
-        return found
 
-    def _survivors(self, mine: set[int]) -> list[tuple[tuple[int, ...], str]]:
+    def _survivors(self, concerns: Callable[[Tensor], bool]) -> list[tuple[tuple[int, ...], str]]:
         return [
             (tensor.shape, change.place)
             for tensor, change in self._changed()
-            if change.thread == get_ident() and id(tensor) not in mine
+            if change.thread == get_ident() and concerns(tensor)
         ]
 
 

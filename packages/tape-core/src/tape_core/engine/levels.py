@@ -148,6 +148,16 @@ def innermost(array: Any) -> tuple[Any, int]:
     return array, hidden
 
 
+def has_axis(axis: Axis, tensor: Tensor) -> bool:
+    """Return whether a Tensor stands for many along this hidden axis."""
+    array = tensor._array
+    while type(array) is BatchedArray:
+        if array.axis is axis:
+            return True
+        array = array.value._array
+    return False
+
+
 def is_watched(tensors: Sequence[Tensor], *, outside: bool = False) -> bool:
     """Return whether a recorder knows one of these Tensors; with `outside`, or outside a vmap the values of all."""
     active = ACTIVE.get()

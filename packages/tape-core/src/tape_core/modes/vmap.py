@@ -16,9 +16,10 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import check_callable, explaining
 from tape_core.base.progress import progress_of
 from tape_core.engine import pytree
-from tape_core.engine.levels import Axis, BatchedArray, lift
+from tape_core.engine.changes import Moment
+from tape_core.engine.levels import Axis, BatchedArray, has_axis, lift
 from tape_core.engine.recording import DrawnStates
-from tape_core.engine.tensor import Tensor, read, wrap
+from tape_core.engine.tensor import Tensor, alias, read, wrap
 from tape_core.modes.batched import Batched, backend_in
 from tape_core.staging import current
 
@@ -71,7 +72,8 @@ def vmap(
     Raises:
         ValueError: the arguments have different numbers of examples, or none has any, or an axis is not there.
         TypeError: a leaf with examples is no array; inside `f`, a decision depends on a value, random numbers are
-            drawn though `randomness` is `"error"`, or a value is taken out of a Tensor.
+            drawn though `randomness` is `"error"`, or a value is taken out of a Tensor; or `f` changes a Tensor from
+            around it in place, to a value that differs between the examples.
     """
     check_callable("vmap", "f", f)
     if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
@@ -104,11 +106,15 @@ def vmap(
         def run(start: int, stop: int) -> Any:
             whole = stop - start == size
             part = [leaf if whole or axis is None else leaf[start:stop] for leaf, axis in zip(moved, axes, strict=True)]
+            moment = Moment()
             with new_axis(stop - start, randomness) as axis:
-                given = [x if a is None else batch(x, axis) for x, a in zip(part, axes, strict=True)]
+                given = [_shared(x) if a is None else batch(x, axis) for x, a in zip(part, axes, strict=True)]
                 found = pytree.unflatten(structure, given)
                 one, named_ones = found if kwargs else (found, {})
-                return _all_examples(f(*one, **named_ones), out_axes, axis)
+                out = _all_examples(f(*one, **named_ones), out_axes, axis)
+            del given, found, one, named_ones  # what is an example's alone has ended
+            moment.check(_refusal, partial(has_axis, axis))
+            return out
 
         # A trace has no state of generators to go back to for the next chunk: it gets all examples at once.
         if chunk_size is None or size <= chunk_size or (randomness == "same" and current() is not None):
@@ -143,6 +149,13 @@ def titled(f: Callable[P, R], title: str, unit: str) -> Callable[P, R]:
 def name_of(f: Callable[..., Any]) -> str:
     """Return how progress calls a function."""
     return str(getattr(f, "__name__", "a function"))
+
+
+def _refusal(what: str) -> BatchError:
+    return BatchError(
+        f"vmap: the function {what}, to a value that is another one for each example: return it, and change the Tensor "
+        f"afterwards"
+    )
 
 
 def _all_examples(out: Any, out_axes: Axes, axis: Axis) -> Any:
@@ -231,6 +244,11 @@ def _examples_first(leaf: object, axis: object, where: Callable[[], str], beside
     except ValueError as error:
         raise ValueError(f"vmap: {where()} of shape {tensor.shape}: {error}") from None
     return tensor if axis == 0 else ops.moveaxis(tensor, axis, 0)
+
+
+def _shared(leaf: Any) -> Any:
+    """Return an argument of all examples as the function is to get it, which may change it in place."""
+    return alias(leaf) if type(leaf) is Tensor else leaf
 
 
 def _common_size(moved: Sequence[Any], axes: Sequence[Any], named: Callable[[int], str]) -> int:
