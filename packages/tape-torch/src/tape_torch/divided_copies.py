@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tape_torch.divided import added_up, describe, failed, is_here, part_of
 from tape_torch.mismatches import described_array
+
+T = TypeVar("T")
 
 _SAID: Final = 8  # processes in a message that have other arrays
 
@@ -135,6 +137,16 @@ def same_everywhere(text: str, mesh: DeviceMesh) -> bool:
     return _is_same(hashlib.blake2b(text.encode(), digest_size=8).digest(), mesh)
 
 
+def told_by_all(own: T, mesh: DeviceMesh) -> dict[int, T]:
+    """Return by rank what each process of a mesh, which all call this, tells the others."""
+    told = {dist.get_rank(): own}
+    for axis in range(mesh.ndim):
+        found: list[Any] = [None] * mesh.size(axis)
+        dist.all_gather_object(found, told, group=mesh.get_group(axis))
+        told = {rank: one for part in found for rank, one in part.items()}
+    return told
+
+
 def _is_same(digest: bytes, mesh: DeviceMesh) -> bool:
     number = int.from_bytes(digest, "big") >> 1
     both = torch.tensor([number, -number], device=mesh.device_type)
@@ -146,11 +158,7 @@ def _is_same(digest: bytes, mesh: DeviceMesh) -> bool:
 
 def _differing(about: str, digest: bytes, mesh: DeviceMesh) -> str:
     """Return which processes of a mesh, which all call this, have another array than the first of them."""
-    told = {dist.get_rank(): (about, digest)}
-    for axis in range(mesh.ndim):
-        found: list[Any] = [None] * mesh.size(axis)
-        dist.all_gather_object(found, told, group=mesh.get_group(axis))
-        told = {rank: one for part in found for rank, one in part.items()}
+    told = told_by_all((about, digest), mesh)
     first, *others = sorted(told)
     own = told[first]
     said = [

@@ -102,12 +102,22 @@ class _Program:
             MismatchError: it is another one, or of something else.
         """
         if not self.is_over:  # a first step may end in the midst of a sweep
-            self.meet(f"{described(func, args)}{_of_kernel(self._name)}", group_of(args))
+            group, of = group_of(args), _of_kernel(self._name)
+            # Other groups send parts of other shapes, where an array is divided unevenly along another axis.
+            everywhere = dist.get_world_size(group) == dist.get_world_size()
+            alike = None if everywhere else f"{described(func, args, shapes=False)}{of}"
+            self.meet(f"{described(func, args)}{of}", group, alike)
 
-    def meet(self, call: str, group: Any) -> None:
-        """Compare a call, with what the arrays of the kernel are made of."""
+    def meet(self, call: str, group: Any, in_all_groups: str | None = None) -> None:
+        """Compare a call, with what the arrays of the kernel are made of.
+
+        Args:
+            in_all_groups: what of the call is the same in all groups of processes, if not all of it.
+        """
         told = (f"{call}{self._kind}", *self._told())
         if meet(list(told), group, waits_of):
+            if in_all_groups is not None:
+                told = (f"{in_all_groups}{self._kind}", *told[1:])
             self.number = crc32(repr(told).encode(), self.number)
             self.told += ["; ".join(told)] * (len(self.told) < _TOLD)
             self.repeated += told in self.seen

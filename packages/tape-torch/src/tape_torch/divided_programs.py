@@ -40,6 +40,7 @@ from tape_compile.extend import (
 )
 from tape_core.support import Lock, warn_user
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 from torch.utils._pytree import tree_map_only
@@ -47,12 +48,11 @@ from torch.utils._pytree import tree_map_only
 from tape_torch.blocks import OnParts
 from tape_torch.compiled import without_memory
 from tape_torch.divided import failed, is_divided_kind, own_part
-from tape_torch.divided_copies import same_everywhere
+from tape_torch.divided_copies import same_everywhere, told_by_all
 from tape_torch.divided_kernels import on_parts_alike
 from tape_torch.divided_origins import traced_last
 from tape_torch.divided_schedule import Schedule
 from tape_torch.divided_specs import with_spec
-from tape_torch.peers import is_of_peers
 from tape_torch.votes import Standing, compare_now
 
 
@@ -153,15 +153,29 @@ class _Later:
             return found
 
     def _make(self, layouts: dict[int, _Layout | None]) -> None:
+        """Make code of parts; where one process has none, or another one, all go on op by op, in one order."""
+        made, told = None, ""
         try:
-            self._made = _OnParts(self._program, layouts, self._run, self._sends)
-        except Exception as error:
-            if is_of_peers(error):  # the processes compare their programs
-                raise
+            made = _OnParts(self._program, layouts, self._run, self._sends)
+            sent = made.sent
+        except Exception as error:  # noqa: BLE001 - it is told below, once all know of it
+            sent = told = f"{type(error).__name__}: {error}"
+        if (mesh := _mesh_of(layouts)) is not None and not same_everywhere(sent, mesh):
+            made, failures = None, {rank: one for rank, one in told_by_all(told, mesh).items() if one}
+            told = "; ".join([f"{one} (rank {rank})" for rank, one in sorted(failures.items())])
+            told = told or "the processes would send in different orders"
+        self._made = made
+        if told:
             warn_user(
                 f"a compiled function of divided arrays is computed op by op, for Tape could not make code of its "
-                f"parts, which is a fault of Tape's own: {type(error).__name__}: {error}"
+                f"parts, which is a fault of Tape's own: {told}"
             )
+
+
+def _mesh_of(layouts: dict[int, _Layout | None]) -> DeviceMesh | None:
+    """Return the mesh of all divided values; None where there are several."""
+    meshes = {layout.spec.mesh for layout in layouts.values() if layout is not None and layout.spec is not None}
+    return meshes.pop() if len(meshes) == 1 else None
 
 
 def _noted(program: Program, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[int, _Layout | None]]:
@@ -187,6 +201,9 @@ class _OnParts:
     """A program of the parts that this process has.
 
     Arguments in another layout than those of the run that was noted are computed with as they are, by `run`.
+
+    Attributes:
+        sent: what it sends, in order, as text: it must be the same in all processes.
     """
 
     __name__ = "on parts"
@@ -198,7 +215,7 @@ class _OnParts:
         outs = [layouts[k] for k in program.outputs]
         self._outputs = [None if layout is None or layout.spec is None else _Joined(layout) for layout in outs]
         self._spares = program.spares
-        own, self._votes = _program_of_parts(program, layouts, sends)
+        own, self._votes, self.sent = _program_of_parts(program, layouts, sends)
         self.source = Source(own if program.spares is None else program.spares.planned(own), "on_parts")
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
@@ -368,8 +385,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _program_of_parts(
     program: Program, layouts: dict[int, _Layout | None], sends: Sent | None
-) -> tuple[Program, Standing | None]:
-    """Return the program of parts, and its votes.
+) -> tuple[Program, Standing | None, str]:
+    """Return the program of parts, its votes, and what it sends in order, as text.
 
     A divided value's number is that of the part, and new values get new ones.
     """
@@ -402,22 +419,18 @@ def _program_of_parts(
         k: own_part(value) if type(value) is DTensor else value for k, value in program.constants.items()
     }
     outputs = [same.get(k, k) for k in program.outputs]
-    meshes = {layout.spec.mesh for layout in layouts.values() if layout is not None and layout.spec is not None}
-    votes: Standing | None = None
-    if len(meshes) == 1:
-        (mesh,) = meshes
+    votes, sent = None, ""
+    if (mesh := _mesh_of(layouts)) is not None:
         if sends is not None:
             groups = [mesh.get_group(axis).group_name for axis in range(mesh.ndim)]
             votes = Standing(*sends, groups)
         devices = {layout.device for layout in layouts.values() if layout is not None}
         schedule = Schedule(lines, specs, recorder.fresh, outputs, votes, devices.pop() if len(devices) == 1 else None)
-        if same_everywhere(schedule.sent, mesh):  # else it stays as it is, in which all agree
-            lines, outputs = schedule.lines, [schedule.pieces.get(k, k) for k in outputs]
-            constants |= schedule.constants
-        else:
-            votes = None
+        lines, outputs, sent = schedule.lines, [schedule.pieces.get(k, k) for k in outputs], schedule.sent
+        constants |= schedule.constants
     specs |= recorder.specs
-    return Program(lines, list(program.inputs), constants | recorder.constants, outputs, specs, program.backend), votes
+    made = Program(lines, list(program.inputs), constants | recorder.constants, outputs, specs, program.backend)
+    return made, votes, sent
 
 
 def _is_divided(layout: _Layout | None) -> bool:

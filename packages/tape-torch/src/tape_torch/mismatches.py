@@ -303,15 +303,16 @@ def group_of(args: Sequence[Any]) -> Any:
     return dist.group.WORLD
 
 
-def described(func: Any, args: Sequence[Any]) -> str:
-    """Return a collective in the words of users, such as `all_reduce (sum) of float32 (4, 2)`."""
+def described(func: Any, args: Sequence[Any], shapes: bool = True) -> str:
+    """Return a collective in the words of users, such as `all_reduce (sum) of float32 (4, 2)`, or without shapes."""
     name = func.__name__.partition(".")[0]
     shown: str = _NAMES.get(name.strip("_"), name.strip("_"))
     given = _tensors(args[_FIRST.get(name, 0)]) if args else []
     if shown == "all_to_all":  # of which processes may send each other as much as they like
-        arrays = ", ".join([f"{_dtype(x)} (..., {', '.join(map(str, x.shape[1:]))})" for x in given[:1]])
+        shape = f" (..., {', '.join(map(str, given[0].shape[1:]))})" if given and shapes else ""
+        arrays = ", ".join([f"{_dtype(x)}{shape}" for x in given[:1]])
     else:
-        arrays = ", ".join([f"{_dtype(x)} {tuple(x.shape)}" for x in given])
+        arrays = ", ".join([described_array(x) if shapes else _dtype(x) for x in given])
     how = (
         next((arg for arg in args if isinstance(arg, str)), None) if shown in ("all_reduce", "reduce_scatter") else None
     )

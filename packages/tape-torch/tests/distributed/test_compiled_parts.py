@@ -16,6 +16,12 @@ def test_parts_give_what_eager_calls_give() -> None:
     run_processes(PROGRAM.read_text(encoding="utf-8"), 2, environment={"TAPE_COMPILED_PARTS": ""})
 
 
+@pytest.mark.parametrize("n", [2, 4])
+def test_where_one_process_cannot_make_code_all_compute_op_by_op_and_name_it(n: int) -> None:
+    program = PROGRAM.with_name("unmade_in_processes.py").read_text(encoding="utf-8")
+    run_processes(program, n, environment={"TAPE_COMPILED_PARTS": ""})
+
+
 def test_programs_of_parts_can_be_turned_off() -> None:
     code = (
         "import sys, tape_core as tc\nfrom tape_torch.distributed import distribute, mesh\n"

@@ -130,8 +130,17 @@ with pytest.raises(
 # By columns and rows, and by heads; batches along the other axis.
 grid = mesh({"data": n // 2, "model": 2}, device="cpu")
 same(fit(nn.parallel.TensorParallel(grid)), alone)
-same(fit(nn.parallel.TensorParallel(grid, {"layers.0.kernel": (None, "model")}, sharded=True)), alone)
+both = nn.parallel.TensorParallel(grid, {"layers.0.kernel": (None, "model")}, sharded=True)
+same(fit(both), alone)
 
+
+# Of batches that the mesh does not divide the groups along one axis send parts of other lengths.
+def odd_batches(epoch):
+    return ((X[k : k + rows], Y[k : k + rows]) for k, rows in ((0, 9), (9, 5)))
+
+
+odd = partial(fit_examples, odd_batches, batch_size=None)
+same(odd(both, compile=True), odd(None))
 
 attend = partial(attend, dropout=0.1, optimizer=nn.AdamW(0.01), batch_size=4)
 same(attend(nn.parallel.TensorParallel(grid)), attend(None))
