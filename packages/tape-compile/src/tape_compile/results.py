@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tape_core import Tensor
 from tape_core.backends import Backend, backend_of_type
 from tape_core.staging import TracingError
-from tape_core.support import SCALARS, BatchedArray, is_of_user, pytree, warn_user
+from tape_core.support import SCALARS, BatchedArray, pytree, warn_user
 from tape_core.tracing import Moment
 
 from tape_compile.frozen import frozen
@@ -40,15 +40,11 @@ def explain_leaked_arrays(trace: Trace) -> Iterator[None]:
 
 def warn_of_caught(trace: Trace) -> None:
     """Warn if the user's code has caught an error about a value that it needs: the trace has what it did instead."""
-    for error in trace.raised:
-        traceback = error.__traceback__  # from the frame that has caught it
-        if traceback is not None and is_of_user(traceback.tb_frame):
-            code = traceback.tb_frame.f_code
-            line = f"{code.co_filename}:{traceback.tb_lineno}, in {code.co_qualname}"
-            warn_user(
-                f"{trace.name} is compiled, and {line}, has caught the error that follows: the compiled function "
-                f"always does what comes after `except`, whatever the values are. {error}"
-            )
+    for line, error in trace.caught.items():
+        warn_user(
+            f"{trace.name} is compiled, and {line}, has caught the error that follows: the compiled function always "
+            f"does what comes after `except`, whatever the values are. {error}"
+        )
 
 
 def check_containers(name: str, structure: pytree.Structure, leaves: list[Any], given: object) -> None:

@@ -217,3 +217,19 @@ def test_errors_that_tape_itself_catches_are_not_told(recwarn: pytest.WarningsRe
     steps(tc.asarray(1.0))
     tc.grad(steps)(tc.asarray(1.0))
     assert not [w for w in recwarn if "caught" in str(w.message)]
+
+
+def test_who_catches_the_error_may_have_changed_what_it_has_made() -> None:
+    def guarded(x: Any) -> Any:
+        y = x * 1
+        y[0] = 5.0
+        try:
+            return y * float(x[0])
+        except TypeError:
+            return tc.sum(y) * 2
+
+    with pytest.warns(UserWarning, match="guarded, has caught"):
+        assert tc.function(lambda x: guarded(x))(tc.ones(3)).item() == 14.0
+    with pytest.warns(UserWarning, match="guarded, has caught"):
+        compiled = tc.function(tc.grad(lambda x: tc.checkpoint(guarded)(x)))
+        assert compiled(tc.ones(3)).tolist() == [0.0, 2.0, 2.0]

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from tape_core.base.ambient import BINDINGS, FORMER, STAGE
 from tape_core.base.contexts import contextmanager
 from tape_core.base.undoing import keep_former
+from tape_core.base.user_code import is_of_user
 
 __all__ = [
     "STAGE",
@@ -65,6 +66,22 @@ Tensors = list[Any]
 
 class TracingError(TypeError):
     """A traced function depends on a value in Python, or a Tensor of a trace is used after the trace has ended."""
+
+    _caught: dict[str, str] | None = None
+
+    def noted_in(self, caught: dict[str, str]) -> TracingError:
+        """Have the line of the user's that catches the error be a key of a dict, with what the error says.
+
+        That is when the error ends: to keep it would keep all that the functions hold through which it has gone.
+        """
+        self._caught = caught
+        return self
+
+    def __del__(self) -> None:
+        traceback = self.__traceback__  # from the frame that has caught it
+        if self._caught is not None and traceback is not None and is_of_user(traceback.tb_frame):
+            code = traceback.tb_frame.f_code
+            self._caught.setdefault(f"{code.co_filename}:{traceback.tb_lineno}, in {code.co_qualname}", str(self))
 
 
 class UnrepeatableError(Exception):

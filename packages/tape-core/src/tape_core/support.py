@@ -26,7 +26,7 @@ from tape_core.base.reprs import counted, lenient, lenient_html
 from tape_core.base.row_updates import rows_added
 from tape_core.base.spares import Spare, release_spares, spare_of
 from tape_core.base.undoing import keep_former, undone_on_error
-from tape_core.base.user_code import deciding_frame, is_of_user, user_frame, warn_user
+from tape_core.base.user_code import deciding_frame, user_frame, warn_user
 from tape_core.engine import binding, deferred, layouts, placement, pytree
 from tape_core.engine.binding import held_for_a_while
 from tape_core.engine.commit import Commit, assign_together, set_all
@@ -95,7 +95,6 @@ __all__ = [
     "integer",
     "is_draft_of",
     "is_number",
-    "is_of_user",
     "is_watched",
     "keep_former",
     "keep_freed_memory",

@@ -75,7 +75,8 @@ class Trace(Effects):
         self.name = name
         self.fallback = fallback
         self.failed: TracingError | None = None
-        self.raised: list[TracingError] = [] if parent is None else parent.raised  # errors about values that are needed
+        # By lines of the user's that have caught the error that a value is needed, what it has said.
+        self.caught: dict[str, str] = {} if parent is None else parent.caught
         self.notes: dict[object, Any] = {}
         self.repeats = False
         self.open = True
@@ -477,12 +478,9 @@ class Trace(Effects):
             if self.failed is not None:
                 return  # the function ran as plain Python, so its results are real values
             raise TracingError(f"a Tensor from inside {self.name}, which is compiled, is used after it has returned")
-        if self.speculating:
-            raise TracingError("a value is needed while tracing speculatively")
         # The error has no local name: its traceback refers to this frame, which would make a cycle.
-        if not self.fallback:
-            self.raised.append(self._missing_value_error(what))
-            raise self.raised[-1]
+        if self.speculating or not self.fallback:
+            raise self._missing_value_error(what).noted_in(self.caught)
         # Only the first reason is told: from here on the run is plain Python, and the trace is not used.
         if self.failed is None:
             self.failed = self._missing_value_error(what)
@@ -666,8 +664,6 @@ class Trace(Effects):
         self.open = False
         for part in (self.variable_states, self.values, self.captured, self._capture_inputs, self.notes):
             part.clear()
-        if self.parent is None:
-            self.raised.clear()  # their tracebacks hold what functions have made
 
     def program(self, results: Sequence[Any]) -> Program:
         """Return the program; its outputs are these results, then the new values of Variables."""

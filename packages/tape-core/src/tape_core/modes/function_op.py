@@ -18,7 +18,7 @@ from tape_core.base.lookup import ops
 from tape_core.engine import plan, record
 from tape_core.engine.backward import lifting
 from tape_core.engine.indexed_slices import IndexedSlices, dense
-from tape_core.engine.levels import Axis, BatchedArray, lift, move_to_level
+from tape_core.engine.levels import Axis, BatchedArray, has_axis, lift, move_to_level
 from tape_core.engine.op import Binding, Op, Plans, vjp
 from tape_core.engine.plan import Plan
 from tape_core.engine.tensor import Tensor, wrap
@@ -256,7 +256,7 @@ def _values_of_examples(arrays: Sequence[BatchedArray], /, *, call: FunctionCall
 
     def push(ts: list[Any], outs: list[Tensor]) -> list[Any]:
         assert call.push is not None
-        if any([t is not None and _varies(t, axis) for t in ts]):
+        if any([t is not None and has_axis(axis, t) for t in ts]):
             # Of an accumulator in the vmap, which has no use for a derivative of all examples: it asks for that above.
             return [None] * len(call.outs)
         with _reopened(axis):
@@ -329,16 +329,6 @@ def _with_axis_shown(value: Tensor, axis: Axis) -> Tensor:
     below = _with_axis_shown(array.value, axis)
     below = below if array.axis is None else _moved(below, 0, 1)
     return wrap(BatchedArray(lift(below, array.backend.base), array.backend, array.axis), value.backend)
-
-
-def _varies(value: Tensor, axis: Axis) -> bool:
-    """Return whether a Tensor has a hidden axis."""
-    array = value._array
-    while type(array) is BatchedArray:
-        if array.axis is axis:
-            return True
-        array = array.value._array
-    return False
 
 
 def _shared(value: Tensor, axis: Axis) -> Tensor:
