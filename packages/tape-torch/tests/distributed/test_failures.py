@@ -86,21 +86,27 @@ print(killed)
 """
 
 
+def printed(program: str, *args: str, timeout: float) -> str:
+    """Return what a program prints that starts the processes of all trials."""
+    environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *args],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stdout
+
+
 @posix
 def test_no_kill_loses_a_checkpoint(tmp_path: Path) -> None:
     meeting, folder = tmp_path / "meeting", tmp_path / "run"
     meeting.mkdir()
-    environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(folder), str(meeting), "1", "8"],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert int(done.stdout) >= 4  # of 8 trials, half at least died within a save
+    died = int(printed(_KILLED, str(folder), str(meeting), "1", "8", timeout=240))
+    assert died >= 4  # of 8 trials, half at least died within a save
 
 
 _DYING = """
@@ -265,17 +271,7 @@ print("done")
     ids=["eager", "compiled", "many"],
 )
 def test_a_process_that_dies_in_a_step_is_named_and_leaves_no_half_of_it(trials: list[object], tmp_path: Path) -> None:
-    environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    done = subprocess.run(
-        [sys.executable, "-c", _DYING_IN_STEPS, str(tmp_path), repr(trials)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert done.stdout == "done\n"
+    assert printed(_DYING_IN_STEPS, str(tmp_path), repr(trials), timeout=400) == "done\n"
 
 
 @posix
