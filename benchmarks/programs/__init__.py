@@ -7,7 +7,7 @@ A program is a module with
   `wrap` is `tape_core.function`, or gives back what it gets. Nothing names a backend: the selected one computes. What
   all steps share is in the library's arrays before the first one, as in the peers' programs;
 - `with_torch(data)` and `with_jax(data, jit)`: the peers' steps, where there is a peer; `jit` is `jax.jit`, or gives
-  back what it gets. `TORCH_OF_STYLE` and `JAX_OF_STYLE` have those of a style that computes something else;
+  back what it gets. `TORCH_OF_STYLE` and `JAX_OF_STYLE` have the way of a style for which that peer has one of its own;
 - `with_differences(data)`, where there is no peer: a step with derivatives by differences;
 - `TOLERANCE`: how far steps may differ, relative to the largest element of each result.
 

@@ -5,6 +5,8 @@ Three ways to the derivatives of the network in its inputs: nested tapes, forwar
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from programs import Data, Step, Wrap, layers
@@ -130,7 +132,7 @@ def with_torch(data: Data) -> Step:
     return step
 
 
-def with_jax(data: Data, jit: Wrap) -> Step:
+def with_jax(data: Data, jit: Wrap, style: str = "jvp of jvp") -> Step:
     import jax
     import jax.numpy as jnp
 
@@ -141,15 +143,42 @@ def with_jax(data: Data, jit: Wrap) -> Step:
             h = jnp.tanh(h @ w + b)
         return h @ weights[-2] + weights[-1]
 
-    def loss(weights, t, x, initial, initial_value):
+    def nested_tapes(weights, t, x):
+        def u(t, x):
+            return model(weights, jnp.concatenate([t, x], 1))
+
+        def first(x):
+            value, pull = jax.vjp(u, t, x)
+            u_t, u_x = pull(jnp.ones_like(value))
+            return u_x, (value, u_t)
+
+        u_x, pull, (value, u_t) = jax.vjp(first, x, has_aux=True)
+        return u_t + value * u_x - VISCOSITY * pull(jnp.ones_like(u_x))[0]
+
+    def jvp_of_jvp(weights, t, x):
         def u(t, x):
             return model(weights, jnp.concatenate([t, x], 1))
 
         one, zero = jnp.ones_like(x), jnp.zeros_like(x)
         value, u_t = jax.jvp(u, (t, x), (one, zero))
         u_x, u_xx = jax.jvp(lambda x: jax.jvp(u, (t, x), (zero, one))[1], (x,), (one,))
+        return u_t + value * u_x - VISCOSITY * u_xx
+
+    def per_example(weights, t, x):
+        def u(t, x):
+            return model(weights, jnp.stack([t, x])[None])[0, 0]
+
+        def at(t, x):
+            u_x, u_xx = jax.value_and_grad(jax.grad(u, 1), 1)(t, x)
+            return jax.grad(u)(t, x) + u(t, x) * u_x - VISCOSITY * u_xx
+
+        return jax.vmap(at)(t[:, 0], x[:, 0])
+
+    residual = {"nested tapes": nested_tapes, "jvp of jvp": jvp_of_jvp, "vmap(grad(grad))": per_example}[style]
+
+    def loss(weights, t, x, initial, initial_value):
         wrong = jnp.mean((model(weights, initial) - initial_value) ** 2)
-        return jnp.mean((u_t + value * u_x - VISCOSITY * u_xx) ** 2) + wrong
+        return jnp.mean(residual(weights, t, x) ** 2) + wrong
 
     both = jit(jax.value_and_grad(loss))
     others = [jnp.asarray(data[name]) for name in ("t", "x", "initial", "initial_value")]
@@ -159,3 +188,6 @@ def with_jax(data: Data, jit: Wrap) -> Step:
         return [value, *found]
 
     return step
+
+
+JAX_OF_STYLE = {style: functools.partial(with_jax, style=style) for style in STYLES}
