@@ -6,12 +6,15 @@ import pickle
 import sys
 import threading
 from collections import OrderedDict
+from types import SimpleNamespace
 
+import array_api_strict
 import pytest
 from pluggy import PluginValidationError
 from support import run_python
 from tape_core import __version__
 from tape_core.backends import (
+    ArrayAPIBackend,
     Backend,
     BackendError,
     BackendLoadError,
@@ -54,6 +57,12 @@ def test_load(site):
     assert isinstance(backend, Backend)
     assert (backend.name, backend.version) == ("alpha", "3.1")
     assert discovery.load("alpha") is backend
+
+
+def test_the_version_of_a_namespace_without_one_is_that_of_the_package_of_its_arrays():
+    namespace = SimpleNamespace(asarray=array_api_strict.asarray, empty=array_api_strict.empty)
+    assert ArrayAPIBackend("part", namespace).version == array_api_strict.__version__
+    assert Backend("nowhere", namespace).version == "unknown"
 
 
 def test_a_package_installed_meanwhile_is_found(site):

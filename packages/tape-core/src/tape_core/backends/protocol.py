@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
@@ -41,6 +42,16 @@ _CHECKS = ("axes", "indices")
 _shape_dtype_device = attrgetter("shape", "dtype", "device")
 
 _NO_FORMULAS: Mapping[str, Callable[..., Raw]] = MappingProxyType({})
+
+
+def _library_version(namespace: Any, array_types: Iterable[str]) -> str:
+    """Return the version of an array library: that of the namespace, or of the package of its classes of arrays.
+
+    `jax.numpy` has none, and jax has.
+    """
+    packages = [sys.modules.get(name.partition(":")[0].partition(".")[0]) for name in array_types]
+    found = [module.__version__ for module in (namespace, *packages) if hasattr(module, "__version__")]
+    return str(found[0]) if found else "unknown"
 
 
 class Backend:
@@ -115,7 +126,7 @@ class Backend:
         self.era = 0  # how often kernels were resolved again
         self.is_checked = False  # whether the names of its kernels and rules were compared with those of ops
         self.keeps = True  # whether its kernels may keep something for rules
-        self.version = version or str(getattr(namespace, "__version__", "unknown"))
+        self.version = version or _library_version(namespace, self.array_types)
         self.xp: Any = Kernels(self)
         self.random = RandomKernels(self)
         self._wrappers: dict[Callable[[Backend], Backend], Backend] = {}
