@@ -486,3 +486,67 @@ def test_what_jax_calls_on_the_host_may_draw_while_tape_traces_around_it(compile
         expected = [noisy(x).tolist() for _ in range(3)]
         tc.set_seed(1)
         assert [compiled(x).tolist() for _ in range(3)] == expected
+
+
+def sine_by_the_host(x):
+    like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.pure_callback(lambda a: np.sin(np.asarray(a)), like, x, vmap_method="sequential")
+
+
+@tc.custom_gradient
+def sine(x):
+    return tape_jax.call(sine_by_the_host, x), lambda g: g * tc.cos(x)
+
+
+def iterated(f: Any, n: int = 4) -> Any:
+    return lambda x: tc.scan(lambda c, _: (f(c), None), x, None, length=n)[0]
+
+
+WAYS_AROUND: dict[str, Any] = {
+    "plain": lambda f: f,
+    "scan": iterated,
+    "long scan": lambda f: iterated(f, 40),
+    "cond": lambda f: lambda x: tc.cond(tc.sum(x) > 0, f, lambda x: x, x),
+    "checkpoint": tc.checkpoint,
+}
+
+
+CASES_AROUND = [(around, how) for around in WAYS_AROUND for how in ("eager", None, "xla") if around != "long scan"]
+
+
+@pytest.mark.parametrize(("around", "compiler"), [*CASES_AROUND, ("long scan", "xla")])
+def test_a_derivative_that_the_user_gives_serves_a_function_of_which_jax_has_none(around, compiler):
+    def compiled(f):
+        return f if compiler == "eager" else tc.function(f, compile=compiler)
+
+    x = double([0.1, 0.2, 0.3])
+    found, expected = [tc.grad(lambda x, f=f: tc.sum(WAYS_AROUND[around](f)(x) * x)) for f in (sine, tc.sin)]
+    assert_allclose(compiled(found)(x).numpy(), expected(x).numpy(), rtol=1e-12)
+    rows = tc.stack([x, 2 * x])
+    assert_allclose(compiled(tc.vmap(found))(rows).numpy(), tc.vmap(expected)(rows).numpy(), rtol=1e-12)
+    if around != "long scan":
+        assert_allclose(compiled(tc.jacrev(found))(x).numpy(), tc.jacrev(expected)(x).numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_that_jax_has_no_derivative_of_a_function_is_an_error_where_one_is_asked_for():
+    x = double([0.1, 0.2])
+    with tc.GradientTape() as tape:
+        tape.watch(x)
+        wave = tape_jax.call(sine_by_the_host, x)
+        y = tc.sum(x * tc.stop_gradient(wave))
+    assert_allclose(tape.gradient(y, x).numpy(), np.sin([0.1, 0.2]))
+    f = lambda x: tc.sum(tape_jax.call(sine_by_the_host, x))  # noqa: E731
+    for derivative in (tc.grad(f), tc.jacfwd(f), tc.function(tc.grad(f)), tc.function(tc.grad(f), compile="xla")):
+        with pytest.raises(NotImplementedError, match=r"call\(sine_by_the_host\): JAX has no derivative of a callback"):
+            derivative(x)
+
+
+def test_a_loop_of_jax_that_has_derivatives_in_forward_mode_alone_has_them():
+    def grown(x):
+        return jax.lax.while_loop(lambda c: c.sum() < 3, lambda c: c * 1.5, x)
+
+    x = double([0.1, 0.2])
+    for f in both(grown):
+        assert_allclose(tc.jacfwd(lambda x, f=f: tape_jax.call(f, x))(x).numpy(), jax.jacfwd(grown)(jnp.asarray(x)))
+        with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+            tc.grad(lambda x, f=f: tc.sum(tape_jax.call(f, x)))(x)

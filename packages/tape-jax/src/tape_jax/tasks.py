@@ -14,7 +14,7 @@ traced in the same way:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -80,7 +80,14 @@ _FORWARD = (
     "tape_core.jacrev in place of jacfwd, tape_core.jacrev(tape_core.grad(f)) in place of hessian(f), and "
     "tape_core.grad(lambda x: tape_core.sum(tape_core.grad(f)(x) * v)) in place of hvp; jax.custom_jvp gives both modes"
 )
+_CALLBACK = (
+    "JAX has no derivative of a callback, such as jax.pure_callback: give it one inside the function, by "
+    "jax.custom_jvp, or around `call`, by tape_core.custom_jvp; tape_core.custom_gradient gives reverse mode alone, so "
+    "tape_core.jacrev(tape_core.grad(f)) in place of hessian(f)"
+)
 _MISSING: Final = {
+    "Pure callbacks do not support JVP": _CALLBACK,
+    "IO callbacks do not support JVP": _CALLBACK,
     "can't apply forward-mode autodiff (jvp) to a custom_vjp function": _FORWARD,
     "Differentiation rule for 'custom_lin' not implemented": _FORWARD,
     "Batching rule for 'call_exported' not implemented": "JAX's own `call` of an exported program has no vmap, and "
@@ -112,7 +119,7 @@ class Task:
         """Return the result on raw arrays, those of JAX's transformations included."""
         try:
             return self._compiled(*arrays)
-        except (TypeError, NotImplementedError) as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             said = next((said for text, said in _MISSING.items() if text in str(error)), None)
             if said is None:
                 raise
@@ -279,21 +286,38 @@ def bind(task: Task, tensors: Sequence[Tensor]) -> Any:
     if not any(watched):
         leaves, structure = evaluate(task, tensors)
         return jax.tree_util.tree_unflatten(structure, leaves)
-    leaves, structure = evaluate(task.forward(watched), tensors)
-    flowing, others, residuals, fixed = jax.tree_util.tree_unflatten(structure, leaves)
-    flows, own_structure, pull_structure = fixed.value
-    if flowing:
+    forward = None
+    with suppress(Exception):  # JAX has no derivative of it, say: that is an error where one is asked for
+        forward = evaluate(task.forward(watched), tensors)
+    if forward is None:
+        leaves, structure = evaluate(task, tensors)
+        flows: Flags = tuple([is_inexact(leaf._array) for leaf in leaves])
+        flowing, others = ([o for o, f in zip(leaves, flows, strict=True) if f is kind] for kind in (True, False))
+        call = _Recorded(task, tensors, watched)
+    else:
+        leaves, shape = forward
+        flowing, others, residuals, fixed = jax.tree_util.tree_unflatten(shape, leaves)
+        flows, structure, pull_structure = fixed.value
         call = _Recorded(task, tensors, watched, residuals, pull_structure)
+    if flowing:
         flowing = record_as_one(call.inputs, flowing, call.pull, call.push, task.label)
-    flowing, others = iter(flowing), iter(others)
-    return jax.tree_util.tree_unflatten(own_structure, [next(flowing if f else others) for f in flows])
+    each = {True: iter(flowing), False: iter(others)}
+    return jax.tree_util.tree_unflatten(structure, [next(each[f]) for f in flows])
 
 
 class _Recorded:
-    """A call that is recorded: what its derivatives need."""
+    """A call that is recorded: what its derivatives need.
+
+    Without residuals they are made of the arguments.
+    """
 
     def __init__(
-        self, task: Task, tensors: Sequence[Tensor], watched: Flags, residuals: Sequence[Tensor], structure: Structure
+        self,
+        task: Task,
+        tensors: Sequence[Tensor],
+        watched: Flags,
+        residuals: Sequence[Tensor] | None = None,
+        structure: Structure = None,
     ) -> None:
         self.task = task
         self.tensors = tensors
@@ -312,7 +336,8 @@ class _Recorded:
     def pull(self, gs: list[Any], watched: list[bool], outs: list[Tensor]) -> list[Any]:
         """Return the cotangents of the inputs that are watched."""
         gs = [_like(g, out) for g, out in zip(gs, outs, strict=True)]
-        if is_watched(self.tensors, outside=True):  # a derivative of the sweep flows to the arguments, too
+        # A derivative of the sweep flows to the arguments, too.
+        if self.residuals is None or is_watched(self.tensors, outside=True):
             each = iter(bind(self.task.pullback(self._flags(watched)), [*self.tensors, *gs]))
             return [next(each) if w else None for w in watched]
         found = bind(self.task.pull(self.structure), [*self.residuals, *gs])
