@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from jax._src.core import trace_state_clean
 
 from tape_jax import devices, indexing
 from tape_jax.conversion import aligned_memory
+from tape_jax.thresholds import PIECES_AT_ONCE
 
 
 def _astype(x: jax.Array, dtype: Any, copy: bool = True) -> jax.Array:
@@ -57,14 +58,45 @@ def _searchsorted(x1: jax.Array, x2: jax.Array, **options: Any) -> Any:
     return jnp.searchsorted(x1, x2, **options).astype(jnp.int64)  # JAX's are int32 for short arrays
 
 
+def _unstack(x: jax.Array, /, *, axis: int = 0) -> tuple[jax.Array, ...]:
+    n = x.shape[axis]
+    if n <= PIECES_AT_ONCE or isinstance(x, jax.core.Tracer):
+        return jnp.unstack(x, axis=axis)
+    x = jnp.moveaxis(x, axis, 0)
+    parts: list[jax.Array] = []
+    for at in range(0, n, PIECES_AT_ONCE):
+        parts += jnp.unstack(jax.lax.dynamic_slice_in_dim(x, at, min(PIECES_AT_ONCE, n - at)))
+    return tuple(parts)
+
+
+def _in_pieces(join: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Return `stack` or `concat` of many arrays as `concat` of those of a few each."""
+
+    def joined(arrays: Sequence[jax.Array], /, *, axis: int = 0) -> jax.Array:
+        arrays = list(arrays)
+        if len(arrays) <= PIECES_AT_ONCE or any([isinstance(a, jax.core.Tracer) for a in arrays]):
+            return join(arrays, axis=axis)
+        if len({a.dtype for a in arrays}) > 1:  # their common dtype is that of all
+            arrays = [a.astype(jnp.result_type(*arrays)) for a in arrays]
+        pieces = [join(arrays[at : at + PIECES_AT_ONCE], axis=axis) for at in range(0, len(arrays), PIECES_AT_ONCE)]
+        return _concat(pieces, axis=axis)
+
+    return joined
+
+
+_concat = _in_pieces(jnp.concat)
+
 KERNELS: dict[str, Callable[..., Any]] = {
     **indexing.KERNELS,
     "astype": _astype,
+    "concat": _concat,
     "ones_like": _filled_like(1),
     "full_like": _full_like,
     "cumulative_prod": _cumulative_prod,
     "laid_out_like": devices.laid_out_like,
     "searchsorted": _searchsorted,
+    "stack": _in_pieces(jnp.stack),
     "to_device": lambda x, device, origin: devices.moved(x, device),
+    "unstack": _unstack,
     "zeros_like": _filled_like(0),
 }
