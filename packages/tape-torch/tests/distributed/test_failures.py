@@ -28,8 +28,9 @@ torch.set_num_threads(1)
 def state(step):
     return {"w": torch.full((64,), float(step)), "step": torch.tensor(step)}
 
-def train(rank, first, victim, nth, asynchronous):
-    place = f"file://{meeting}/{first}.{victim}.{nth}"
+def train(rank, trial, first, victim, nth, asynchronous):
+    # A file of its own: that of processes that were killed stays, with the addresses of sockets that are closed.
+    place = f"file://{meeting}/{trial}"
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=WORLD)
     done = [0]
     if rank == victim:
@@ -67,7 +68,7 @@ for trial in range(int(sys.argv[4])):
     for rank in range(WORLD):
         if (child := os.fork()) == 0:
             try:
-                train(rank, first, victim, nth, trial % 2 == 1)
+                train(rank, trial, first, victim, nth, trial % 2 == 1)
             except BaseException:
                 traceback.print_exc()
             finally:
