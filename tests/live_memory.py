@@ -60,6 +60,17 @@ def at_most(step: Callable[[], object], steps: int = 6) -> int:
     return live.most
 
 
+def at_most_in_each(step: Callable[[], object], steps: int) -> list[int]:
+    """Return the bytes that are alive at most in each of the first steps."""
+    live, found = Live(), []
+    with live:
+        for _ in range(steps):
+            live.most = 0
+            step()
+            found.append(live.most)
+    return found
+
+
 def adam_steps(
     width: int, compiled: bool, prepare: Callable[[nn.Module, Any], Any] = lambda model, x: x
 ) -> tuple[Callable[[], None], int]:

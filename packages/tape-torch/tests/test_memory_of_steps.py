@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tape_core as tc
 import torch
-from live_memory import adam_steps, at_most
+from live_memory import adam_steps, at_most, at_most_in_each
 from support import ignore_threads
+from tape_core.support import COUNTS_REFERENCES
 
 # In units of the parameters: Adam's state is 3, and in compiled steps there are two of them until a step is done. Eager
 # ones write over the old one, and the caller has the gradients. What is above that are activations, and temporaries of
@@ -25,6 +26,19 @@ def test_a_step_has_its_states_and_gradients(compiled: bool, divided: bool, monk
     with tc.use_backend("torch:cpu"):
         step, size = adam_steps(1536, compiled)
         assert at_most(step) / size < ALLOWED[compiled]
+
+
+@pytest.mark.skipif(not COUNTS_REFERENCES, reason="it is not known who else has an array")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_first_steps_have_no_second_state(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first one has new parameters beside those of the user, whose memory stays as it is.
+    ignore_threads(monkeypatch)
+    monkeypatch.setattr("tape_torch.overwriting.is_watched", lambda: False)
+    with tc.use_backend("torch:cpu"):
+        step, size = adam_steps(1536, compiled)
+        first, *others = [found / size for found in at_most_in_each(step, 3)]
+        assert first < 5.2
+        assert max(others) < 4.6
 
 
 @pytest.mark.parametrize("narrow", [False, True])

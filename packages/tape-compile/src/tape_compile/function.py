@@ -357,6 +357,7 @@ class Function(Generic[P, R_co]):
         from tape_compile.donation import invalidate_donated
         from tape_compile.results import check_containers, check_result, explain_leaked_arrays, settled, warn_of_caught
         from tape_compile.tracer.contexts import outside, tracing
+        from tape_compile.tracer.late_updates import LateUpdates
 
         # Tracing runs the function on the real arrays of this call, so the first call has its results, too.
         compiler = load_compiler(self._compiler)
@@ -368,6 +369,8 @@ class Function(Generic[P, R_co]):
             ]
             if tensors and SLICES not in signature.kinds and all(map(compiler.stand_ins.takes, tensors)):
                 trace.stand_ins = compiler.stand_ins
+        if trace.stand_ins is None and self._options.get("in_place", True):
+            trace.late_updates = LateUpdates()
         leaves: list[Any] = []
         for leaf, kind in zip(signature.leaves, signature.kinds, strict=True):
             if kind == TENSOR:
@@ -405,11 +408,12 @@ class Function(Generic[P, R_co]):
                 compiled = None
                 if trace.failed is None:
                     compiled = Compiled(self._name, trace, signature, changed, result, self._options, self._compiler)
+            new_variables = trace.new_variables
             if trace.stand_ins is None:
-                trace.commit({signature.leaves[k]: array for k, array in changed.items()})
+                given.clear()
+                trace.complete({signature.leaves[k]: array for k, array in changed.items()})
             elif compiled is None:
                 raise NeedsValues("the function runs as plain Python")
-            new_variables = trace.new_variables
         except Exception as error:
             if trace.stand_ins is not None and bits is not None:
                 # A decision by a value, an error of the user's, or something that has values only: it is told, or done,

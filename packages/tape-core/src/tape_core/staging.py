@@ -22,7 +22,7 @@ import it; nothing but a compiler implements :class:`Stage`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
@@ -145,6 +145,24 @@ class Stage(Protocol):
 
     def write(self, holder: Variable | HostNumber, value: Raw) -> None:
         """Let a Variable or a host number hold a value from here on."""
+
+    def late_formulas(
+        self, backend: Backend, variables: Sequence[Variable], example: Raw
+    ) -> Mapping[str, Callable[..., Raw]]:
+        """Return :meth:`Backend.formulas` that add instructions and compute nothing, for an update of Variables.
+
+        Their results are for :meth:`put_off`, and for nobody else. There are none where the update is to be computed at
+        once.
+        """
+
+    def put_off(self, variables: Sequence[Variable], results: Sequence[Raw], compute: Callable[..., None]) -> None:
+        """Have new values of Variables, results of :meth:`late_formulas`, computed when all else of the run is done.
+
+        Args:
+            variables: their values at the beginning are the old ones.
+            compute: called with a commit, it adds the values of this run to that; with `overwrite=False` it writes none
+                over an old one.
+        """
 
     def is_assigned(self, *variables: Variable) -> bool:
         """Return whether the program has assigned to one of these Variables; without arguments, to any."""

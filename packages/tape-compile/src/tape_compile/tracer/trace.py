@@ -6,14 +6,14 @@ call is also a run, and Python may depend on values that are constants of the tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tape_core import Tensor, Variable
 from tape_core.backends import backend_of_type
 from tape_core.staging import HostNumber, TracedValue, TracingError, value_of
-from tape_core.support import SCALARS, contextmanager, deciding_frame, set_all, user_frame, wrap
+from tape_core.support import SCALARS, Commit, contextmanager, deciding_frame, set_all, user_frame, wrap
 from tape_core.tracing import BINDINGS, NO_SLOTS, on_change
 
 from tape_compile import thresholds
@@ -23,6 +23,7 @@ from tape_compile.frozen import frozen
 from tape_compile.program import NEVER_OVERWRITTEN, VIEWS, Argument, Instruction, Place, Program, Raw, Ref, Spec
 from tape_compile.tracer.contexts import outside
 from tape_compile.tracer.kernels import MAYBE_SHAPED_BY_VALUES, VALUE_FREE, shaped_by_values
+from tape_compile.tracer.late_updates import Compute, LateUpdates, recorded_formulas
 from tape_compile.tracer.traced_array import (
     NO_KWARGS,
     PLAIN,
@@ -93,6 +94,7 @@ class Trace(Effects):
         self.donated: dict[int, int] = {}  # arguments that may be overwritten: their places to value ids
         self.donates_variables = False  # whether old values of Variables may be overwritten by a compiler
         self.guards: list[tuple[Callable[[], Any], Any]] = []
+        self.late_updates: LateUpdates | None = None
         self._capture_inputs: dict[tuple[Trace, int], TracedArray] = {}
         self.backends: set[Backend] = set()
         self._constant_refs: dict[int, Ref] = {}
@@ -344,6 +346,15 @@ class Trace(Effects):
                 return traced
         known.add(number)
         return traced
+
+    def record(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Argument], like: Raw, backend: Backend
+    ) -> TracedArray:
+        """Append an instruction for a call that is not made, whose result would be an array like another one."""
+        inputs: list[int] = []
+        refs = tuple([self._split(arg, inputs)[1] for arg in args])
+        made: TracedArray = self.record_result(name, fn, refs, NO_KWARGS, inputs, like, backend)
+        return made
 
     def number(self, name: str, fn: Callable[..., Any], args: Sequence[Argument]) -> TracedNumber:
         """Call a function that returns a Python number, and append an instruction for it."""
@@ -645,23 +656,53 @@ class Trace(Effects):
         """The Variables that were made in this run."""
         return [held.variable for held in self.variable_states.values() if held.first is None]
 
-    def commit(self, tensors: dict[Tensor, Any] | None = None) -> None:
-        """Assign the traced values to the real Variables, and arrays to other Tensors, all at once."""
-        tensors = tensors or {}
-        for tensor in tensors:
-            on_change(tensor)
+    def late_formulas(
+        self, backend: Backend, variables: Sequence[Variable], example: Raw
+    ) -> Mapping[str, Callable[..., Raw]]:
+        """Return formulas of updates that are recorded, and not computed; none where they are to be computed."""
+        if self.late_updates is None or self.bindings or self.by_name or self.failed is not None:
+            return {}
+        states = [self.variable_states.get(id(v)) for v in variables]
+        if any([held is None or held.written or held.first is None for held in states]):
+            return {}  # one of an update before
+        return recorded_formulas(self, backend, example)
+
+    def put_off(self, variables: Sequence[Variable], results: Sequence[Raw], compute: Compute) -> None:
+        """Have new values of Variables, which are results of `late_formulas`, computed at the end."""
+        assert self.late_updates is not None  # as there are such formulas
+        self.late_updates.add(variables, results, compute)
+
+    def commit(self) -> None:
+        """Assign the traced values to the real Variables, all at once."""
         written = [held for held in self.variable_states.values() if held.written]
-        set_all(
-            [real_place(held.variable, self.bindings) for held in written],
-            [value_of(held.now) for held in written],
-            [tensor for tensor in tensors for _ in range(2)],
-            ["_array", "_slots"] * len(tensors),
-            [value for array in tensors.values() for value in (value_of(array), NO_SLOTS)],
-        )
+        set_all([real_place(held.variable, self.bindings) for held in written], [value_of(h.now) for h in written])
+
+    def complete(self, tensors: dict[Tensor, Any]) -> None:
+        """Commit, and give other Tensors arrays, all at once, and end the trace; updates that were put off are made."""
+        commit = self._all_values(tensors)
+        self.end()  # for nobody but the Variables is to have their old values, which may be written over
+        commit.make()
+
+    def _all_values(self, tensors: dict[Tensor, Any]) -> Commit:
+        commit = Commit()
+        for tensor, array in tensors.items():
+            on_change(tensor)
+            commit.attribute(tensor, "_array", value_of(array))
+            commit.attribute(tensor, "_slots", NO_SLOTS)
+        written = [held for held in self.variable_states.values() if held.written]
+        late = [] if self.late_updates is None else self.late_updates.pending(written)
+        done = {id(v) for update in late for v in update.variables}
+        for held in written:
+            if id(held.variable) not in done:
+                commit.value(real_place(held.variable, self.bindings), value_of(held.now))
+        for update in late:
+            update.compute(commit)
+        return commit
 
     def end(self) -> None:
         """Close the trace, and free its values now: traced arrays refer to it, so they would wait for the collector."""
         self.open = False
+        self.late_updates = None
         for part in (self.variable_states, self.values, self.captured, self._capture_inputs, self.notes):
             part.clear()
 

@@ -92,9 +92,12 @@ class TracedArray(TracedValue):
         """The library's own object for the device."""
         return self.value.device
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        # A slot that is empty: the value of an update that was put off. The library's attributes are descriptors.
+        if name != "value" or (late := self.made_in.late_updates) is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        late.settle(self)
+        return self.value
 
     def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self.trace.call(name, Method(name), (self, *args), kwargs, self.backend)

@@ -574,9 +574,9 @@ class Backend:
     def formulas(self, example: Raw) -> Mapping[str, Callable[..., Raw]]:
         """Return formulas of optimizers' updates that the library computes in fewer passes than by its operators.
 
-        They take arrays like the example, all of one shape and dtype, and numbers; and `out=`, an array for the result,
-        which may have the memory of an argument, and is not given in traces. Those that are missing, by default all,
-        are computed by operators:
+        They take arrays like the example, all of one shape and dtype, and numbers, and return such an array; and take
+        `out=`, an array for the result, which may have the memory of an argument, and is not given in traces. Those
+        that are missing, by default all, are computed by operators:
 
         - `lerp(x, y, weight)`: `x + (y - x) * weight`
         - `lerp_square(x, y, weight)`: `x + (y * y - x) * weight`

@@ -71,6 +71,11 @@ class Commit:
         if given is not None:
             self._told.append((variable, array, given))
 
+    @property
+    def arrays(self) -> list[Raw]:
+        """The new raw values of Variables, in the order in which they were added."""
+        return self._arrays
+
     def keep(self, variable: Variable, spare: Spare, nbytes: int) -> None:
         """Have the former array of a Variable kept as spare memory, of so many bytes, once it has its new one."""
         self._kept.append((variable, spare, nbytes))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tape_core import IndexedSlices, Variable
 from tape_core.backends import Backend
-from tape_core.staging import current
+from tape_core.staging import current, value_of
 from tape_core.support import ACTIVE, Call, Commit, Old, binding, layouts, may_overwrite, rows_added, wrap
 from tape_core.typing import Namespace, Raw
 
@@ -17,6 +17,8 @@ from tape_nn.optimizers.pairs import beside
 from tape_nn.optimizers.slots import Slots, SlotState
 
 if TYPE_CHECKING:
+    from tape_core.staging import Stage
+
     from tape_nn.optimizers.base import Optimizer
 
 AddRows: TypeAlias = Callable[[Raw, Raw, Raw], Raw]
@@ -71,8 +73,13 @@ class Update:
             if alike is not None:
                 whole, joined = alike
                 spare = None
+        stage = current()
         blocks = backend.blocks(whole)
-        if type(blocks) is list:  # small arrays come back whole
+        if stage is not None and (formulas := self._late_formulas(stage, backend, whole)):
+            g, *old = whole
+            new = self._block(backend, g, old, formulas=formulas)
+            stage.put_off([variable, *slots.values()], new, self._of_this_run(g))
+        elif type(blocks) is list:  # small arrays come back whole
             g, *old = whole
             if optimizer._in_place:
                 old = [backend.asarray(array, copy=True) for array in old]
@@ -108,6 +115,25 @@ class Update:
         commit.value(variable, new[0], wrap(new[0], backend) if ACTIVE.get() else None)
         for slot, array in zip(slots.values(), new[1:], strict=True):
             commit.value(slot, array)
+
+    def _late_formulas(self, stage: Stage, backend: Backend, whole: list[Raw]) -> Mapping[str, Callable[..., Raw]]:
+        """Return formulas with which a trace records the update, and does not compute it; none where it computes it."""
+        g, w, *slots = whole
+        real, raw = self.state.variable._home, self.state.variable._raw
+        if not self.optimizer._is_of_formulas() or not real.has_spares(raw):
+            return {}
+        alike = real.parts_alike([raw]) if layouts.in_use else None
+        if type(real.blocks([raw] if alike is None else alike[0])) is list:
+            return {}  # small, or of a library that computes it beside the old values in any case
+        if any([x.shape != w.shape or x.dtype != w.dtype for x in (g, *slots)]):
+            return {}
+        return stage.late_formulas(backend, [self.state.variable, *self.state.slots.values()], w)
+
+    def _of_this_run(self, gradient: Raw) -> Callable[..., None]:
+        """Return what computes the update with the values of the run that a trace records."""
+        xp = self.state.variable._home.xp
+        numbers = map(value_of, (self.factor, self.rate, self.t))
+        return partial(Update(self.optimizer, xp, self.state, *numbers).dense, value_of(gradient))
 
     def rows(self, slices: IndexedSlices, commit: Commit, first: Raw | None) -> bool:
         """Update the rows that a sparse gradient names; return False if the update is not confined to them.
