@@ -335,7 +335,7 @@ class TorchSupport(LibrarySupport):
 
     def overwrites(self, instruction: Instruction, over: Mapping[int, int]) -> Overwrites | None:
         fn: Any = instruction.fn
-        fused = fn if type(fn) is _Blocks else getattr(fn, "__self__", None)  # of parts: `OnParts.on_parts`
+        fused = fn if isinstance(fn, _Blocks) else getattr(fn, "__self__", None)  # of parts: `OnParts.on_parts`
         if not isinstance(fused, _Blocks):
             return None
         given = {arg.id: k for arg, k in zip(instruction.args, fused.group.inputs, strict=True) if type(arg) is Ref}

@@ -476,8 +476,10 @@ def on_parts_alike(
                 places = placements if is_large else here
                 x = part_of(x if x.placements == places else x.redistribute(mesh, places))
             parts.append(x)
-    stride = first.stride()
+    stride, spec = first.stride(), first._spec
     return tuple([
+        # `from_local` makes a view, which keeps the part itself alive: nobody could write over that.
+        with_spec(x, spec) if x.dtype is first.dtype and not x.requires_grad else
         DTensor.from_local(x, mesh, placements, run_check=False, shape=first.shape, stride=stride)
         for x in function(*parts)
     ])  # fmt: skip

@@ -183,13 +183,15 @@ def _noted(program: Program, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[i
     values: dict[int, Any] = {**program.constants, **dict(zip(program.inputs, arrays, strict=True))}
     arrays.clear()
     layouts = {k: _layout_of(value) for k, value in values.items()}
+    if program.spares is not None:
+        program = program.spares.planned(program)
     last = {k: at for at, instruction in enumerate(program.instructions) for k in instruction.inputs}
     kept = {*program.outputs, *program.constants}
     for at, instruction in enumerate(program.instructions):
         args, kwargs = instruction.arguments(values)
         for k, value in results(instruction.out, instruction.fn(*args, **kwargs)):
             values[k] = value
-            layouts[k] = _layout_of(value)
+            layouts[k] = _layout_of(value.old if type(value) is Late else value)
         del args, kwargs
         for k in {*instruction.inputs, *instruction.outputs} - kept:
             if last.get(k, at) == at:

@@ -91,6 +91,27 @@ for kind, around in (
     for one, other in zip(training.parts, without.parts, strict=True):
         assert torch.equal(one, other), kind
 
+# First steps are traced, run op by op, noted, and run by parts for the first time: all write over old values, and none
+# over one that somebody has.
+for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
+    without = Training(kind, passes={"in_place": False})
+    without.run(6)
+    for before in range(5):
+        training = Training(kind)
+        training.optimizer.build(training.model.trainable_variables)
+        training.run(before)
+        slots = [slot for state in training.optimizer._states.values() for slot in state.slots.values()]
+        held = [ways(v) for v, ways in zip([*training.model.trainable_variables, *slots], WAYS * 3, strict=False)]
+        expected = [x.clone() if isinstance(x, torch.Tensor) else x.copy() for x in held]
+        training.run(1)
+        for one, other in zip(held, expected, strict=True):
+            one, other = (getattr(x, "_local_tensor", x) for x in (one, other))
+            assert np.array_equal(one, other), (kind, before)
+        del held, one
+        training.run(5 - before)
+        for one, other in zip(training.parts, without.parts, strict=True):
+            assert torch.equal(one, other), (kind, before)
+
 # Compiled ones write over old values, too; where they may not, into the memory of former ones.
 for kind in (nn.parallel.Replicated, nn.parallel.Sharded):
     training, without = Training(kind), Training(kind, passes={"in_place": False})

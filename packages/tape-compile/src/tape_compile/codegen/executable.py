@@ -21,6 +21,7 @@ from tape_compile.cache_key import SLICES, STATIC, TENSOR, Signature
 from tape_compile.call_guard import CallGuard
 from tape_compile.codegen import spares
 from tape_compile.codegen.deferral import Deferral, deferrable
+from tape_compile.codegen.overwriting import Late
 from tape_compile.codegen.source import Source
 from tape_compile.compilers import BRANCHES, EFFECTS, NUMBERS, Compiler, Python, Run
 from tape_compile.donation import invalidate_donated
@@ -568,6 +569,8 @@ def _wrong_results(found: object, specs: list[Spec | None]) -> str:
     for k, (value, spec) in enumerate(zip(found, specs, strict=True)):
         if spec is None or spec.dtype is None:
             continue  # a Python number
+        if type(value) is Late:
+            value = value.old
         shape = getattr(value, "shape", None)
         if shape is None or not hasattr(value, "dtype"):
             return f"{value!r} for output {k}, not an array"

@@ -33,71 +33,95 @@ class PutOff:
     Args:
         run: the function, which takes `out=` if it is ever given; overwrites: makes the calls that do the same in the
             memory of arguments; old: of each result the place of the old value among the arguments.
+        divided: whether the results are divided, so that it is made of the parts of this process.
     """
 
-    __slots__ = ("__name__", "_old", "_overwrites", "_run")
+    __slots__ = ("__name__", "_divided", "_old", "_overwrites", "_run")
 
-    def __init__(self, run: Callable[..., tuple[Raw, ...]], overwrites: Overwrites, old: Sequence[int]) -> None:
+    def __init__(
+        self, run: Callable[..., tuple[Raw, ...]], overwrites: Overwrites, old: Sequence[int], divided: bool
+    ) -> None:
         self.__name__ = getattr(run, "__name__", "update")
         self._run = run
         self._overwrites = overwrites
         self._old = old
+        self._divided = divided
 
     def __call__(self, *args: Raw, **out: Any) -> tuple[Raw, ...]:
         if not may_overwrite():
             return self._run(*args, **out)
-        call = _Call(self._run, self._overwrites, self._old, [*args], out)
+        call = _Call(self._run, self._overwrites, self._old, self._divided, [*args], out)
         return tuple([Late(call, k) for k in range(len(self._old))])
 
 
 class _Call:
     """A call that is put off, for all of its results."""
 
-    __slots__ = ("_args", "_made", "_out", "_overwrites", "_run", "old")
+    __slots__ = ("_args", "_divided", "_made", "_out", "_overwrites", "_run", "old")
 
     def __init__(
         self,
         run: Callable[..., tuple[Raw, ...]],
         overwrites: Overwrites,
         old: Sequence[int],
+        divided: bool,
         args: list[Raw],
         out: dict[str, Any],
     ) -> None:
         self._run = run
         self._overwrites = overwrites
         self.old = old
+        self._divided = divided
         self._args = args
         self._out = out
         self._made: tuple[Raw, ...] | None = None
 
     def overwrite(self, former: Sequence[Raw], backend: Backend, over: Overwriting) -> list[Raw] | None:
-        """Add to `over` what writes over former values; return their memory, or None, with nothing done.
+        """Add to `over` what writes over former values; return these as they will be, or None, with nothing done.
 
         Args:
             former: of each result the value of its Variable.
         """
-        args = self._args
+        args, joined = self._args, None
+        if self._divided:
+            large = [k for k, x in enumerate(args) if hasattr(x, "shape")]
+            alike, as_former = backend.parts_alike([args[k] for k in large]), backend.parts_alike([former[0], *former])
+            if alike is None or as_former is None:
+                return None
+            args, joined = [*args], as_former[1]
+            for k, part in zip(large, alike[0], strict=True):
+                args[k] = part
         found = [backend.old_value(value, args[at]) for value, at in zip(former, self.old, strict=True)]
         memory = [old.memory for old in found if old is not None]
         if len(memory) < len(found):
             return None
-        own = [*args]
-        for at, array in zip(self.old, memory, strict=True):
-            own[at] = array
-        made = self._overwrites(own)
+        made = self._overwrites(_with(args, self.old, memory))
         if made is None:
             return None
         calls, pieces = made
-        self._args = own  # without the old values themselves, of which references are counted
+        new = memory if joined is None else joined(memory)
+        self._args = _with(self._args, self.old, new)  # without the old values, of which references are counted
         watched = [old.watched(pieces) for old in found if old is not None]
         over.add([count for own, _ in watched for count in own], [n for _, own in watched for n in own], calls)
-        return memory
+        return new
+
+    def old_value(self, index: int) -> Raw:
+        """Return the argument over which a result may be written."""
+        return self._args[self.old[index]]
 
     def made(self) -> tuple[Raw, ...]:
         """Compute the results beside the old values, once: they may have the memory of what they are computed from."""
         if self._made is None:
             self._made = self._run(*self._args, **self._out)
         return self._made
+
+
+def _with(args: Sequence[Raw], places: Sequence[int], arrays: Sequence[Raw]) -> list[Raw]:
+    """Return arguments with other arrays in some places."""
+    found = [*args]
+    for at, array in zip(places, arrays, strict=True):
+        found[at] = array
+    return found
 
 
 class Late:
@@ -109,6 +133,11 @@ class Late:
         self.call = call
         self.index = index
         self.wrap = wrap
+
+    @property
+    def old(self) -> Raw:
+        """The value among what it is computed from that it may be written over."""
+        return self.call.old_value(self.index)
 
     def wrapped(self, wrap: Wrap) -> Late:
         """Return this value as one of which the Variable gets what `wrap` makes."""
@@ -140,7 +169,8 @@ def put_off(
         overwrites = support.overwrites(line, over) if len(over) == len(results) else None
         if overwrites is None or len(places) < len([arg for arg in line.args if type(arg) is Ref]):
             continue
-        fn: Any = PutOff(line.fn, overwrites, [places[over[k]] for k in results])
+        divided = support.can_be_divided(program.specs[results[0]])
+        fn: Any = PutOff(line.fn, overwrites, [places[over[k]] for k in results], divided)
         found[at] = Instruction(line.name, fn, line.args, line.kwargs, line.out, line.place)
         which.update([index[k] for k in results])
     return found, which
