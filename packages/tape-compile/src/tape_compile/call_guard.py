@@ -81,9 +81,10 @@ class _Writer:
         """Add the conditions for an argument, or a part of one, which the function has under a name."""
         kind: Any = type(value)
         if type(number) is not int:
-            if kind not in _CONTAINERS:
-                raise _UnguardedError
-            self._add_container(value, number, name)
+            if kind in _CONTAINERS:
+                self._add_container(value, number, name)
+            else:
+                self._add_copy(value, number, name)
             return
         self._leaves[number] = name
         if kind is Tensor:
@@ -98,6 +99,19 @@ class _Writer:
             self._unless(f"{name} is {self._name(ref(value))}() and is_whole({name})")
         else:
             raise _UnguardedError
+
+    def _add_copy(self, value: Any, numbers: Any, name: str) -> None:
+        """Add the conditions for a Module that has other leaves than its Variables: its structure, and its leaves."""
+        parts_of = pytree.known_parts(value)
+        parts, known = (None, None) if parts_of is None else (parts_of(value), parts_of(numbers))
+        if parts is None or known is None:
+            raise _UnguardedError
+        names = [f"{name}_{at}" for at in range(len(parts))]
+        self._lines.append(f"    {name} = {self._name(parts_of)}({name})")
+        self._unless(f"{name} is not None")
+        self._lines.append(f"    [{', '.join(names)}] = {name}")
+        for part, number, of in zip(parts, known, names, strict=True):
+            self._add(part, number, of)
 
     def _add_container(self, value: Any, numbers: Any, name: str) -> None:
         """Add the conditions for a tuple, list or dict: its length, or its keys in their order, and its parts."""

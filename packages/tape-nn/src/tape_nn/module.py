@@ -13,11 +13,11 @@ from tape_core.staging import current, guard
 from tape_core.support import assign_together, counted, lenient, lenient_html, placement, wrap
 from tape_core.typing import ArrayLike
 
+from tape_nn.copies import LEAVES, Place
 from tape_nn.functional import using
 from tape_nn.generators import named_generators, state_tensor, states_in
 from tape_nn.hints import hint_at_names, present
-from tape_nn.module_tree import Place, flatten_module, holds_leaves, leaves_in, named_state
-from tape_nn.recipes import LEAVES
+from tape_nn.module_tree import flatten_module, holds_leaves, leaves_in, named_state
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

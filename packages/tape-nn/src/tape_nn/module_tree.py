@@ -7,23 +7,30 @@ hold Tensors that are no parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import tape_core as tc
 from tape_core import Tensor, Variable
 from tape_core.support import pytree
 
-from tape_nn.recipes import LEAVES, ROOT, Constant, Leaf, Recipe
+from tape_nn.copies import (
+    LEAVES,
+    Constant,
+    Contents,
+    Leaf,
+    Node,
+    Place,
+    Plan,
+    RootPlaces,
+    Shared,
+    empty_like,
+    existing,
+)
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from tape_nn.module import Module
-
-Place: TypeAlias = tuple[object, ...]
-"""The keys that lead from a Module to a value, through lists, tuples and dicts but through no other Module."""
 
 _SKIPPED = frozenset({LEAVES, "_compiled_methods"})  # attributes that copies do not take over
 _ATOMS = frozenset(
@@ -34,112 +41,39 @@ _ATOMS = frozenset(
 _CONTAINERS = (list, tuple, dict)
 
 
-_noted: set[int] = set()
-"""The ids of the places in all functional copies that exist."""
-
-
-class Places(dict[Place, object]):
-    """Each place of a leaf, with a token that tied places, which had one Variable, have in common.
-
-    A functional copy, and each Module in one, has its own, also one that was copied or unpickled. While none exists no
-    Module is a functional copy, nor holds one, so that a compiled call need not look through its Modules.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, *_: object) -> Self:
-        made = super().__new__(cls)
-        _noted.add(id(made))
-        return made
-
-    # In a tenth of the time of a weak reference. The function is kept, since globals may be gone at the end.
-    def __del__(self, forget: Callable[[int], None] = _noted.discard) -> None:
-        forget(id(self))
-
-
-class RootPlaces(Places):
-    """The `Places` of the copy itself, with what it was made of, so that it is taken apart again without a walk.
-
-    A pickle and a deep copy have the places alone: the nodes are others there.
-    """
-
-    __slots__ = ("nodes", "skeleton")
-
-    def __init__(self, skeleton: Skeleton) -> None:
-        self.skeleton = skeleton
-        # The nodes by number but for the copy itself, which is then freed when nobody refers to it any more.
-        self.nodes: dict[int, Any] = {}
-
-    def __reduce__(self) -> Any:
-        return Places, (dict(self),)
-
-
-class _Shared(NamedTuple):
-    """A node that was met before, in another place or around this one."""
-
-    number: int
-
-
-class Node(NamedTuple):
-    """A Module, or a list, tuple or dict in which there is a Variable, a leaf or a Module.
-
-    Attributes:
-        kind: the class of the object. The object itself would keep the Variables alive.
-        empty: for a list or dict of a class of its own an empty one, of which copies are made; else None.
-        number: the count of nodes before it.
-        keys, parts: its attributes, elements or entries.
-    """
-
-    kind: type
-    empty: Any
-    number: int
-    keys: tuple[object, ...]
-    parts: tuple[Any, ...]
-
-
-class _Outline(NamedTuple):
-    """The attributes of a Module that are the same in each copy, and the places of the others.
-
-    Attributes:
-        attributes: all of them in their order, with None for the others.
-        places: of its leaves among the attributes, for `Places`.
-        leaves: the keys of these leaves, and their numbers.
-        others: the keys of nodes, and what stands for them.
-    """
-
-    attributes: dict[str, Any]
-    places: dict[Place, object]
-    leaves: list[tuple[str, int]]
-    others: list[tuple[str, Any]]
-
-
 class Skeleton:
     """The structure of a Module in the terms of pytrees: everything but the leaves.
 
-    Two are the same if the Modules have the same classes, attributes and leaves, and the rest is equal, or the same
+    Two are the same if the Modules had the same classes, attributes and leaves, and the rest is equal, or the same
     objects: Variables that are not trained, generators and functions are compared by identity.
     """
 
-    __slots__ = ("_hash", "_recipe", "names", "outlines", "root", "tokens")
+    __slots__ = ("_hash", "_plan", "names", "root", "tokens")
 
     def __init__(self, root: Node, names: list[str], tokens: list[object]) -> None:
         self.root = root
         self.names = names
         self.tokens = tokens
-        self._recipe: Recipe | None = None
-        self.outlines: dict[int, _Outline] = {}  # of the Modules, by number, from the first copy on
+        self._plan: Plan | None = None  # from the first copy on
         self._hash = hash((root.kind, *names))
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Return a functional copy with these leaves."""
-        return _Build(leaves, self).copy()
+        if self._plan is None:
+            self._plan = Plan(self.root, self.tokens)
+        return self._plan.copy(leaves, self)
 
-    @property
-    def recipe(self) -> Recipe:
-        """How a copy is taken apart without a walk."""
-        if self._recipe is None:
-            self._recipe = Recipe(self.root, len(self.names))
-        return self._recipe
+    def leaves_of(self, module: Any) -> list[Any] | None:
+        """Return the leaves of a copy with this skeleton in which only leaves have changed since it was made.
+
+        None of any other object, also of a Module whose skeleton is equal.
+        """
+        if type(module) is not self.root.kind or self._plan is None:
+            return None
+        places = vars(module).get(LEAVES)
+        if type(places) is not RootPlaces or places.skeleton is not self:
+            return None
+        return self._plan.leaves_of(module, places.nodes)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -153,18 +87,9 @@ class Skeleton:
         return self.root.kind.__name__
 
 
-def taken_apart(module: Module) -> tuple[list[Any], Skeleton] | None:
-    """Return the leaves of a functional copy and its skeleton, if nothing but leaves has changed since it was made."""
-    places = vars(module).get(LEAVES)
-    if type(places) is not RootPlaces or places.skeleton.root.kind is not type(module):
-        return None
-    leaves = places.skeleton.recipe.leaves_of(module, places.nodes)
-    return None if leaves is None else (leaves, places.skeleton)
-
-
 def holds_leaves(module: Module) -> bool:
     """Return whether a Module, or one in it, is a functional copy."""
-    if not _noted:
+    if not existing:
         return False
     nodes: list[Any] = [module]
     seen = {id(module)}
@@ -197,8 +122,9 @@ def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
     Raises:
         ValueError: a layer has not made its Variables yet.
     """
-    if (known := taken_apart(module)) is not None:
-        return known
+    places = vars(module).get(LEAVES)
+    if type(places) is RootPlaces and (leaves := places.skeleton.leaves_of(module)) is not None:
+        return leaves, places.skeleton
     flattening = _Flatten()
     root = flattening.look(module, (), "", None, ())
     assert isinstance(root, Node)
@@ -207,8 +133,8 @@ def flatten_module(module: Module) -> tuple[list[Any], Skeleton]:
 
 def leaves_in(module: Module) -> Mapping[Place, object]:
     """Return the places of the leaves in the attributes of a functional copy; of any other Module there are none."""
-    found: Mapping[Place, object] = vars(module).get(LEAVES, {})
-    return found
+    places = vars(module).get(LEAVES)
+    return {} if places is None else places.tokens
 
 
 def named_state(module: Module, method: str) -> dict[str, Variable]:
@@ -254,13 +180,13 @@ class _Flatten:
         if place in places:
             return self._tied(value, places[place], path)
         if isinstance(value, Variable):
-            return self._parameter(value, path) if value.trainable else Constant(value)
+            return self._parameter(value, path) if value.trainable else Constant(value, value)
         items = _items_of(value)
         if items is None:
-            return Constant(value)
+            return Constant(value, value)
         if id(value) in self._nodes:
-            return _Shared(self._nodes[id(value)])
-        number = self._nodes[id(value)] = len(self._held)
+            return Shared(self._nodes[id(value)])
+        number = self._nodes[id(value)] = len(self._nodes)
         self._held.append(value)
         keys, parts = [], []
         is_module = not isinstance(value, list | tuple | dict)
@@ -279,9 +205,9 @@ class _Flatten:
             parts.append(self.look(part, (*place, key), f"{path}.{key}" if path else str(key), around, places))
         if not is_module and all([type(part) is Constant and not isinstance(part.value, Variable) for part in parts]):
             del self._nodes[id(value)]
-            return Constant(value)  # it stays the same object, as a setting that several layers share
+            return Constant(value, _contents(value, keys, parts))  # the same object: several layers may share it
         kind = type(value)
-        empty = _empty_like(value) if issubclass(kind, list | dict) and kind is not list and kind is not dict else None
+        empty = empty_like(value) if issubclass(kind, list | dict) and kind is not list and kind is not dict else None
         return Node(kind, empty, number, tuple(keys), tuple(parts))
 
     def _parameter(self, variable: Variable, path: str) -> Leaf:
@@ -306,76 +232,11 @@ class _Flatten:
         return len(self.leaves) - 1
 
 
-class _Build:
-    """One copy of a Module."""
-
-    def __init__(self, leaves: Sequence[Any], skeleton: Skeleton) -> None:
-        self.leaves, self.skeleton = leaves, skeleton
-        self._made: dict[int, Any] = {}
-
-    def copy(self) -> Any:
-        """Return the copy."""
-        places = RootPlaces(self.skeleton)
-        made = self._module(self.skeleton.root, places)
-        del self._made[ROOT]
-        places.nodes = self._made
-        return made
-
-    def _module(self, node: Node, own: Places) -> Any:
-        made: Any = object.__new__(node.kind)
-        self._made[node.number] = made
-        outlines = self.skeleton.outlines
-        outline = outlines.get(node.number) or outlines.setdefault(node.number, self._outline(node))
-        # Past `__setattr__`, which a class may have defined to check or convert what users assign.
-        attributes = vars(made)
-        attributes.update(outline.attributes)
-        attributes[LEAVES] = own
-        own.update(outline.places)
-        for key, number in outline.leaves:
-            attributes[key] = self.leaves[number]
-        for key, part in outline.others:
-            attributes[key] = self.make(part, (key,), own)
-        return made
-
-    def _outline(self, node: Node) -> _Outline:
-        """Return the outline of a Module; most of its attributes are settings."""
-        parts: dict[Any, Any] = dict(zip(node.keys, node.parts, strict=True))
-        leaves = [(key, part.number) for key, part in parts.items() if type(part) is Leaf]
-        return _Outline(
-            {LEAVES: None, **{key: part.value if type(part) is Constant else None for key, part in parts.items()}},
-            {(key,): self.skeleton.tokens[number] for key, number in leaves},
-            leaves,
-            [(key, part) for key, part in parts.items() if type(part) is not Leaf and type(part) is not Constant],
-        )
-
-    def make(self, node: Any, place: Place, places: Places) -> Any:
-        """Return the value that stands at a node; notes the leaves in `places`, those of the Module around it."""
-        if type(node) is Constant:
-            return node.value
-        if type(node) is _Shared:
-            if node.number not in self._made:
-                raise ValueError("a tuple in a Module holds, through another Module, itself: use a list")
-            return self._made[node.number]
-        if type(node) is Leaf:
-            places[place] = self.skeleton.tokens[node.number]
-            return self.leaves[node.number]
-        kind = node.kind
-        if issubclass(kind, list | dict):
-            made: Any = kind() if node.empty is None else _empty_like(node.empty)
-            self._made[node.number] = made
-            for key, part in zip(node.keys, node.parts, strict=True):
-                value = self.make(part, (*place, key), places)
-                if isinstance(made, list):
-                    made.append(value)
-                else:
-                    made[key] = value
-            return made
-        if issubclass(kind, tuple):
-            values = [self.make(part, (*place, key), places) for key, part in zip(node.keys, node.parts, strict=True)]
-            made = kind._make(values) if hasattr(kind, "_make") else kind(values)
-            self._made[node.number] = made
-            return made
-        return self._module(node, Places())
+def _contents(value: Any, keys: list[object], parts: list[Constant]) -> Any:
+    """Return what was in a list, tuple or dict; a tuple in which nothing can change is that itself."""
+    if isinstance(value, tuple) and all([part.seen is part.value for part in parts]):
+        return value
+    return Contents(type(value), tuple(keys) if isinstance(value, dict) else None, tuple([part.seen for part in parts]))
 
 
 def _items_of(value: Any) -> Any:
@@ -389,15 +250,6 @@ def _items_of(value: Any) -> Any:
     return None
 
 
-def _empty_like(value: Any) -> Any:
-    """Return a container of the class of another one, and with its attributes, such as a `default_factory`."""
-    from copy import copy
-
-    made = copy(value)
-    made.clear()
-    return made
-
-
 def _same(a: Any, b: Any) -> bool:
     """Return whether two nodes, or what stands in their places, are the same."""
     if type(a) is not type(b):
@@ -406,7 +258,7 @@ def _same(a: Any, b: Any) -> bool:
         if a.kind is not b.kind or a.keys != b.keys or a.number != b.number:
             return False
         return all(map(_same, a.parts, b.parts))
-    return bool(a.number == b.number) if isinstance(a, Leaf | _Shared) else pytree.same_constant(a.value, b.value)
+    return bool(a.number == b.number) if isinstance(a, Leaf | Shared) else pytree.same_constant(a.seen, b.seen)
 
 
 def stack_modules(modules: Sequence[Module]) -> Any:

@@ -12,6 +12,15 @@ EPSILON: Final = 1e-7
 SQUARED_LENGTH_EPSILON: Final = 1e-12
 """The least squared length of a vector in `cosine_similarity`, as in Keras: that of 0 is no division by 0."""
 
+# -- functional copies
+
+COPIES_BEFORE_WRITTEN: Final = 10
+"""Times that copies with one skeleton are taken apart before functions in straight lines are written for it. To write
+them takes as long as they save in a hundred calls."""
+
+WRITTEN_PARTS: Final = 4000
+"""The most attributes and elements of a Module for which they are written, in 15 µs each."""
+
 # -- loss scaling
 
 LARGEST_SCALE: Final = 2.0**127  # the largest power of two in float32

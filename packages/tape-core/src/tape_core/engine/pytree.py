@@ -31,6 +31,15 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
     return _flatten_general(tree)
 
 
+def leaves(tree: PyTree) -> list[Any]:
+    """Return the leaves of a tree, None among them, in a list of their own."""
+    if type(tree) in _nodes_by_method:
+        found, _, _ = tree.__tape_node__()
+        if _PLAIN.issuperset(map(type, found)):
+            return list(found)
+    return list(flatten(tree)[0])
+
+
 def _flatten_general(tree: PyTree) -> tuple[list[Any], Any]:
     if isinstance(tree, _DICT_VIEWS):
         tree = list(tree)
@@ -72,6 +81,17 @@ def is_whole(node: Any) -> bool:
     if not hasattr(kind, "__tape_node__") or (kind in _known and kind not in _nodes_by_method):
         return False
     return bool(node.__tape_is_whole__())
+
+
+def known_parts(node: Any) -> Callable[[Any], list[Any] | None] | None:
+    """Return a function of any object that returns the children of a Module with the structure of this one, else None.
+
+    It may return None of some Modules with an equal structure, and is None if it would of this one.
+    """
+    if type(node) not in _nodes_by_method:
+        return None
+    leaves_of: Callable[[Any], list[Any] | None] = node.__tape_node__()[1].leaves_of
+    return None if leaves_of(node) is None else leaves_of
 
 
 def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
@@ -359,8 +379,9 @@ def _is_static(field: Field[Any]) -> bool:
 
 
 # Classes of other packages, the Modules of tape_nn, are nodes by a method: `__tape_node__()` returns the children, the
-# structure, which has a method `unflatten`, and the names of the children. Whether all leaves are Variables still, so
-# that the object may as well be one leaf, is what `__tape_is_whole__()` tells.
+# structure, which has a method `unflatten`, and the names of the children. Its method `leaves_of` returns the
+# children of what it has made, if they alone have changed since, and None of any other object. Whether all leaves are
+# Variables still, so that the object may as well be one leaf, is what `__tape_is_whole__()` tells.
 
 
 class _Whole:

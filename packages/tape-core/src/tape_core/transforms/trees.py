@@ -47,7 +47,7 @@ def tree_leaves(tree: PyTree) -> list[Any]:
     >>> tc.tree_leaves({"b": 2.0, "a": [1.0, None]})
     [1.0, None, 2.0]
     """
-    return list(pytree.flatten(tree)[0])
+    return pytree.leaves(tree)
 
 
 class TreeStructure:
