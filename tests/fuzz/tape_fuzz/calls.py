@@ -16,6 +16,8 @@ _OF_A_CALL = {
     "is_assigned": ["True"],
     "is_frozen": ["True"],
     "default": ["'float64'"],
+    # In the first call of a kind and in the second.
+    "settings": ["(2, 2)", "(2, 2.0)", "(True, 1)", "(0.5, 0.5)", "(0.5, 0.25)", "(0.0, -0.0)"],
 }
 
 
@@ -33,6 +35,8 @@ def calls(draw: Any, most: int) -> list[str]:
 
 
 OTHER_CALLS = """
+import tape_nn as nn
+
 def agree(found, expected, what):
     if compiler == "xla":
         close(found, expected, what, 1e-5)
@@ -41,8 +45,19 @@ def agree(found, expected, what):
 
 OTHER = {"float32": "float64", "float64": "float32"}
 
+class Held(nn.Module):
+    def __init__(self, count):
+        self.parts, self.settings = [tc.Variable(1.0) for _ in range(count)], {"all": [2]}
+
+# The arguments of a program as leaves of a Module, which changes in place from one call to the next.
+def copied(count):
+    leaves, structure = tc.tree_flatten(Held(count))
+    return tc.tree_unflatten(structure, leaves)
+
 def told(function):
     def called(given, number, how):
+        if isinstance(given, Held):
+            given, number = given.parts, given.settings["all"][0]
         found = [x if x is None or not is_real(x) else x * number for x in [*function(*given), tc.ones(2)]]
         return [x if x is None or not is_real(x) else x + x for x in found] if how == "doubled" else found
     return called
@@ -63,6 +78,7 @@ def answer(function, *args, **kwargs):
         return None  # it refuses such calls: so it must in every way
 
 with tc.use_backend(library):
+    held_in = None
     eager, ours = made()
     traced, theirs = made()
     f = told(derived(eager, ours))
@@ -73,6 +89,11 @@ with tc.use_backend(library):
             what = f"compiled by {compiler} on {library}, call {at}: {call}"
             others = {"number": call.get("number", 2), "how": call.get("how", "as it is")}
             given = [changed(x, call.get("shape"), call.get("is_other_dtype")) for x in inputs(at)]
+            if "settings" in call:
+                if held_in is None:
+                    held_in = copied(len(given))
+                held_in.parts[:], held_in.settings["all"][0] = given, call["settings"][at % 2]
+                given = held_in
             for v in [*ours, *theirs]:
                 v.trainable = not call.get("is_frozen")
                 if call.get("is_assigned"):
