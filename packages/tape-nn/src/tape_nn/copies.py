@@ -40,7 +40,7 @@ class Alive:
     __slots__ = ()
 
     def __new__(cls) -> Self:
-        made = super().__new__(cls)
+        made = object.__new__(cls)
         existing.add(id(made))
         return made
 
@@ -208,10 +208,7 @@ class Plan:
 
     def copy(self, leaves: Sequence[Any], skeleton: object) -> Any:
         """Return a functional copy with these leaves, which notes the skeleton."""
-        alive = Alive()
-        made, nodes = (self._make if self._written is None else self._written.made)(leaves, alive)
-        vars(made)[LEAVES] = RootPlaces(alive, self.steps[-1].tokens, skeleton, nodes)
-        return made
+        return (self._make if self._written is None else self._written.made)(leaves, Alive(), skeleton)
 
     def leaves_of(self, module: Any, nodes: list[Any]) -> list[Any] | None:
         """Return the leaves of a copy with these other nodes; None if it may differ in anything else."""
@@ -219,12 +216,11 @@ class Plan:
             return self._written.apart(module, nodes)
         self._before_written -= 1
         if self._before_written <= 0:
-            names = {"Places": Places, "empty": _empty, "fill": _fill, "as_tuple": _as_tuple}
+            names = {"Places": Places, "RootPlaces": RootPlaces, "empty": _empty, "fill": _fill, "as_tuple": _as_tuple}
             self._written = straight_functions(self.steps, self.variables, self.settings, names)
         return self._take_apart(module, nodes)
 
-    def _make(self, leaves: Sequence[Any], alive: Alive) -> tuple[Any, list[Any]]:
-        """Return a copy without its `RootPlaces`, and its nodes by number, without itself."""
+    def _make(self, leaves: Sequence[Any], alive: Alive, skeleton: object) -> Any:
         nodes: list[Any] = [None] * len(self.steps)
         # All objects exist before they are filled, since parts may refer to what is around them.
         for step in self.steps:
@@ -239,13 +235,14 @@ class Plan:
             if of is tuple:
                 nodes[number] = _as_tuple(kind, values)
             elif of is None:
-                values[0] = Places(alive, tokens)
+                is_root = number == ROOT
+                values[0] = RootPlaces(alive, tokens, skeleton, nodes) if is_root else Places(alive, tokens)
                 # Past `__setattr__`, which a class may have defined to check or convert what users assign.
                 object.__setattr__(nodes[number], "__dict__", dict(zip(keys, values, strict=True)))
             else:
                 _fill(nodes[number], values if of is list else dict(zip(keys, values, strict=True)))
         made, nodes[ROOT] = nodes[ROOT], None
-        return made, nodes
+        return made
 
     def _take_apart(self, module: Any, nodes: list[Any]) -> list[Any] | None:
         if any([variable.trainable for variable in self.variables]):

@@ -19,11 +19,11 @@ _WRITTEN = frozenset({type(None), bool})  # classes of values that are written a
 class StraightFunctions(NamedTuple):
     """What is written for the copies with one skeleton."""
 
-    made: Callable[[Sequence[Any], Any], tuple[Any, list[Any]]]
-    """Takes leaves and an `Alive`; returns a copy without its `RootPlaces`, and its nodes by number, without itself."""
+    made: Callable[[Sequence[Any], Any, Any], Any]
+    """Takes leaves, an `Alive` and the skeleton; returns a copy."""
 
     apart: Callable[[Any, list[Any]], list[Any] | None]
-    """Takes a copy and these nodes; returns its leaves, or None if it may differ in anything else."""
+    """Takes a copy and its nodes; returns its leaves, or None if it may differ in anything else."""
 
 
 def straight_functions(
@@ -49,7 +49,7 @@ class _Source:
     def __init__(self, steps: Sequence[Step], names: dict[str, Any]) -> None:
         self.steps = steps
         self._lines: list[str] = []
-        self.names = {**names, "new": object.__new__, "set_attribute": object.__setattr__}
+        self.names = {**names, "new": object.__new__, "new_tuple": tuple.__new__, "set_attribute": object.__setattr__}
         self._known: dict[int, str] = {}
         self._nodes = ", ".join([f"n{k}" for k in range(1, len(steps))])
         self._leaves = ", ".join([f"l{k}" for k in sorted({k for step in steps for _, k in step.leaves})])
@@ -65,7 +65,7 @@ class _Source:
 
     def made(self) -> list[str]:
         """Return the lines of the function that makes a copy."""
-        lines = ["def made(leaves, alive):", f"    [{self._leaves}] = leaves"]
+        lines = ["def made(leaves, alive, skeleton):", f"    [{self._leaves}] = leaves"]
         # All objects exist before they are filled, since parts may refer to what is around them.
         for step in self.steps:
             kind = self._name(step.kind)
@@ -77,7 +77,10 @@ class _Source:
         for step in self.steps:
             values = [*map(self._name, step.parts)]
             if step.of is None:
-                values[0] = f"Places(alive, {self._name(step.tokens)})"
+                tokens = self._name(step.tokens)
+                values[0] = f"new_tuple(Places, (alive, {tokens}))"
+                if step.number == 0:
+                    values[0] = f"RootPlaces(alive, {tokens}, skeleton, [None, {self._nodes}])"
             for at, k in step.leaves:
                 values[at] = f"l{k}"
             for at, k in step.nodes:
@@ -93,7 +96,7 @@ class _Source:
                 lines.append(f"    {node}.{'extend' if step.of is list else 'update'}({parts})")
             else:
                 lines.append(f"    fill({node}, {parts})")
-        return [*lines, f"    return n0, [None, {self._nodes}]", ""]
+        return [*lines, "    return n0", ""]
 
     def _key(self, key: object) -> str:
         return repr(key) if type(key) is str else self._name(key)
