@@ -171,13 +171,14 @@ class Plan:
         self.settings: list[Constant] = []  # that may change and stay the same object
         self._unfinished: set[int] = set()
         self._add(root, (), {})
-        size = sum([len(step.parts) for step in self.steps]) + sum([_size(seen) for _, seen in self.settings])
-        self._before_written = thresholds.COPIES_BEFORE_WRITTEN if size <= thresholds.WRITTEN_PARTS else inf
+        self._before_written: float = thresholds.COPIES_BEFORE_WRITTEN
         self._written: StraightFunctions | None = None
 
     def _add(self, node: Node, place: Place, around: dict[Place, object]) -> None:
         """Add the steps for a node, which is at a place of a Module; notes its leaves in the tokens of that."""
-        of = next((kind for kind in (list, tuple, dict) if issubclass(node.kind, kind)), None)
+        of: Any = None
+        if issubclass(node.kind, (list, tuple, dict)):
+            of = list if issubclass(node.kind, list) else dict if issubclass(node.kind, dict) else tuple
         if of is tuple:
             self._unfinished.add(node.number)
         keys, parts = node.keys, list[Any]()
@@ -216,9 +217,15 @@ class Plan:
             return self._written.apart(module, nodes)
         self._before_written -= 1
         if self._before_written <= 0:
+            self._before_written = inf  # in this thread alone
+            self._write()
+        return self._take_apart(module, nodes)
+
+    def _write(self) -> None:
+        size = sum([len(step.parts) for step in self.steps]) + sum([_size(seen) for _, seen in self.settings])
+        if size <= thresholds.WRITTEN_PARTS:
             names = {"Places": Places, "RootPlaces": RootPlaces, "empty": _empty, "fill": _fill, "as_tuple": _as_tuple}
             self._written = straight_functions(self.steps, self.variables, self.settings, names)
-        return self._take_apart(module, nodes)
 
     def _make(self, leaves: Sequence[Any], alive: Alive, skeleton: object) -> Any:
         nodes: list[Any] = [None] * len(self.steps)
