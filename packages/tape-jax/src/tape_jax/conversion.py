@@ -50,7 +50,7 @@ def as_jax_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
     if copy is False:
         return _shared(obj, dtype)
     if isinstance(obj, np.ndarray | np.generic | bool | int | float | complex):
-        return _from_numpy(np.asarray(obj), dtype)
+        return _from_numpy(np.asarray(obj, dtype=_integer_dtype(dtype) if type(obj) is int else None), dtype)
     if isinstance(obj, list | tuple):
         return _from_nested(obj, dtype)
     if hasattr(obj, "__dlpack__"):
@@ -72,9 +72,14 @@ def _shared(obj: Any, dtype: Any) -> Any:
     return array
 
 
+def _integer_dtype(dtype: Any) -> Any:
+    """Return a dtype of integers, to which NumPy compares Python's as it makes an array; None for any other."""
+    return dtype if dtype is not None and np.dtype(dtype).kind in "iu" else None
+
+
 def _from_nested(obj: Any, dtype: Any) -> Any:
     try:
-        array = np.asarray(obj)
+        array = np.asarray(obj, dtype=_integer_dtype(dtype))
     except (ValueError, TypeError, jax.errors.TracerArrayConversionError):
         # Tracers inside `jax.jit` have no values; for what is no array at all JAX has the better message.
         return jnp.asarray(obj, dtype=dtype)

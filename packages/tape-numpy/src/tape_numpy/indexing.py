@@ -52,6 +52,8 @@ def updater(ufunc: np.ufunc) -> Callable[..., Raw]:
 
     def kernel(x: Raw, values: Raw, key: IndexKey) -> Raw:
         out = np.array(x)
+        if out.dtype.kind in "iu":  # else uint64 and int64 would meet in float64
+            values = np.asarray(values).astype(out.dtype)
         if not _may_repeat(key):
             out[key] = ufunc(out[key], values)
         elif ufunc in _WARN_OF_NAN_IN_AT:

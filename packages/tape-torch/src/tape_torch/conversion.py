@@ -154,6 +154,9 @@ def _from_buffer(view: memoryview) -> tuple[torch.Tensor, bool]:
     return flat.reshape(shape), shared
 
 
+_WRAPPED = (torch.uint8, torch.uint16, torch.uint32)
+
+
 def _from_nested(numpy: ModuleType | None, obj: Any, dtype: torch.dtype | None) -> torch.Tensor:
     leaf = obj
     while isinstance(leaf, list | tuple) and leaf:
@@ -162,7 +165,15 @@ def _from_nested(numpy: ModuleType | None, obj: Any, dtype: torch.dtype | None) 
         return torch.stack([detached(x) if isinstance(x, torch.Tensor) else _from_nested(numpy, x, None) for x in obj])
     if numpy is not None and hasattr(leaf, "dtype"):
         return _from_numpy(numpy, numpy.asarray(obj))[0]
-    tensor = torch.tensor(obj, dtype=dtype)
+    try:
+        tensor = torch.tensor(obj, dtype=dtype)
+    except (RuntimeError, ValueError) as error:
+        if dtype is None or dtype.is_floating_point or dtype.is_complex or "verflow" not in str(error):
+            raise
+        raise OverflowError(str(error)) from error
+    # PyTorch wraps negative numbers alone.
+    if dtype in _WRAPPED and tensor.numel() and torch.tensor(obj, dtype=torch.int64).min() < 0:
+        raise OverflowError(f"{dtype} has no negative numbers")
     if dtype is None and (tensor.is_floating_point() or tensor.is_complex()):
         # Exact first, since PyTorch's default dtype need not be Tape's: the numbers would be rounded twice.
         return torch.tensor(obj, dtype=torch.complex128 if tensor.is_complex() else torch.float64)

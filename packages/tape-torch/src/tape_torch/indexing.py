@@ -16,7 +16,7 @@ from tape_core.typing import IndexKey
 from torch import Tensor
 
 from tape_torch.fallback import default_kernel
-from tape_torch.promotion import SIGNED, Operand, bits, flip, unbits
+from tape_torch.promotion import SIGNED, Operand, bits, flip, ordered, unbits, unordered
 
 _SIMPLE = frozenset({int, type(None), type(...)})
 
@@ -168,8 +168,7 @@ def scatter(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> Any:
 
 def scatter_add(x: Tensor, values: Operand, key: IndexKey) -> Any:
     if x.dtype in SIGNED:
-        values = bits(values) if type(values) is Tensor else values
-        return unbits(scatter_add(bits(x), values, key), x.dtype)
+        return unbits(scatter_add(bits(x), bits(_of_dtype(values, x)), key), x.dtype)
     out = _copy(x)
     if _repeats(key):
         return _add(out, key, values)
@@ -181,7 +180,14 @@ def add_rows(x: Tensor, indices: Tensor, rows: Tensor, *, in_place: bool = False
     return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
 
 
+def _of_dtype(values: Operand, x: Tensor) -> Any:
+    """Return values as a tensor of the dtype of `x`."""
+    return values.to(x.dtype) if type(values) is Tensor else torch.tensor(values, dtype=x.dtype, device=x.device)
+
+
 def setitem(x: Tensor, values: Operand, key: IndexKey) -> Any:
+    if x.dtype in SIGNED:
+        return unbits(setitem(bits(x), bits(_of_dtype(values, x)), key), x.dtype)
     out = _copy(x)
     if type(values) is Tensor and values.dtype is not x.dtype:
         values = values.to(x.dtype)
@@ -207,8 +213,14 @@ def _copy(x: Tensor) -> Any:
 _REDUCED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64})
 
 
-def _updater(name: str, how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _updater(
+    name: str, how: str, combine: Callable[[Any, Any], Any], signed: Callable[[Any], Any], back: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the kernel of an update; unsigned integers are computed with as `signed` ones, of which `back` returns."""
+
     def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
+        if x.dtype in SIGNED:
+            return back(kernel(signed(x), signed(_of_dtype(values, x)), key), x.dtype)
         if x.dtype not in _REDUCED:
             return default_kernel(name, x, values, _with_tensors(key, x))
         out = _copy(x)
@@ -276,9 +288,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "places": places,
     "scatter": scatter,
     "scatter_add": scatter_add,
-    "scatter_max": _updater("scatter_max", "amax", torch.maximum),
-    "scatter_min": _updater("scatter_min", "amin", torch.minimum),
-    "scatter_multiply": _updater("scatter_multiply", "prod", torch.mul),
+    "scatter_max": _updater("scatter_max", "amax", torch.maximum, ordered, unordered),
+    "scatter_min": _updater("scatter_min", "amin", torch.minimum, ordered, unordered),
+    "scatter_multiply": _updater("scatter_multiply", "prod", torch.mul, bits, unbits),
     "setitem": setitem,
     "add_rows": add_rows,
     "take": take,

@@ -174,6 +174,18 @@ class iinfo:
         return f"iinfo({self.dtype}: min={self.min}, max={self.max})"
 
 
+def out_of_bounds(number: object, dtype: DType) -> str | None:
+    """Return what is wrong with an integer of Python's that an integer dtype does not have; None if nothing is.
+
+    Libraries wrap such a number, or make a float of it.
+    """
+    if type(number) is int and dtype.kind.endswith("integer"):
+        limits = iinfo(dtype)
+        if not limits.min <= number <= limits.max:
+            return f"Python integer {number} out of bounds for {dtype}"
+    return None
+
+
 def promote(a: DType, b: DType) -> DType:
     """Return the dtype of an operation on arrays of two dtypes: the one rule that all ops follow.
 

@@ -9,7 +9,7 @@ from tape_core.backends.errors import AxisError
 from tape_core.base.mistakes import call_mistake, in_users_terms
 from tape_core.engine.cotangents import unequal
 from tape_core.engine.levels import BatchedArray, MisplacedError, height, lift, move_to_level
-from tape_core.engine.promotion import MixedDtypesError, check_real, converted
+from tape_core.engine.promotion import MixedDtypesError, check_real, converted, integer_error
 from tape_core.engine.rule_errors import missing_attribute
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import UnrepeatableError
@@ -36,6 +36,7 @@ def fail(
     if isinstance(error, MisplacedError):
         return _call_on_level(op, values, args, kwargs or {})
     check_real(op, values)
+    error = integer_error(op, values, error) or error
     if (cast := converted(op, values, error)) is not None:
         # Some libraries refuse what others promote. If it fails as well, it is told of what the user gave.
         operands = (cast,) if op.sequence else cast

@@ -20,7 +20,7 @@ from tape_core.engine.binding import ask_for_bindings
 from tape_core.engine.call_errors import fail
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
-from tape_core.engine.promotion import NEVER, call_again, check_real, converted
+from tape_core.engine.promotion import NEVER, call_again, check_real, converted, integer_error
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -249,6 +249,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 a2 = x2
                 s2 = NO_SLOTS
                 scalar = True
+                wide = kind2 is int and not 0 <= x2 < 128
             elif operator and not accepts(x2):
                 return NotImplemented
             else:
@@ -260,6 +261,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             a2 = x2._raw
             s2 = x2._raw_slots
             scalar = True
+            wide = kind1 is int and not 0 <= x1 < 128
         elif operator and not accepts(x2):
             return NotImplemented
         else:
@@ -270,8 +272,11 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             kernel, plans, usual, usual_scalar = op.bind(backend)
         try:
             out = kernel(a1, a2)
-            if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
-                out = backend.asarray(out)
+            if scalar:
+                if wide and (wrong := integer_error(op, (x1, x2), out)) is not None:
+                    raise wrong
+                if type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
+                    out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return fail(op, error, (x1, x2))
         if usual is not None and type(out) is not usual_scalar:
@@ -394,6 +399,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     first = 0 if sequence or not op.promoted else op.promoted[0]
     # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
     decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
+    takes_numbers = op.masks is True  # as they are, in an array of its operands' dtype
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -437,6 +443,8 @@ def general_call(op: Op) -> Callable[..., Any]:
             else:
                 backend = None
                 break
+        if takes_numbers and backend is not None and (wrong := integer_error(op, values)) is not None:
+            return fail(op, wrong, values, params, kwargs)
         if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
             arrays[decisive] = number_as_array(backend, arrays, decisive)
             slots_of[decisive] = {}

@@ -16,7 +16,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.kernels import REFUSED
-from tape_core.base.dtypes import DType, common_dtype, complex64, get_default_dtype, precision, promote
+from tape_core.base.dtypes import (
+    DType,
+    common_dtype,
+    complex64,
+    get_default_dtype,
+    out_of_bounds,
+    precision,
+    promote,
+)
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import in_users_terms
 from tape_core.engine.rules import NONDIFF
@@ -110,6 +118,27 @@ def check_real(op: Op, values: Sequence[Any]) -> None:
                 "tape_core.real or tape_core.imag, or a magnitude, by tape_core.abs"
             )
         ) from None
+
+
+def integer_error(op: Op, values: Sequence[Any], out: Any = None) -> OverflowError | None:
+    """Return the error of an integer of Python's that arrays of integers beside it cannot hold; None if all can.
+
+    Args:
+        values: the operands: Tensors, Python numbers and None.
+        out: the raw result, or the error that the kernel raised; None before the call of an op whose result has the
+            dtype of the operands. A result of another dtype, as of a comparison or a quotient, is right whatever the
+            number is.
+    """
+    wide = [v for v in values if type(v) is int and not 0 <= v < 128]  # others fit any dtype
+    tensors = [values[k] for k in op.promoted if k >= 0 and isinstance(values[k], Tensor)] if wide else []
+    if not tensors:
+        return None
+    dtype = promote_all([t.dtype for t in tensors])
+    made = getattr(out, "dtype", None)
+    if made is not None and tensors[0].backend.dtype(made) is not dtype:
+        return None
+    wrong = next((text for number in wide if (text := out_of_bounds(number, dtype)) is not None), None)
+    return None if wrong is None else OverflowError(wrong)
 
 
 def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:

@@ -41,10 +41,21 @@ else:
 SCALARS: Final = frozenset({bool, int, float, complex})
 """Python scalars stay what they are until the kernel: weak promotion, no conversion cost."""
 
-Number = TypeVar("Number", int, float, complex)
+Number = TypeVar("Number", bool, int, float, complex)
 
 NO_SLOTS: Final[Slots] = {}
 """The slots of a Tensor no tape has met; shared, so never written to (see `own_slots`)."""
+
+
+def _value_of(convert: type[Number], array: Raw, backend: Backend) -> Number:
+    """Return `convert` of an array with one value."""
+    try:
+        return convert(array)
+    except RuntimeError as error:
+        # PyTorch has no `int` of a uint64 that int64 cannot hold; NumPy has.
+        if type(error) is not RuntimeError or array.shape != () or "overflow" not in str(error):
+            raise
+        return convert(backend.numpy(array))
 
 
 def _number(convert: type[Number], array: Raw, backend: Backend) -> Number:
@@ -52,7 +63,7 @@ def _number(convert: type[Number], array: Raw, backend: Backend) -> Number:
     if type(array) is backend.divided_class and array.shape == ():
         array = backend.whole(array)
     try:
-        return convert(array)
+        return _value_of(convert, array, backend)
     except Exception as error:
         if type(error) not in (TypeError, ValueError, RuntimeError) or array.shape == ():
             raise
@@ -173,7 +184,7 @@ class Tensor(Attached, metaclass=TensorType):
         kind = self.dtype.kind
         convert: Any = {"bool": bool, "real floating": float, "complex floating": complex}.get(kind, int)
         value = self._array if self._array.shape == () else self.backend.xp.reshape(self._array, ())
-        result: float = convert(value)
+        result: float = _value_of(convert, value, self.backend)
         return result
 
     def tolist(self) -> list[Any]:
@@ -227,7 +238,7 @@ class Tensor(Attached, metaclass=TensorType):
         if ACTIVE.get():
             cuts.on_truth_asked()
         try:
-            return bool(self._array)
+            return _value_of(bool, self._array, self.backend)
         except (TypeError, ValueError, RuntimeError) as error:
             if self.size == 1:
                 raise

@@ -146,6 +146,8 @@ def _collect_leaves(obj: Nested, leaves: list[ArrayLike], backend: BackendLike) 
 def _convert(backend: Backend, obj: Nested, dtype: RawDType, device: str | None, copy: bool | None) -> Raw:
     """Make a raw array; a failure of the library becomes an error that says what could not be converted."""
     try:
+        if type(obj) is int and dtype is not None and (wrong := dtypes.out_of_bounds(obj, backend.dtype(dtype))):
+            raise OverflowError(wrong)
         raw = backend.asarray(obj, dtype=dtype, device=device, copy=copy)
     except Exception as error:
         kind = _user_error_type(backend, error)
@@ -329,16 +331,18 @@ def full(
     """
     if isinstance(fill_value, Tensor):
         return _full_of_tensor(fill_value, shape, dtype, device, backend)
-    _check_fill("full", fill_value)
     dtype = dtype or dtypes.default_for(type(fill_value))
+    _check_fill("full", fill_value, dtype)
     return _create("full", shape, fill_value, dtype=dtype, device=device, backend=backend)
 
 
-def _check_fill(name: str, value: object) -> None:
-    """Raise TypeError for None and text, of which libraries make NaN and numbers."""
+def _check_fill(name: str, value: object, dtype: DTypeLike) -> None:
+    """Raise TypeError for None and text, of which libraries make NaN and numbers, and OverflowError for others."""
     if value is None or isinstance(value, str | bytes | bytearray):
         because = _NONE_HINT if value is None else ""
         raise TypeError(f"{name}: fill_value must be a number, got {value!r}{because}")
+    if (known := dtypes.as_dtype(dtype)) is not None and (wrong := dtypes.out_of_bounds(value, known)) is not None:
+        raise OverflowError(f"{name}: {wrong}")
 
 
 def _full_of_tensor(
@@ -496,7 +500,8 @@ def full_like(
     if isinstance(fill_value, Tensor):
         x = asarray(x)
         return _full_of_tensor(fill_value, x.shape, dtype or x.dtype, device or x.device, x.backend)
-    _check_fill("full_like", fill_value)
+    x = asarray(x)
+    _check_fill("full_like", fill_value, dtype or x.dtype)
     return _create_like("full_like", x, fill_value, dtype=dtype, device=device)
 
 

@@ -11,7 +11,7 @@ from tape_core.backends.discovery import is_host_data
 from tape_core.base import dtypes
 from tape_core.engine.indexed_slices import IndexedSlices
 from tape_core.engine.levels import lift, move_to_level
-from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose
+from tape_core.engine.op import NONDIFF, linear, refuses, registry, transpose, with_numbers_as_tensors
 from tape_core.engine.rules import Spec
 from tape_core.engine.samples import Draw, Refused, Sample, with_complex
 from tape_core.engine.tensor import SCALARS, Tensor, read, read_all, read_array
@@ -200,6 +200,7 @@ def check_update(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, An
 
     Raises:
         TypeError: the values have a higher kind of dtype than `x`, as complex is higher than floating.
+        OverflowError: the value is an integer of Python's that `x` cannot hold.
     """
     x, values = read_all((x, values), lambda k: f"{name}: {('x', 'values')[k]}")
     if type(x) in SCALARS:
@@ -210,6 +211,10 @@ def check_update(name: str, x: ArrayLike, values: ArrayLike) -> tuple[Tensor, An
             f"{name}: values of dtype {result} do not fit into elements of dtype {x.dtype}; convert one of them with "
             f"tape_core.astype"
         )
+    if (wrong := dtypes.out_of_bounds(values, x.dtype)) is not None:
+        raise OverflowError(f"{name}: {wrong}")
+    if type(values) is int and values >= 1 << 63:  # not every library takes such a number of Python's
+        _, values = with_numbers_as_tensors((x, values))
     return x, values
 
 

@@ -1,0 +1,98 @@
+"""Unsigned integers of all sizes, and integers of Python's beside arrays that cannot hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tape_core as tc
+
+pytestmark = pytest.mark.each_backend
+
+UNSIGNED = {"uint8": 2**8 - 2, "uint16": 2**16 - 2, "uint32": 2**32 - 2, "uint64": 2**64 - 2}
+
+
+def values(dtype: str) -> np.ndarray:
+    return np.array([[1, UNSIGNED[dtype], 3], [UNSIGNED[dtype], 5, 6]], dtype=dtype)
+
+
+MASK = np.array([[False, True, False], [True, True, True]])
+KEYS: dict[str, Any] = {
+    "mask": MASK, "mask of rows": MASK[:, 2], "rows": np.array([1, 1]), "slice": slice(0, 1), "integer": 1,
+    "last axis": (..., 1), "pairs": (np.array([0, 1]), np.array([2, 0])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_elements_of_unsigned_arrays_are_read_and_replaced(dtype, key):
+    a, k = values(dtype), KEYS[key]
+    x = tc.asarray(a)
+    assert x[k].tolist() == a[k].tolist()
+    for new in (7, UNSIGNED[dtype]):
+        expected = a.copy()
+        expected[k] = np.array(new, dtype=dtype)
+        found = tc.asarray(a.copy())
+        found[k] = new
+        assert found.tolist() == tc.at(x)[k].set(new).tolist() == expected.tolist()
+        assert tc.at(x)[k].set(x[k] * 0 + tc.asarray(new, dtype=dtype)).tolist() == expected.tolist()
+    assert x.tolist() == a.tolist()
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("dtype", UNSIGNED)
+@pytest.mark.parametrize("update", ["add", "multiply", "min", "max"])
+def test_elements_of_unsigned_arrays_are_updated_as_numpy_does(update, dtype, key):
+    a, k = values(dtype), KEYS[key]
+    function: Any = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}[update]
+    for value in (3, UNSIGNED[dtype]):
+        expected = a.copy()
+        function.at(expected, k, np.array(value, dtype=dtype))
+        assert getattr(tc.at(tc.asarray(a))[k], update)(value).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_a_large_unsigned_value_is_a_python_number(dtype):
+    x = tc.asarray(values(dtype))[0, 1]
+    n = UNSIGNED[dtype]
+    assert x.item() == int(x) == n
+    assert float(x) == float(n)
+    assert bool(x)
+    x = x + 0
+    x[tc.asarray(True)] = 5
+    assert x.item() == 5
+
+
+WIDE = {"uint8": [256, -1], "int8": [128, -129], "int32": [2**31, -(2**40)], "uint64": [2**64, -1], "int64": [2**63]}
+CALLS: dict[str, Any] = {
+    "+": lambda x, n: x + n, "n -": lambda x, n: n - x, "*=": lambda x, n: x.__imul__(n),
+    "maximum": lambda x, n: tc.maximum(x, n), "where": lambda x, n: tc.where(x > 1, x, n),
+    "where of n": lambda x, n: tc.where(x > 1, n, x), "full_like": lambda x, n: tc.full_like(x, n),
+    "asarray": lambda x, n: tc.asarray(n, dtype=x.dtype), "list": lambda x, n: tc.asarray([1, n], dtype=x.dtype),
+    "full": lambda x, n: tc.full((2,), n, dtype=x.dtype), "set": lambda x, n: tc.at(x)[0].set(n),
+    "x[0] =": lambda x, n: x.__setitem__(0, n), "add at": lambda x, n: tc.at(x)[x > 1].add(n),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", WIDE)
+def test_an_integer_that_the_dtype_does_not_have_is_an_error(dtype, call):
+    """Libraries wrap it, make a float of it, or raise errors of several classes."""
+    for n in WIDE[dtype]:
+        x = tc.asarray([1, 2], dtype=dtype)
+        with pytest.raises(OverflowError, match=r"out of bounds for|does not fit into"):
+            CALLS[call](x, n)
+        assert x.tolist() == [1, 2]
+        with pytest.raises(OverflowError, match=r"out of bounds for|does not fit into"):
+            tc.function(CALLS[call])(x, n)
+
+
+def test_integers_that_fit_floats_and_quotients_are_let_pass():
+    x = tc.asarray([1, 2], dtype="uint8")
+    assert (x / 300).dtype is tc.float32
+    assert tc.clip(x, 0, 300).tolist() == [1, 2]
+    assert (tc.asarray([1.0, 2.0]) + 2**40).dtype is tc.float32
+    assert (tc.asarray([True, False]) + 300).tolist() == [301, 300]
+    assert (tc.asarray([1, 2], dtype="uint8") + 253).tolist() == [254, 255]
+    assert (tc.asarray([1, 2], dtype="int8") * -128).dtype is tc.int8
