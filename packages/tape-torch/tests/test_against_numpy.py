@@ -766,7 +766,6 @@ def pickles_and_prints() -> Any:
 
 
 NOT_YET = {
-    "integers_that_wrap_around": "PyTorch wraps a Python integer that does not fit the dtype",
     "indexing": "an empty mask of all axes; the class of the error for a string",
 }
 

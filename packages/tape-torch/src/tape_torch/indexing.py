@@ -218,9 +218,7 @@ def _updater(
 ) -> Callable[..., Any]:
     """Return the kernel of an update; unsigned integers are computed with as `signed` ones, of which `back` returns."""
 
-    def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
-        if x.dtype in SIGNED:
-            return back(kernel(signed(x), signed(_of_dtype(values, x)), key), x.dtype)
+    def update(x: Tensor, values: Operand, key: IndexKey) -> Any:
         if x.dtype not in _REDUCED:
             return default_kernel(name, x, values, _with_tensors(key, x))
         out = _copy(x)
@@ -231,6 +229,11 @@ def _updater(
         numbers = _flat_indices(out, key)
         out.view(-1).scatter_reduce_(0, numbers.reshape(-1), _flat_values(values, numbers.shape, out), how)
         return out
+
+    def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
+        if x.dtype in SIGNED:
+            return back(update(signed(x), signed(_of_dtype(values, x)), key), x.dtype)
+        return update(x, values, key)
 
     return kernel
 
