@@ -20,7 +20,15 @@ from tape_core.engine.binding import ask_for_bindings
 from tape_core.engine.call_errors import fail
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
-from tape_core.engine.promotion import NEVER, call_again, check_real, converted, integer_error
+from tape_core.engine.promotion import (
+    NEVER,
+    call_again,
+    check_real,
+    converted,
+    find_limits,
+    integer_error,
+    integer_limits,
+)
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
 from tape_core.engine.variable import Variable
@@ -249,7 +257,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 a2 = x2
                 s2 = NO_SLOTS
                 scalar = True
-                wide = kind2 is int and not 0 <= x2 < 128
+                wide = x2 if kind2 is int and not 0 <= x2 < 128 else 0
             elif operator and not accepts(x2):
                 return NotImplemented
             else:
@@ -261,7 +269,7 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             a2 = x2._raw
             s2 = x2._raw_slots
             scalar = True
-            wide = kind1 is int and not 0 <= x1 < 128
+            wide = x1 if kind1 is int and not 0 <= x1 < 128 else 0
         elif operator and not accepts(x2):
             return NotImplemented
         else:
@@ -273,10 +281,14 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
         try:
             out = kernel(a1, a2)
             if scalar:
-                if wide and (wrong := integer_error(op, (x1, x2), out)) is not None:
-                    raise wrong
                 if type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                     out = backend.asarray(out)
+                if wide:  # all dtypes have the numbers from 0 to 127
+                    limits = integer_limits.get(out.dtype)
+                    if limits is None:
+                        limits = find_limits(backend, out.dtype)
+                    if not limits[0] <= wide <= limits[1] and (wrong := integer_error(op, (x1, x2), out)) is not None:
+                        raise wrong
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return fail(op, error, (x1, x2))
         if usual is not None and type(out) is not usual_scalar:
@@ -418,6 +430,7 @@ def general_call(op: Op) -> Callable[..., Any]:
         backend: Any = None
         arrays: list[Any] = []
         slots_of: list[Any] = []  # of each operand; None for what is no array
+        wide = False  # whether there is a number that some dtype of integers has not
         for x in values:
             kind = type(x)
             if kind in _TENSORS:
@@ -438,12 +451,14 @@ def general_call(op: Op) -> Callable[..., Any]:
                 arrays.append(x._raw)
                 slots_of.append(slots)
             elif (kind in SCALARS and not sequence) or (x is None and optional):
+                if kind is int and takes_numbers and not 0 <= x < 128:
+                    wide = True
                 arrays.append(x)
                 slots_of.append(None)
             else:
                 backend = None
                 break
-        if takes_numbers and backend is not None and (wrong := integer_error(op, values)) is not None:
+        if wide and backend is not None and (wrong := integer_error(op, values)) is not None:
             return fail(op, wrong, values, params, kwargs)
         if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
             arrays[decisive] = number_as_array(backend, arrays, decisive)

@@ -11,6 +11,7 @@ A backend whose kernels follow the rule says so (`Backend.promotes`), and nothin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tape_core.base.dtypes import (
     common_dtype,
     complex64,
     get_default_dtype,
+    iinfo,
     out_of_bounds,
     precision,
     promote,
@@ -29,7 +31,7 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import in_users_terms
 from tape_core.engine.rules import NONDIFF
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
-from tape_core.typing import Raw
+from tape_core.typing import Raw, RawDType
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -129,7 +131,7 @@ def integer_error(op: Op, values: Sequence[Any], out: Any = None) -> OverflowErr
             dtype of the operands. A result of another dtype, as of a comparison or a quotient, is right whatever the
             number is.
     """
-    wide = [v for v in values if type(v) is int and not 0 <= v < 128]  # others fit any dtype
+    wide = [v for v in values if type(v) is int and not 0 <= v < 128]
     tensors = [values[k] for k in op.promoted if k >= 0 and isinstance(values[k], Tensor)] if wide else []
     if not tensors:
         return None
@@ -139,6 +141,20 @@ def integer_error(op: Op, values: Sequence[Any], out: Any = None) -> OverflowErr
         return None
     wrong = next((text for number in wide if (text := out_of_bounds(number, dtype)) is not None), None)
     return None if wrong is None else OverflowError(wrong)
+
+
+integer_limits: dict[RawDType, tuple[float, float]] = {}
+"""The least and the greatest integer of dtypes of libraries that results had; of others than integers there is none."""
+
+
+def find_limits(backend: Backend, raw: RawDType) -> tuple[float, float]:
+    """Return the limits of a dtype of a backend's library, which are looked up from then on."""
+    dtype = backend.dtype(raw)
+    found: tuple[float, float] = (-math.inf, math.inf)
+    if dtype.kind.endswith("integer"):
+        limits = iinfo(dtype)
+        found = limits.min, limits.max
+    return integer_limits.setdefault(raw, found)
 
 
 def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:
