@@ -21,7 +21,8 @@ from tape_jax.own_rules import with_rules_of
 
 _FLOATS = frozenset({np.dtype("float32"), np.dtype("float64")})
 
-# Not digamma: that of 0.0 and -0.0 is NaN.
+# Not digamma, in half the time: in float32 the relative error of XLA's is up to 8e-4 near its zeros, where that of the
+# default kernel is 3e-8.
 _BY_XLA: dict[str, Callable[..., Any]] = {
     "erf": jax.lax.erf,
     "erfc": jax.lax.erfc,
