@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tape_core as tc
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDE = ("uint16", "uint32", "uint64")
 
@@ -207,3 +208,25 @@ def test_unsigned_integers_are_indexed_like_others(dtype: str) -> None:
     x[::-1] = x
     assert x.tolist() == [3, 2, 1, 0]
     assert x.dtype.name == dtype
+
+
+class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call, misc]
+    """Calls all as it is."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 3, 3)])
+@pytest.mark.parametrize("rtol", [None, 1e-3])
+def test_the_pseudoinverse_of_complex_matrices_is_right_while_a_mode_is_active(shape, rtol) -> None:
+    """PyTorch's own is wrong then, and processes compare what compiled functions send in such a mode."""
+    real, imaginary = np.random.default_rng(0).standard_normal((2, *shape))
+    a = real + 1j * imaginary
+    a[..., -1, :] = a[..., 0, :]
+    x = tc.asarray(a, backend="torch")
+    with Watching():  # type: ignore[no-untyped-call]
+        found = tc.linalg.pinv(x, rtol=rtol)
+    np.testing.assert_allclose(
+        found.numpy(), np.linalg.pinv(a, rtol=1e-10 if rtol is None else rtol), rtol=1e-10, atol=1e-12
+    )
