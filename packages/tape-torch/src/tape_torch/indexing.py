@@ -116,10 +116,16 @@ def _assign(out: Tensor, key: IndexKey, values: Operand) -> Any:
     return flip(target, flipped) if flipped else target
 
 
+def _as_tensor(values: Operand, x: Tensor) -> Any:
+    """Return a number as a tensor of the dtype of `x`, beside it, and a tensor as it is."""
+    if isinstance(values, Tensor):  # of a class of its own where calls are noted
+        return values
+    return torch.tensor(values, dtype=x.dtype, device=x.device)
+
+
 def _flat_values(values: Operand, shape: Sequence[int], x: Tensor) -> Any:
     """Broadcast `values` to the shape that a key selects, and flatten them."""
-    if not isinstance(values, Tensor):  # of a class of its own where calls are noted
-        values = torch.tensor(values, dtype=x.dtype, device=x.device)
+    values = _as_tensor(values, x)
     # NumPy lets a value have more axes than its place, if these have the length 1; broadcast_to does not.
     extra = values.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in values.shape[:extra]):
@@ -149,9 +155,8 @@ def _add(out: Tensor, key: IndexKey, values: Operand) -> Any:
         # index_add_ along an axis adds rows as a whole; by flat indices each element would need an index of its own.
         axis, rows = found
         before, after = out.shape[:axis], out.shape[axis + 1 :]
-        if not isinstance(values, Tensor):  # of a class of its own where calls are noted
-            values = torch.tensor(values, dtype=out.dtype, device=out.device)
-        values = values.broadcast_to((*before, *rows.shape, *after)).reshape(*before, rows.numel(), *after)
+        values = _as_tensor(values, out).broadcast_to((*before, *rows.shape, *after))
+        values = values.reshape(*before, rows.numel(), *after)
         return out.index_add_(axis, rows.reshape(-1), values)
     numbers = _flat_indices(out, key)
     # `out` is contiguous: it was made here or by `_copy`, so view(-1) is its memory.
@@ -168,7 +173,7 @@ def scatter(values: Tensor, key: IndexKey, shape: tuple[int, ...]) -> Any:
 
 def scatter_add(x: Tensor, values: Operand, key: IndexKey) -> Any:
     if x.dtype in SIGNED:
-        return unbits(scatter_add(bits(x), bits(_of_dtype(values, x)), key), x.dtype)
+        return unbits(scatter_add(bits(x), bits(_as_tensor(values, x).to(x.dtype)), key), x.dtype)
     out = _copy(x)
     if _repeats(key):
         return _add(out, key, values)
@@ -180,14 +185,9 @@ def add_rows(x: Tensor, indices: Tensor, rows: Tensor, *, in_place: bool = False
     return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
 
 
-def _of_dtype(values: Operand, x: Tensor) -> Any:
-    """Return values as a tensor of the dtype of `x`."""
-    return values.to(x.dtype) if type(values) is Tensor else torch.tensor(values, dtype=x.dtype, device=x.device)
-
-
 def setitem(x: Tensor, values: Operand, key: IndexKey) -> Any:
     if x.dtype in SIGNED:
-        return unbits(setitem(bits(x), bits(_of_dtype(values, x)), key), x.dtype)
+        return unbits(setitem(bits(x), bits(_as_tensor(values, x).to(x.dtype)), key), x.dtype)
     out = _copy(x)
     if type(values) is Tensor and values.dtype is not x.dtype:
         values = values.to(x.dtype)
@@ -223,16 +223,14 @@ def _updater(
             return default_kernel(name, x, values, _with_tensors(key, x))
         out = _copy(x)
         if not _repeats(key):
-            if type(values) is not Tensor:
-                values = torch.tensor(values, dtype=x.dtype, device=x.device)
-            return _assign(out, key, combine(getitem(out, key), values))
+            return _assign(out, key, combine(getitem(out, key), _as_tensor(values, x)))
         numbers = _flat_indices(out, key)
         out.view(-1).scatter_reduce_(0, numbers.reshape(-1), _flat_values(values, numbers.shape, out), how)
         return out
 
     def kernel(x: Tensor, values: Operand, key: IndexKey) -> Any:
         if x.dtype in SIGNED:
-            return back(update(signed(x), signed(_of_dtype(values, x)), key), x.dtype)
+            return back(update(signed(x), signed(_as_tensor(values, x).to(x.dtype)), key), x.dtype)
         return update(x, values, key)
 
     return kernel
