@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tape_core as tc
+from support import STRICT
 
 F = tc.asarray([1.0, 2.0])
 M = tc.asarray([True, False])
@@ -79,3 +80,10 @@ def test_the_derivative_of_a_complex_result_goes_forward_and_that_of_complex_arg
     assert tc.jacfwd(lambda x: x * 1j)(1.0).item() == 1j
     assert tc.jvp(lambda x: x * 1j, (1.0,), (2.0,))[1].item() == 2j
     assert tc.grad(lambda z: z * z)(1 + 2j).item() == 2 - 4j
+
+
+def test_limits_of_integers_are_those_of_the_backend() -> None:
+    """A dtype of array-api-strict has the hash of NumPy's, and warns when it is compared with it."""
+    for backend in ("numpy", STRICT):
+        x = tc.asarray([1.0, 2.0], dtype="float64", backend=backend)
+        assert (x - 300).tolist() == [-299.0, -298.0]

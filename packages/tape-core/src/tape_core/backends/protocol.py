@@ -133,6 +133,7 @@ class Backend:
         self._raw_dtypes: dict[DType, Any] = {}
         self._raw_devices: dict[str, Any] = {}
         self._dtypes: dict[Any, DType] = {}
+        self._limits: dict[Any, tuple[float, float]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -250,6 +251,14 @@ class Backend:
                 self._dtypes[raw] = found
                 self.meet(found)
             return found
+
+    def holds(self, number: int, raw: Any) -> bool:
+        """Whether the library's dtype object has this integer of Python's; dtypes of other kinds have all."""
+        # A dict of each backend: a dtype of array-api-strict has the hash of NumPy's, and warns when compared with it.
+        limits = self._limits.get(raw)
+        if limits is None:
+            limits = self._limits[raw] = dtypes.integer_limits(self.dtype(raw))
+        return limits[0] <= number <= limits[1]
 
     def meet(self, dtype: DType) -> None:
         """Prepare for a dtype that a program uses for the first time."""

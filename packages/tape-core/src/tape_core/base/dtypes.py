@@ -6,6 +6,7 @@ gives a `DType`, and every `dtype=` argument takes one, its name, the library's 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -174,14 +175,22 @@ class iinfo:
         return f"iinfo({self.dtype}: min={self.min}, max={self.max})"
 
 
+def integer_limits(dtype: DType) -> tuple[float, float]:
+    """Return the least and the greatest integer of Python's that a dtype has; those of floats and bools have all."""
+    if not dtype.kind.endswith("integer"):
+        return -math.inf, math.inf
+    limits = iinfo(dtype)
+    return limits.min, limits.max
+
+
 def out_of_bounds(number: object, dtype: DType) -> str | None:
     """Return what is wrong with an integer of Python's that an integer dtype does not have; None if nothing is.
 
     Libraries wrap such a number, or make a float of it.
     """
-    if type(number) is int and dtype.kind.endswith("integer"):
-        limits = iinfo(dtype)
-        if not limits.min <= number <= limits.max:
+    if type(number) is int:
+        least, greatest = integer_limits(dtype)
+        if not least <= number <= greatest:
             return f"Python integer {number} out of bounds for {dtype}"
     return None
 

@@ -25,9 +25,7 @@ from tape_core.engine.promotion import (
     call_again,
     check_real,
     converted,
-    find_limits,
     integer_error,
-    integer_limits,
 )
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
@@ -283,11 +281,10 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             if scalar:
                 if type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
                     out = backend.asarray(out)
-                if wide:  # all dtypes have the numbers from 0 to 127
-                    limits = integer_limits.get(out.dtype)
-                    if limits is None:
-                        limits = find_limits(backend, out.dtype)
-                    if not limits[0] <= wide <= limits[1] and (wrong := integer_error(op, (x1, x2), out)) is not None:
+                # All dtypes have the numbers from 0 to 127.
+                if wide and not backend.holds(wide, out.dtype):
+                    wrong = integer_error(op, (x1, x2), out)
+                    if wrong is not None:
                         raise wrong
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return fail(op, error, (x1, x2))

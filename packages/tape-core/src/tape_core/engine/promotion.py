@@ -11,7 +11,6 @@ A backend whose kernels follow the rule says so (`Backend.promotes`), and nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ from tape_core.base.dtypes import (
     common_dtype,
     complex64,
     get_default_dtype,
-    iinfo,
     out_of_bounds,
     precision,
     promote,
@@ -31,7 +29,7 @@ from tape_core.base.lookup import ops
 from tape_core.base.mistakes import in_users_terms
 from tape_core.engine.rules import NONDIFF
 from tape_core.engine.tensor import SCALARS, Tensor, wrap
-from tape_core.typing import Raw, RawDType
+from tape_core.typing import Raw
 
 if TYPE_CHECKING:
     from tape_core.backends.protocol import Backend
@@ -141,20 +139,6 @@ def integer_error(op: Op, values: Sequence[Any], out: Any = None) -> OverflowErr
         return None
     wrong = next((text for number in wide if (text := out_of_bounds(number, dtype)) is not None), None)
     return None if wrong is None else OverflowError(wrong)
-
-
-integer_limits: dict[RawDType, tuple[float, float]] = {}
-"""The least and the greatest integer of dtypes of libraries that results had; of others than integers there is none."""
-
-
-def find_limits(backend: Backend, raw: RawDType) -> tuple[float, float]:
-    """Return the limits of a dtype of a backend's library, which are looked up from then on."""
-    dtype = backend.dtype(raw)
-    found: tuple[float, float] = (-math.inf, math.inf)
-    if dtype.kind.endswith("integer"):
-        limits = iinfo(dtype)
-        found = limits.min, limits.max
-    return integer_limits.setdefault(raw, found)
 
 
 def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:
