@@ -5,7 +5,7 @@
 Tape records on a tape and asks it for the gradients; JAX calls `jax.vjp`, and what that returns. Both take turns in one
 process, on one thread, after their results were compared. Ratios are of minima; the last column has that of the values
 alone. The last rows are whole steps of training, against `jax.value_and_grad`. The exit status is 1 where a ratio is
-above the target, but for those of `MORE_EXACT`.
+above the target.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ import timing
 from peers import threads_environment
 
 TARGET = 1.5
-MORE_EXACT = frozenset({"digamma", "gammaln"})
-"""Ops above the target for accuracy: in float32 the relative error of XLA's digamma, which is also the derivative of
-gammaln, is up to 8e-4 near its zeros, that of Tape's own 3e-8."""
-
 TOLERANCE = 2e-4  # relative to the largest element, float32
 
 Function = Callable[..., Any]
@@ -302,7 +298,7 @@ def row(name: str, steps: dict[str, Callable[[], list[Any]]], seconds: float) ->
     minima = {column: t.minimum for column, t in timing.interleaved(waiting, seconds).items()}
     ratio = minima["tape"] / minima["jax"]
     value = f"{minima['tape_value'] / minima['jax_value']:8.2f}" if "tape_value" in minima else " " * 8
-    mark = "" if ratio <= TARGET else "  above, for accuracy" if name.strip() in MORE_EXACT else "  above"
+    mark = "" if ratio <= TARGET else "  above"
     print(f"{name:28}{minima['tape'] * 1e6:10.0f}{minima['jax'] * 1e6:10.0f}{ratio:8.2f}{value}{mark}", flush=True)
     return ratio
 
@@ -335,7 +331,7 @@ def main() -> int:
                 name = f"  {width} wide, {'Adam' if adam else 'SGD'}"
                 ratios[name] = row(name, training_steps(batch, width, adam), 4 * options.seconds)
     found = list(ratios.values())
-    over = sum(ratio > TARGET and name.partition(",")[0] not in MORE_EXACT for name, ratio in ratios.items())
+    over = sum(ratio > TARGET for name, ratio in ratios.items())
     print(f"{len(found)} rows, {over} above {TARGET}; median {float(np.median(found)):.2f}, most {max(found):.2f}")
     return 1 if over else 0
 

@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tape_core as tc
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy import special
 
 pytestmark = pytest.mark.usefixtures("on_jax")  # arrays are of 64 bits when the backend has been loaded
@@ -38,8 +41,8 @@ def test_values_are_scipys_eagerly_and_inside_jit(name: str) -> None:
     expected = getattr(special, name)(*_ARGUMENTS[name])
     np.testing.assert_allclose(function(*arrays).numpy(), expected, rtol=1e-12)
 
-    def f(*given: jax.Array) -> jax.Array:
-        return function(*map(tc.asarray, given)).array
+    def f(*args: jax.Array) -> jax.Array:
+        return function(*map(tc.asarray, args)).array
 
     np.testing.assert_allclose(jax.jit(f)(*arrays), expected, rtol=1e-11)
     np.testing.assert_allclose(jax.jit(jax.vmap(f))(*arrays), expected, rtol=1e-11)
@@ -47,6 +50,25 @@ def test_values_are_scipys_eagerly_and_inside_jit(name: str) -> None:
     assert function(*single).dtype is tc.float32
     assert jax.jit(f)(*single).dtype == np.float32
     assert function(*[a.astype(jnp.bfloat16) for a in arrays]).dtype is tc.bfloat16
+
+
+_ZEROS = [1.4616321449683622, -0.5040830082644554, -1.5734984731623904, -2.610720868444145, -9.702672541]
+_AROUND_ZEROS = np.float32(_ZEROS)[:, None] + np.spacing(np.float32(_ZEROS))[:, None] * np.arange(-20, 21, dtype="f4")
+
+
+@given(hnp.arrays("float32", 20, elements=st.floats(width=32, allow_subnormal=False)))
+@example(_AROUND_ZEROS.ravel())
+@example(np.linspace(-30, 30, 10_001, dtype="float32"))
+@example(np.logspace(-37, 38, 1_001, dtype="float32"))
+@example(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 2e-38, -2e-38, 2e38, 3.4028235e38, -3e38], "float32"))
+def test_digamma_and_trigamma_of_float32_are_exact_to_the_last_digit(x: np.ndarray) -> None:
+    """XLA's has the wrong sign at some numbers around the zero at 1.46."""
+    expected = special.digamma(x.astype("float64"))
+    # SciPy's own error between the negative integers is up to 2e-13.
+    np.testing.assert_allclose(tc.digamma(jnp.asarray(x)).numpy(), expected, rtol=6e-8, atol=1e-12)
+    with np.errstate(over="ignore"):
+        expected = special.polygamma(1, x.astype("float64")).astype("float32")
+    np.testing.assert_allclose(tc.polygamma(1, jnp.asarray(x)).numpy(), expected, rtol=1.2e-7, atol=2e-38)
 
 
 def test_gradients_by_parameters_come_inside_jit() -> None:
