@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,10 @@ CALLS: dict[str, Any] = {
     "asarray": lambda x, n: tc.asarray(n, dtype=x.dtype), "list": lambda x, n: tc.asarray([1, n], dtype=x.dtype),
     "full": lambda x, n: tc.full((2,), n, dtype=x.dtype), "set": lambda x, n: tc.at(x)[0].set(n),
     "x[0] =": lambda x, n: x.__setitem__(0, n), "add at": lambda x, n: tc.at(x)[x > 1].add(n),
+    "pad": lambda x, n: tc.pad(x, 1, constant_values=n), "pad two": lambda x, n: tc.pad(x, 1, constant_values=(0, n)),
+    "arange": lambda x, n: tc.arange(n, n + 2, dtype=x.dtype),
+    "linspace": lambda x, n: tc.linspace(0, n, 3, dtype=x.dtype),
+    "floor_divide": lambda x, n: tc.floor_divide(x, n), "bitwise_xor": lambda x, n: tc.bitwise_xor(n, x),
 }  # fmt: skip
 
 
@@ -86,6 +91,59 @@ def test_an_integer_that_the_dtype_does_not_have_is_an_error(dtype, call):
         assert x.tolist() == [1, 2]
         with pytest.raises(OverflowError, match=r"out of bounds for|does not fit into"):
             tc.function(CALLS[call])(x, n)
+
+
+COMPARISONS = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le,
+    "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int64"])
+def test_comparisons_with_integers_that_the_dtype_does_not_have(dtype, name):
+    """Libraries take -1 for 255, or raise an error. Python's integers have no bounds."""
+    limits = tc.iinfo(tc.asarray([0], dtype=dtype).dtype)
+    numbers = [0, 1, limits.min, limits.max]
+    x = tc.asarray(numbers, dtype=dtype)
+    compare, function = COMPARISONS[name], getattr(tc, name)
+    for n in (limits.min - 1, limits.max + 1, -(2**70), 2**70):
+        expected = [compare(number, n) for number in numbers]
+        reflected = [compare(n, number) for number in numbers]
+        assert compare(x, n).tolist() == function(x, n).tolist() == expected
+        assert compare(n, x).tolist() == function(n, x).tolist() == reflected
+        assert compare(x, n).dtype is tc.bool
+    # `n` is the last one, and what was expected of it.
+    assert tc.function(lambda x: compare(x, n))(x).tolist() == expected
+    assert tc.vmap(lambda x: function(n, x))(x).tolist() == reflected
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16"])
+def test_functions_whose_results_are_floats_take_any_integer(dtype):
+    x = tc.asarray([2, 5, 100], dtype=dtype)
+    wide = tc.asarray([2.0, 5.0, 100.0])
+    for n in (-1, 70_000):
+        for function in (tc.atan2, tc.hypot, tc.copysign, tc.divide, tc.logical_and, tc.logical_or):
+            np.testing.assert_allclose(function(x, n).numpy(), function(wide, float(n)).numpy(), rtol=1e-6)
+            np.testing.assert_allclose(function(n, x).numpy(), function(float(n), wide).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_bounds_positions_and_members_that_the_dtype_does_not_have(dtype):
+    x = tc.asarray([0, 5, 100], dtype=dtype)
+    for clip in (tc.clip, tc.function(tc.clip)):
+        assert clip(x, -(2**70), 50).tolist() == [0, 5, 50]
+        assert clip(x, 3, 2**70).tolist() == [3, 5, 100]
+        assert clip(x, -(2**70), 2**70).tolist() == [0, 5, 100]
+        assert clip(x, -0.5, 2**40).dtype is tc.float32
+        for bounds in ((2**70, None), (None, -(2**70)), (2**70, 2**71)):
+            with pytest.raises(OverflowError, match="out of bounds for"):
+                clip(x, *bounds)
+    if dtype != "int64":
+        assert [tc.searchsorted(x, n).item() for n in (-(2**40), 2**40)] == [0, 3]
+        for n in (-256, -251, 256, 261, 2**16 + 5, 2**32 + 5):
+            assert tc.isin(x, n).tolist() == [False] * 3
+            assert not tc.isin(n, x).item()
 
 
 def test_integers_that_fit_floats_and_quotients_are_let_pass():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tape_core.backends.errors import AxisError
+from tape_core.base.dtypes import DType, out_of_bounds
+from tape_core.base.lookup import ops
 from tape_core.base.mistakes import call_mistake, in_users_terms
 from tape_core.engine.cotangents import unequal
 from tape_core.engine.levels import BatchedArray, MisplacedError, height, lift, move_to_level
-from tape_core.engine.promotion import MixedDtypesError, check_real, converted, integer_error
+from tape_core.engine.promotion import COMPARISONS, MixedDtypesError, check_real, converted, integer_error
 from tape_core.engine.rule_errors import missing_attribute
 from tape_core.engine.tensor import Tensor, wrap
 from tape_core.staging import UnrepeatableError
@@ -22,6 +24,28 @@ _CALLED_OTHERWISE = {
     "where": "; tape_core.nonzero(condition) gives the places alone",
 }
 """What an error says of calls that other libraries allow."""
+
+
+def call_beyond(op: Op, call: Callable[..., Any], x1: Any, x2: Any) -> Any:
+    """Call an elementwise op with an array of integers and an integer of Python's that its dtype does not have.
+
+    Libraries wrap the number, so that -1 equals 255, or raise errors. In a comparison, each element is on the same side
+    of it as 0 is. Where the result is one of floats, the number is one; where it is a truth value, it is true.
+
+    Raises:
+        OverflowError: the result is one of integers.
+    """
+    compare = COMPARISONS.get(op.name)
+    is_first = isinstance(x1, Tensor)
+    array = x1 if is_first else x2
+    if compare is not None:
+        return ops.full_like(array, compare(0, x2) if is_first else compare(x1, 0), dtype="bool")
+    none = ops.zeros((0,), dtype=array.dtype, backend=array.backend)
+    made: DType = (call(none, 1) if is_first else call(1, none)).dtype
+    if made.kind.endswith("integer"):
+        return fail(op, OverflowError(out_of_bounds(x2 if is_first else x1, made)), (x1, x2))
+    other = float(x2 if is_first else x1) if made.inexact else 1
+    return call(x1, other) if is_first else call(other, x2)
 
 
 def fail(

@@ -17,15 +17,16 @@ from tape_core.base.dtypes import common_dtype
 from tape_core.base.forking import Lock
 from tape_core.base.mistakes import no_sequence
 from tape_core.engine.binding import ask_for_bindings
-from tape_core.engine.call_errors import fail
+from tape_core.engine.call_errors import call_beyond, fail
 from tape_core.engine.cuts import on_no_derivative
 from tape_core.engine.plan import Part
 from tape_core.engine.promotion import (
+    FITTING,
     NEVER,
     call_again,
     check_real,
     converted,
-    integer_error,
+    with_integers_in_bounds,
 )
 from tape_core.engine.rules import spec_of
 from tape_core.engine.tensor import NO_SLOTS, SCALARS, Tensor, own_slots, wrap
@@ -53,7 +54,16 @@ def constant_call(op: Op) -> Callable[..., Any]:
         if is_real and (type(values[-1]) is complex or type(values[0]) is complex):
             check_real(op, values)
         values = op.operands(values)
-        backend = next(v.backend for v in values if type(v) is Tensor)
+        array = values[0] if type(values[0]) is Tensor else values[1]
+        backend = array.backend
+        number = values[-1] if array is values[0] else values[0]
+        if (
+            type(number) is int
+            and not 0 <= number < 128
+            and op.elementwise
+            and not backend.holds(number, array._raw.dtype)
+        ):
+            return call_beyond(op, call, *values)
         kernel, _, usual, _ = bindings.get(backend) or op.bind(backend)
         try:
             out = kernel(*[v._array if type(v) is Tensor else v for v in values])
@@ -255,7 +265,9 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
                 a2 = x2
                 s2 = NO_SLOTS
                 scalar = True
-                wide = x2 if kind2 is int and not 0 <= x2 < 128 else 0
+                # All dtypes have the numbers from 0 to 127.
+                if kind2 is int and not 0 <= x2 < 128 and elementwise and not backend.holds(x2, a1.dtype):
+                    return call_beyond(op, call, x1, x2)
             elif operator and not accepts(x2):
                 return NotImplemented
             else:
@@ -267,7 +279,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             a2 = x2._raw
             s2 = x2._raw_slots
             scalar = True
-            wide = x1 if kind1 is int and not 0 <= x1 < 128 else 0
+            if kind1 is int and not 0 <= x1 < 128 and elementwise and not backend.holds(x1, a2.dtype):
+                return call_beyond(op, call, x1, x2)
         elif operator and not accepts(x2):
             return NotImplemented
         else:
@@ -278,14 +291,8 @@ def binary_call(op: Op, *, operator: bool = False) -> Callable[..., Any]:
             kernel, plans, usual, usual_scalar = op.bind(backend)
         try:
             out = kernel(a1, a2)
-            if scalar:
-                if type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
-                    out = backend.asarray(out)
-                # All dtypes have the numbers from 0 to 127.
-                if wide and not backend.holds(wide, out.dtype):
-                    wrong = integer_error(op, (x1, x2), out)
-                    if wrong is not None:
-                        raise wrong
+            if scalar and type(out) in SCALARS:  # 1j * np.float64(1) is a Python complex
+                out = backend.asarray(out)
         except Exception as error:  # noqa: BLE001 - re-raised in the user's terms
             return fail(op, error, (x1, x2))
         if usual is not None and type(out) is not usual_scalar:
@@ -408,7 +415,7 @@ def general_call(op: Op) -> Callable[..., Any]:
     first = 0 if sequence or not op.promoted else op.promoted[0]
     # The input that decides on the dtype may be a number, as in `where(c, 1.0, 2.0)`: then it becomes an array.
     decisive = (1 if op.masks else 0) if op.elementwise and n > 2 else None
-    takes_numbers = op.masks is True  # as they are, in an array of its operands' dtype
+    fitting = FITTING.get(op.name, with_integers_in_bounds if op.masks is True else None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) < n or (kwargs and not has_parameters):
@@ -448,15 +455,20 @@ def general_call(op: Op) -> Callable[..., Any]:
                 arrays.append(x._raw)
                 slots_of.append(slots)
             elif (kind in SCALARS and not sequence) or (x is None and optional):
-                if kind is int and takes_numbers and not 0 <= x < 128:
+                if kind is int and fitting is not None and not 0 <= x < 128:
                     wide = True
                 arrays.append(x)
                 slots_of.append(None)
             else:
                 backend = None
                 break
-        if wide and backend is not None and (wrong := integer_error(op, values)) is not None:
-            return fail(op, wrong, values, params, kwargs)
+        if wide and backend is not None and fitting is not None:
+            try:
+                others = fitting(op, values)
+            except OverflowError as error:
+                return fail(op, error, values, params, kwargs)
+            if others is not None:
+                return call(*others, *params, **kwargs)
         if decisive is not None and backend is not None and type(arrays[decisive]) in SCALARS:
             arrays[decisive] = number_as_array(backend, arrays, decisive)
             slots_of[decisive] = {}

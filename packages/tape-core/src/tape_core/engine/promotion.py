@@ -11,6 +11,7 @@ A backend whose kernels follow the rule says so (`Backend.promotes`), and nothin
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tape_core.base.dtypes import (
     common_dtype,
     complex64,
     get_default_dtype,
+    integer_limits,
     out_of_bounds,
     precision,
     promote,
@@ -139,6 +141,53 @@ def integer_error(op: Op, values: Sequence[Any], out: Any = None) -> OverflowErr
         return None
     wrong = next((text for number in wide if (text := out_of_bounds(number, dtype)) is not None), None)
     return None if wrong is None else OverflowError(wrong)
+
+
+COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le,
+    "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+
+
+def without_idle_bounds(op: Op, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the operands of `clip` without bounds that all numbers of the dtype keep; None if it has none of them.
+
+    Raises:
+        OverflowError: no number of the dtype keeps a bound.
+    """
+    x, least, greatest = values
+    if any([type(v) is float for v in values]):  # the result is one of floats
+        return None
+    low, high = integer_limits(promote_all([v.dtype for v in values if isinstance(v, Tensor)]))
+    kept = (
+        None if type(least) is int and least <= low else least,
+        None if type(greatest) is int and greatest >= high else greatest,
+    )
+    if (wrong := integer_error(op, (x, *kept))) is not None:
+        raise wrong
+    return None if kept == (least, greatest) else (x, *kept)
+
+
+def with_integers_as_arrays(_: Op, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the operands with integers that the dtype does not have as arrays of their own; None if it has all."""
+    tensor = next(v for v in values if isinstance(v, Tensor))
+    if all([out_of_bounds(v, tensor.dtype) is None for v in values]):
+        return None
+    return tuple([ops.asarray(v, backend=tensor.backend) if type(v) is int else v for v in values])
+
+
+def with_integers_in_bounds(op: Op, values: Sequence[Any]) -> None:
+    """Raise an OverflowError for an integer that the dtype does not have."""
+    if (wrong := integer_error(op, values)) is not None:
+        raise wrong
+
+
+FITTING: dict[str, Callable[[Op, Sequence[Any]], tuple[Any, ...] | None]] = {
+    "clip": without_idle_bounds,
+    "isin": with_integers_as_arrays,
+    "search_in_order": with_integers_as_arrays,
+}
+"""What is done where an operand is an integer of Python's that the dtype of the arrays may not have."""
 
 
 def converted(op: Op, values: Sequence[Any], out: Any) -> tuple[Any, ...] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from tape_core.backends import selection
@@ -341,8 +341,15 @@ def _check_fill(name: str, value: object, dtype: DTypeLike) -> None:
     if value is None or isinstance(value, str | bytes | bytearray):
         because = _NONE_HINT if value is None else ""
         raise TypeError(f"{name}: fill_value must be a number, got {value!r}{because}")
-    if (known := dtypes.as_dtype(dtype)) is not None and (wrong := dtypes.out_of_bounds(value, known)) is not None:
-        raise OverflowError(f"{name}: {wrong}")
+    _check_bounds(name, (value,), dtype)
+
+
+def _check_bounds(name: str, values: Iterable[object], dtype: DTypeLike) -> None:
+    """Raise OverflowError for integers that the dtype does not have, of which libraries make others."""
+    if (known := dtypes.as_dtype(dtype)) is not None:
+        for value in values:
+            if (wrong := dtypes.out_of_bounds(value, known)) is not None:
+                raise OverflowError(f"{name}: {wrong}")
 
 
 def _full_of_tensor(
@@ -397,6 +404,9 @@ def arange(
     if dtype is None:
         integers = all(isinstance(v, int) for v in (start, stop, step) if v is not None)
         dtype = dtypes.int64 if integers else dtypes.get_default_dtype()
+    elif type(start) is int and type(step) is int and (stop is None or type(stop) is int):
+        made = range(0, start, step) if stop is None else range(start, stop, step)
+        _check_bounds("arange", (made[0], made[-1]) if made else (), dtype)
     return _create("arange", start, stop, step, dtype=dtype, device=device, backend=backend)
 
 
@@ -439,6 +449,7 @@ def linspace(
     if axis not in (0, -1):
         raise AxisError(f"linspace: axis {axis} is out of bounds for a result of 1 dimension")
     dtype = dtype or dtypes.default_for(complex if complex in (type(start), type(stop)) else float)
+    _check_bounds("linspace", (start, stop), dtype)
     return _create("linspace", start, stop, num=num, endpoint=endpoint, dtype=dtype, device=device, backend=backend)
 
 

@@ -127,6 +127,14 @@ def _put_run(xp: Namespace, g: Cotangent, axis: int, run: Run, n: int) -> Cotang
     return xp.pad(g, tuple(widths))
 
 
+def _filled(xp: Namespace, x: Array, shape: tuple[int, ...], value: Any) -> Array:
+    if type(value) is int and xp.isdtype(x.dtype, "integral"):
+        limits = xp.iinfo(x.dtype)
+        if not limits.min <= value <= limits.max:  # libraries wrap it
+            raise OverflowError(f"constant_values: Python integer {value} out of bounds for {x.dtype}")
+    return xp.full_like(xp.zeros_beside(x, shape, dtype=x.dtype), value)
+
+
 def _pad_kernel(
     xp: Namespace, x: Array, pad_width: PadWidth, mode: Mode = "constant", *, constant_values: Fill = 0
 ) -> Array:
@@ -141,7 +149,7 @@ def _pad_kernel(
         key = tuple(slice(before, before + n) for n, (before, _) in zip(shape, pairs, strict=True))
         if constant_values == 0 and math.copysign(1.0, complex(constant_values).real) > 0:  # -0.0 is another fill
             return xp.scatter(x, key, target)
-        return xp.setitem(xp.full_like(xp.zeros_beside(x, target, dtype=x.dtype), constant_values), x, key)
+        return xp.setitem(_filled(xp, x, target, constant_values), x, key)
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise ValueError(f"mode must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got {mode!r}")
     for axis, (before, after) in enumerate(pairs):
@@ -160,7 +168,7 @@ def _pad_by_axes(xp: Namespace, x: Array, pairs: Pairs, fills: tuple[tuple[compl
     """Pad with several constants, axis after axis, so that corners have the constant of the last axis, as in NumPy."""
     for axis, (widths, values) in enumerate(zip(pairs, fills, strict=True)):
         before, after = (
-            xp.full_like(xp.zeros_beside(x, (*x.shape[:axis], width, *x.shape[axis + 1 :]), dtype=x.dtype), value)
+            _filled(xp, x, (*x.shape[:axis], width, *x.shape[axis + 1 :]), value)
             for width, value in zip(widths, values, strict=True)
         )
         x = xp.concat([before, x, after], axis=axis)
