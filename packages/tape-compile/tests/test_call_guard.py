@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections import namedtuple
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,20 @@ def test_the_usual_call_makes_no_cache_key(monkeypatch: pytest.MonkeyPatch) -> N
     assert f(model, {"x": x(2, 3)}, training=True).item() == known
     with pytest.raises(AssertionError, match="a key was made"):
         f(model, {"x": x(3, 3)}, training=True)
+
+
+def test_equal_keys_of_other_types_are_other_keys() -> None:
+    class Grade(IntEnum):
+        ONE = 1
+
+    keys = (1, 1.0, True, np.int64(1), Grade.ONE, "1", 0.0, -0.0)
+    check([(({key: x(2)},), {}) for key in keys])
+    check([(({"a": [{key: x(2)}]}, x(3)), {}) for key in keys])
+    check([(({key: x(2), "a": x(3)},), {}) for key in keys])
+    scaled = tc.function(lambda parts: [key * part for key, part in parts.items()], retrace="allow")
+    for _ in range(3):
+        dtypes = [scaled({key: tc.asarray([1, 2])})[0].dtype.name for key in (1, 1.0, True)]
+        assert dtypes == ["int64", "float32", "int64"]
 
 
 def test_another_array() -> None:

@@ -118,6 +118,8 @@ class _Writer:
         kind = type(value)
         parts = [f"{name}_{at}" for at in range(len(value))]
         if kind is dict:
+            if not all([type(key) is str for key in value]):
+                raise _UnguardedError  # 1, 1.0 and True are equal keys, which the function can tell apart
             self._unless(f"type({name}) is dict and tuple({name}) == {self._name(tuple(value))}")
             keys: Any = value
             what = f"{name}.values()"

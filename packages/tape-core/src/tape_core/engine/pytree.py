@@ -19,6 +19,7 @@ from tape_core.typing import PyTree
 Structure = Any
 
 _TENSORS = frozenset({Tensor, Variable})
+_STR = frozenset({str})
 
 
 def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
@@ -95,7 +96,7 @@ def known_parts(node: Any) -> Callable[[Any], list[Any] | None] | None:
 
 
 def orders(tree: PyTree, structure: Structure) -> list[tuple[Any, ...]]:
-    """Return the keys of each dict in a tree, in their order, in which structures do not differ."""
+    """Return the keys of each dict in a tree, in order and with their types, in which structures do not differ."""
     if structure is None or structure is list or structure is tuple:
         return []
     found: list[tuple[Any, ...]] = []
@@ -114,7 +115,7 @@ def _noted(tree: PyTree, found: list[tuple[Any, ...]]) -> tuple[list[Any], Any]:
 
     def note(node: object) -> bool:
         if isinstance(node, dict):
-            found.append(tuple(node))
+            found.append(_keys(node))
         return False
 
     token = KEEP_MODULES.set(True)  # only keys of compiled calls ask
@@ -130,12 +131,17 @@ def _walked(tree: PyTree, found: list[tuple[Any, ...]]) -> int:
     # The list grows while it is walked: breadth first, without recursion.
     for node in nodes:
         if type(node) is dict:
-            if len(node) > 1:
-                found.append(tuple(node))
+            if len(node) > 1 or not _STR.issuperset(map(type, node)):
+                found.append(_keys(node))
             node = node.values()
         count += len(node)
         nodes += [part for part in node if type(part) in _NODES]
     return count
+
+
+def _keys(node: dict[Any, Any]) -> tuple[Any, ...]:
+    """Return the keys of a dict, equal to others if no function can tell them apart: 1, 1.0 and True are three."""
+    return tuple(node) if _STR.issuperset(map(type, node)) else tuple(map(Constant, node))
 
 
 def are_tensors(leaves: Sequence[Any]) -> bool:
@@ -267,7 +273,7 @@ def same_constant(a: Any, b: Any, depth: int = 0) -> bool:
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all([same_constant(x, y, depth) for x, y in zip(a, b, strict=True)])
     if isinstance(a, dict):
-        return list(a) == list(b) and all([same_constant(a[key], b[key], depth) for key in a])
+        return same_constant([*a.items()], [*b.items()], depth)
     if isinstance(a, Number) and not isinstance(a, Enum):
         return repr(a) == repr(b)  # NaN is NaN, and 0.0 is not -0.0
     if isinstance(a, frozenset):
