@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tape_core as tc
 from tape_core.backends import ArrayAPIBackend, Backend
@@ -108,3 +109,31 @@ def test_names_of_ops_that_are_not_there():
         registry.override("softclop", tc.get_backend(), x=vjp(lambda xp, g: g))
     with pytest.raises(KeyError, match=r"no op 'sofmax' is declared; did you mean 'softmax'\?"):
         registry["sofmax"]
+
+
+def test_arrays_that_reach_numpy_by_dlpack_alone(monkeypatch):
+    strict = pytest.importorskip("array_api_strict")
+    backend = ArrayAPIBackend("strict", strict, array_types=("array_api_strict:Array",))
+    with tc.use_backend(backend):
+        a = tc.asarray([0.5, 2.0], dtype=tc.float64)
+        expected = tc.special.gammainc(a, 1.5).tolist()
+        for name in ("__array__", "__buffer__"):
+            monkeypatch.delattr(type(a.array), name, raising=False)
+        assert tc.special.gammainc(a, 1.5).tolist() == expected
+
+
+@pytest.mark.parametrize("value", [[1, 2], [[1], [2**40]], (3,), [True, 2]])
+def test_a_library_whose_own_integers_are_int32(value):
+    strict = pytest.importorskip("array_api_strict")
+
+    class Small(ArrayAPIBackend):
+        def asarray(self, obj, *, dtype=None, device=None, copy=None):
+            found = super().asarray(obj, dtype=dtype, device=device, copy=copy)
+            is_own = dtype is None and not hasattr(obj, "dtype") and found.dtype == strict.int64
+            return strict.astype(found, strict.int32) if is_own else found
+
+    with tc.use_backend(Small("small", strict, array_types=("array_api_strict:Array",))):
+        found = tc.asarray(value)
+        assert found.dtype is tc.int64
+        assert found.tolist() == [list(part) if isinstance(part, list) else int(part) for part in value]
+        assert tc.asarray(np.asarray(value[:1], dtype=np.int32)).dtype is tc.int32

@@ -105,6 +105,9 @@ def asarray(
     raw = _convert(target, obj, target.raw_dtype(dtype), chosen.device, copy)
     if dtype is None and owner is None and not hasattr(obj, "dtype") and not _first_leaf_has_dtype(obj):
         found = target.dtype(raw.dtype)
+        if found.kind == "signed integer" and isinstance(obj, list | tuple) and found is not dtypes.int64:
+            # Anew: libraries whose own integers are int32 may have cut off what does not fit.
+            raw = _convert(target, obj, target.raw_dtype(dtypes.int64), chosen.device, copy)
         default = {"real floating": float, "complex floating": complex}.get(found.kind)
         if default is not None and (wanted := dtypes.default_for(default)) is not found:
             dtype = target.raw_dtype(wanted)  # before the kernel is looked up: `raw_dtype` may replace kernels
