@@ -301,6 +301,8 @@ class TorchBackend(Backend):
             if found is not None:
                 return found
         p = partial(self.xp, *arguments)
+        if type(g) is not type(p) and self.divided_class in (type(g), type(p)):
+            return g * p  # a plain array has no memory for what comes of it beside a divided one
         if in_place:
             return g.mul_(p)
         if type(p) is torch.Tensor and p.shape == g.shape and p.dtype is g.dtype and self.is_exclusive(p, 1):

@@ -296,8 +296,12 @@ class TorchSupport(LibrarySupport):
         return not is_divided_kind(spec.kind)
 
     def role(self, instruction: Instruction, specs: Specs, group: Group | None) -> Role | None:
-        has_shape = group is None or specs[instruction.out].shape == group.shape
-        return "each" if has_shape and _can_fuse(instruction, specs) else None
+        if group is not None:
+            out, first = specs[instruction.out], specs[group.instructions[0].out]
+            # Beside divided arrays plain ones would come out as copies of them, which are divided arrays, too.
+            if out.shape != group.shape or is_divided_kind(out.kind) is not is_divided_kind(first.kind):
+                return None
+        return "each" if _can_fuse(instruction, specs) else None
 
     def fused(self, group: Group) -> _Blocks:
         divided = is_divided_kind(group.specs[group.instructions[0].out].kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -90,6 +91,36 @@ with pytest.raises(TypeError, match=r"distribute: mesh must be a Mesh of .*; mak
     distribute(data, ("data",), mesh=m.device_mesh)
 with pytest.raises(TypeError, match=r"None, which is no layout: make it a tuple of the names of the mesh's axes"):
     distribute(data, None, mesh=m)
+
+# A plain array has a gradient beside divided ones: its cotangents are plain ones and divided ones.
+plain = tc.asarray(data)
+beside = {
+    "plain first": lambda x, w: (tc.sum(tc.sin(x)), tc.sum(tc.sin(x) * w)),
+    "divided first": lambda x, w: (tc.sin(x) * w, tc.exp(x)),
+    "a sum of both": lambda x, w: tc.sum(tc.sin(tc.exp(x))) + tc.sum(tc.sin(w)),
+    "calls of one shape": lambda x, w: (tc.sin(x * w), tc.exp(x), tc.tanh(x)),
+    "divided unused": lambda x, w: tc.sum(tc.sin(tc.tanh(x))) + tc.sum(tc.zeros_like(w)),
+}
+
+
+def both_derivatives(f, x, w):
+    def total(x, w):
+        return sum([tc.sum(y) for y in tc.tree_leaves(f(x, w))])
+
+    with tc.GradientTape() as tape:
+        tape.watch((x, w))
+        y = f(x, w)
+    first = tape.gradient(y, (x, w), unconnected_gradients="zero")
+    seeded = tc.vjp(total, x, w)[1](tc.ones(()))
+    return first, seeded, tc.hvp(total, (x, w), (tc.cos(x), tc.cos(w)), allow_unconnected=True)
+
+
+for name, f in beside.items():
+    expected = tc.tree_leaves(both_derivatives(f, plain, tc.asarray(data)))
+    eager = functools.partial(both_derivatives, f)
+    for way in (eager, *[tc.function(eager)] * (5 if name == "calls of one shape" else 0)):
+        for found, one in zip(tc.tree_leaves(way(plain, x)), expected, strict=True):
+            np.testing.assert_allclose(full(found).numpy(), one.numpy(), 2e-5, 1e-5, err_msg=name)
 
 # What tells about a program tells about the layouts.
 with tc.GradientTape(debug=True) as tape:
