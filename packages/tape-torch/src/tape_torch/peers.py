@@ -34,8 +34,10 @@ _FAMILIAR: Final = (
 
 _OF_ERROR: Final = "Its own error says why; start all processes again, from the last checkpoint if there is one"
 _OF_DEAD: Final = (
-    "Its output, or the log of its machine, may say why (a lack of memory, say); start all processes again, from the "
-    "last checkpoint if there is one"
+    "Its output, or the log of its machine, may say why: a lack of memory, say, or gloo's `op.preamble.length <= "
+    "op.nbytes`, where processes that run different programs send other lengths, as where one alone computes a metric "
+    "or calls full(x) (TAPE_CHECK_RANKS=1 in the environment finds where). Start all processes again, from the last "
+    "checkpoint if there is one"
 )
 _OF_FEWER: Final = (
     "All processes must take as many steps, and call the same functions: look for a loop that goes round less often on "
@@ -145,13 +147,13 @@ def lost(ended: Mapping[int, str], call: str, at: str) -> PeerError | None:
     if not gone:
         return None
     said = "; ".join([f"rank {k} has {how}" for k, how in sorted(gone.items())])
-    cures = ". ".join(dict.fromkeys([_cure_of(how) for how in gone.values()]))
+    cures = ". ".join(dict.fromkeys([cure_of(how) for how in gone.values()]))
     return PeerError(
         f"{call} at {at} has failed on rank {dist.get_rank()} of {dist.get_world_size()}: {said}. {cures}", sorted(gone)
     )
 
 
-def _cure_of(how: str) -> str:
+def cure_of(how: str) -> str:
     """Return what to do about a process that has ended so."""
     return _OF_DEAD if how == "died" else _OF_ERROR if how.startswith("ended") else _OF_FEWER
 
@@ -219,7 +221,7 @@ def _look(own: list[str], is_late: bool, former: dict[int, Any]) -> dict[int, _S
             elif k in waits and (waits[k] != former.get(k) or (how or "").startswith(_GAVE_UP if waits[k][4] else "")):
                 seen[k] = _Seen(f"calls {waits[k][2]} at {waits[k][3]}", _OF_OTHERS, 2)
             elif how is not None:
-                seen[k] = _Seen(f"has {how}", _cure_of(how), 2)
+                seen[k] = _Seen(f"has {how}", cure_of(how), 2)
         late = time.monotonic() > until
         if late or len(seen) == notes.size - 1 or any([one.blame == 2 for one in seen.values()]):
             break

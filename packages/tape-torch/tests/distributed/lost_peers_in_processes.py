@@ -19,6 +19,7 @@ from tape_torch.distributed import (
     averaged_gradient,
     distribute,
     full,
+    save,
 )  # fmt: skip
 from tape_torch.notes import board
 from trials import Trial, limit_waits
@@ -98,6 +99,17 @@ with Trial() as m:
     limit_waits(m, 1.0 if rank == 0 else 30.0)
     with is_told(rf"(has waited in|came to) {'full' if rank == 0 else 'the sum of gradients'} at .*TAPE_CHECK_RANKS=1"):
         float(run(x)) if rank == 0 else full(x)
+
+# -- one saves alone
+
+with Trial() as m:
+    limit_waits(m, 1.0 if rank == 0 else 30.0)
+    if rank == 0:
+        text = r"save or load, for which all processes meet once, at .*rank 1 has come to the end of its program.*`if`"
+        with pytest.raises(PeerError, match=text):
+            save("nowhere", {"w": tc.ones(2)})
+    else:
+        board().end()
 
 # -- one is late
 

@@ -120,6 +120,12 @@ failures.PATIENCE = 1.0  # how long to look for another cause than one that live
 dist.init_process_group("gloo")
 rank, how = dist.get_rank(), sys.argv[1]
 x = torch.ones(10)
+if rank == 1 and how == "elsewhere":
+    from tape_torch.notes import board
+
+    distributed.mesh({"data": -1}, device="cpu")
+    board().end()
+    sys.exit()
 try:
     with distributed.watched(timeout=2.0 if how == "hang" else 120.0):
         dist.all_reduce(x)
@@ -152,6 +158,7 @@ except distributed.PeerError as error:
         ("die", "process 1 of 3 has died"),
         ("fail", "process 1 of 3 has failed: KeyError: 'no such file'"),
         ("hang", "process 1 of 3 lives, but hangs, or waits elsewhere"),
+        ("elsewhere", "process 1 of 3 has come to the end of its program. All processes must take as many steps"),
     ],
 )
 def test_a_process_that_ends_is_named_by_all_others(how: str, message: str) -> None:

@@ -316,7 +316,8 @@ def _group() -> Any:
         return None
     world: Any = dist.group.WORLD
     if not _groups or _groups[0][0] is not world:
-        _groups[:] = [(world, dist.new_group(backend="gloo", timeout=time_limit() or waits_of(world)))]
+        with naming_peers("save or load, for which all processes meet once,"):
+            _groups[:] = [(world, dist.new_group(backend="gloo", timeout=time_limit() or waits_of(world)))]
     return _groups[0][1]
 
 

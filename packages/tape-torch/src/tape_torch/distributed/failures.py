@@ -8,7 +8,6 @@ left. After a failed operation, the others read the notes of all.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ from torch.distributed import distributed_c10d
 
 from tape_torch import meetings
 from tape_torch.distributed.agreement import check_met
-from tape_torch.notes import is_dead, is_kept_by_first, machine
-from tape_torch.peers import PeerError, is_of_peers, watches
+from tape_torch.notes import board, is_kept_by_first
+from tape_torch.peers import PeerError, cure_of, is_of_peers, watches
 
 BEAT_SECONDS: Final = 0.5
 SILENCE: Final = 10.0  # seconds without a sign of life after which a process of another machine counts as dead
@@ -140,7 +139,7 @@ class _Watch:
         own: Any = distributed_c10d._get_default_store()
         self.store: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}", own)
         self.store_at_end: Any = distributed_c10d.PrefixStore(f"tape/watch/{_count}/end", own)
-        self.store.set(f"{self.rank}/who", json.dumps([*machine(), os.getpid()]))
+        self.board = board()
         self.store.set(f"{self.rank}/beat", "0")
         self._limit_waiting()
         self._over = threading.Event()
@@ -212,7 +211,7 @@ class _Watch:
 
     def _look(self, known: dict[int, _Notes]) -> _Seen:
         """Return what the other processes have said, and whether they live."""
-        seen = _Seen({}, {}, {})
+        seen, ended = _Seen({}, {}, {}), self.board.ended()
         for rank, notes in known.items():
             if (failed := self._read(rank, "failed")) is not None:
                 seen.causes[rank] = f"has failed: {failed}"
@@ -222,8 +221,8 @@ class _Watch:
                 for one in waited:  # it has found the cause, and may be gone by now
                     if one != self.rank:
                         seen.others[one] = "has died or hangs"
-            elif self._is_dead(rank):
-                seen.causes[rank] = "has died"
+            elif (how := ended.get(rank)) is not None:  # it may not have come to the block at all
+                seen.causes[rank] = f"has {how}" if how == "died" else f"has {how}. {cure_of(how)}"
             else:
                 beat, now = int(self._read(rank, "beat") or 0), time.monotonic()
                 if beat != notes.beat:
@@ -233,11 +232,6 @@ class _Watch:
                 else:
                     seen.others[rank] = "lives, but hangs, or waits elsewhere"
         return seen
-
-    def _is_dead(self, rank: int) -> bool:
-        """Return whether a process of this machine is no more."""
-        who = self._read(rank, "who")
-        return who is not None and is_dead(who)
 
     def _has(self, rank: int, key: str) -> bool:
         return bool(self.store.check([f"{rank}/{key}"]))
