@@ -323,6 +323,13 @@ def test_a_plain_function_runs_once_in_each_call_and_sees_what_has_changed():
     assert len(runs) == 3
 
 
+@pytest.mark.parametrize("how", ["python", "xla"])
+def test_a_tensor_of_the_compiled_function_around_is_to_be_an_argument(how):
+    for f in (lambda b: tape_jax.call(lambda a: a * b, tc.ones(3)), lambda b: tape_jax.call(lambda: b + 1.0)):
+        with pytest.raises(TracingError, match="make it an argument of the other function"):
+            tc.function(f, compile=how)(tc.ones(3))
+
+
 def test_python_may_decide_by_values_outside_of_compiled_functions():
     def f(x):
         return 2 * x if x[0] > 0 else -x

@@ -428,8 +428,9 @@ def trace_of(values: Iterable[Any]) -> Trace | None:
 
 
 def raise_leak(array: TracedArray) -> NoReturn:
-    """Raise a TracingError for a traced array whose function has returned."""
+    """Raise a TracingError for a traced array whose function has returned, or does not see what is done with it."""
     raise TracingError(
         f"a Tensor of shape {tuple(array.shape)} from inside a compiled function is used after that function has "
-        f"returned: return it from the function, or assign it to a Variable, in place of keeping it elsewhere"
+        f"returned, or by a function of another library that is not given it. Return it from the function, or assign "
+        f"it to a Variable, in place of keeping it elsewhere; make it an argument of the other function"
     )
