@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -34,6 +35,45 @@ def copy_like(value: ArrayLike, variable: Variable) -> Tensor:
     # A copy, since the caller may go on writing to an array that it passed.
     tensor: Tensor = asarray(value, dtype=variable.dtype, backend=variable.backend, device=variable.device, copy=True)
     return tensor
+
+
+ONE_MODEL = (
+    "Look for what depends on the rank, or on a configuration that only one process has. Attributes whose names begin "
+    "with _, or have the word seed or rank, may differ"
+)
+"""What to do where `describe_modules` differs between processes."""
+
+_OWN = re.compile(r"(^|[._])(seed|rank)s?($|_)")
+
+
+def is_own(name: str) -> bool:
+    """Return whether an attribute of this name may have another value in each process."""
+    return _OWN.search(name) is not None
+
+
+def describe_modules(model: Module) -> dict[str, str]:
+    """Return the classes of a model's modules, and their settings that are numbers, text or functions, by name.
+
+    Processes that train one model have the same.
+    """
+    found = {}
+    for path, module in model.named_modules():
+        found[path or "model"] = type(module).__name__
+        for name, value in vars(module).items():
+            if not name.startswith("_") and not is_own(name) and (text := _setting(value)) is not None:
+                found[f"{path}.{name}" if path else name] = text
+    return dict(sorted(found.items()))
+
+
+def _setting(value: object) -> str | None:
+    """Return the text of a number, a text, a function, or several of these; None for all else."""
+    if value is None or isinstance(value, str | int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return repr([_setting(part) or type(part).__name__ for part in value])
+    if callable(value) and not isinstance(value, Module | Variable | Tensor):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return None
 
 
 def unknown_names(who: str, unknown: Collection[str], known: Collection[str]) -> str:

@@ -28,6 +28,7 @@ from tape_core.typing import PyTree
 from tape_nn.checkpoints import Path, save_tensors
 from tape_nn.generators import agree_on_random_states
 from tape_nn.module import Module
+from tape_nn.naming import ONE_MODEL, describe_modules
 
 M = TypeVar("M", bound=Module)
 
@@ -126,9 +127,11 @@ class Strategy:
         the states of random generators, the global one and those of the model: a program needs no seed.
 
         Raises:
-            ValueError: there are no Variables yet, one cannot be divided so, or the processes have different models.
+            ValueError: there are no Variables yet, one cannot be divided so, or the processes have different models:
+                other Variables, or modules with other settings, such as another activation.
         """
         self.engine.distribute(model, self.layout, mesh=self.mesh)
+        self.compare(describe_modules(model), f"{type(self).__name__}.prepare", "modules and settings", ONE_MODEL)
         agree_on_random_states(model, self.agree)
         return model
 

@@ -168,6 +168,32 @@ with differing("'layers.0.kernel' is .* in .'data',. on process 1"):
     distribute(built, ("data",) if rank else (), mesh=m)
 with differing(r"'an array' is \(6, 2\) float32 in \(\) on process 1 and \(4, 2\)"):
     distribute(tc.ones((4 + 2 * rank, 2)), (), mesh=m)
+
+
+class Scaled(nn.Module):
+    """Has settings that all processes have, and others that each may have."""
+
+    def __init__(self, factor, functions, seed):
+        self.dense, self.factor, self.functions = nn.Dense(1), factor, functions
+        self.seed = self._own = seed
+
+    def __call__(self, x):
+        for function in self.functions:
+            x = function(x)
+        return self.dense(x * self.factor)
+
+
+# Models of one shape that compute something else: nothing that is sent would tell them apart.
+relu_or_tanh = nn.Dense(4, activation="tanh" if rank else "relu")
+for other, told in (
+    (nn.Sequential([relu_or_tanh, nn.Dense(1)]), "'layers.0.activation' is tanh on process 1 and relu on process 0"),
+    (nn.Sequential([nn.Dropout(0.1 * rank), nn.Dense(1)]), "'layers.0.rate' is 0.1 on process 1 and 0.0 on process 0"),
+    (Scaled(1 + rank, [], 0), "'factor' is 2 on process 1 and 1 on process 0"),
+    (Scaled(1, [tc.sin, tc.cos if rank else tc.tanh], 0), r"'functions' is .*cos.* on process 1 and .*tanh"),
+):
+    with differing(told):
+        fit(other)
+fit(Scaled(1, [tc.sin], rank))
 with differing("'epochs' is 2 on process 1 and 1 on process 0"):
     fit(epochs=1 + rank)
 with differing("'batch_size' is 8 on process 1 and 4 on process 0"):

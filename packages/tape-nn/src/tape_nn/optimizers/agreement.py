@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import weakref
 from collections.abc import Iterable
 from functools import partial
@@ -13,14 +12,13 @@ from tape_core import Variable
 from tape_core.staging import current, outside
 from tape_core.support import layouts
 
-from tape_nn.naming import describe
+from tape_nn.naming import describe, is_own
 
 _CURE = (
     "All processes are to make the same update: give each optimizer the same settings. Look for what depends "
     "on the rank, or on a configuration that only one process has. Attributes whose names have the word seed or rank "
     "may differ"
 )
-_OWN = re.compile(r"(^|[._])(seed|rank)s?($|_)")
 
 
 def compare_settings(optimizer: Any, variables: Iterable[Variable]) -> None:
@@ -39,7 +37,7 @@ def compare_settings(optimizer: Any, variables: Iterable[Variable]) -> None:
         if updates := getattr(optimizer, "iterations", 0):
             settings["optimizer.updates before"] = updates
         kind = settings.pop("optimizer")
-        shown = [f"{name.partition('.')[2]}={value!r}" for name, value in settings.items() if not _OWN.search(name)]
+        shown = [f"{name.partition('.')[2]}={value!r}" for name, value in settings.items() if not is_own(name)]
         return [f"the first update of {kind}", *sorted(shown)], _CURE
 
     with outside():  # in a trace numbers have no values to compare
@@ -68,7 +66,7 @@ class Compared:
         super().__setattr__(name, value)
 
     def _tell(self, name: str, value: Any) -> None:
-        if current() is not None or _OWN.search(name) or not (_is_plain(value) or callable(value)):
+        if current() is not None or is_own(name) or not (_is_plain(value) or callable(value)):
             return
         before = getattr(self, name, None)
         if not (before == value if _is_plain(before) and _is_plain(value) else before is value):
