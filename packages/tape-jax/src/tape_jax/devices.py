@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from tape_core.backends import BackendError
 from tape_core.typing import Raw
 
@@ -74,8 +74,16 @@ def _missing(name: str) -> BackendError:
 
 
 def name_of_array(array: jax.Array) -> str:
-    """Return the name of the device of an array, or of all its devices in the order of its mesh."""
-    place: Any = array.device
+    """Return the name of the device of an array, or of all its devices in the order of its mesh.
+
+    One whose memory was given away has a place, too: the lost value of a Variable is loaded there again.
+    """
+    try:
+        place: Any = array.device
+    except RuntimeError:  # of a deleted array JAX tells no device, but how it was divided among some
+        place = array.sharding
+        if isinstance(place, SingleDeviceSharding):
+            (place,) = place.device_set
     if isinstance(place, jax.Device):
         return name_of(place)
     name = _name_of_sharding(place)

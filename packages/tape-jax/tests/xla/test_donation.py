@@ -249,6 +249,31 @@ def test_values_that_are_lost_by_a_failure_of_xla_are_named(on_jax: None, monkey
     assert "RESOURCE_EXHAUSTED" in str(found.value)
 
 
+def test_lost_values_are_loaded_again(on_jax: None) -> None:
+    model, optimizer = nn.Dense(96), nn.Adam(0.1)
+    model.build((None, 96))
+    x = tc.ones((4, 96))
+
+    @tc.function(compile="xla", donate_variables=True)
+    def step() -> tc.Tensor:
+        with tc.GradientTape() as tape:
+            loss = tc.mean((model(x) - 1.0) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.variables), model.variables, strict=True))
+        return loss
+
+    for _ in range(3):
+        step()
+    saved = [{name: value.numpy().copy() for name, value in one.items()}
+             for one in (model.state_dict(), optimizer.state_dict(model))]  # fmt: skip
+    expected = float(step())
+    for variable in model.variables:
+        variable.array.delete()  # as XLA does where it fails
+    model.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1], model)
+    assert float(step()) == expected
+    assert model.kernel.device == "cpu:0"
+
+
 @counted
 def test_the_use_of_a_variable_whose_memory_is_given_away_is_an_error_that_says_so(on_jax: None) -> None:
     v = tc.Variable(tc.zeros((96, 96)))
