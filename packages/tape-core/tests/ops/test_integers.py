@@ -154,3 +154,41 @@ def test_integers_that_fit_floats_and_quotients_are_let_pass():
     assert (tc.asarray([True, False]) + 300).tolist() == [301, 300]
     assert (tc.asarray([1, 2], dtype="uint8") + 253).tolist() == [254, 255]
     assert (tc.asarray([1, 2], dtype="int8") * -128).dtype is tc.int8
+
+
+def test_integers_to_the_power_of_negative_ones_are_an_error():
+    """XLA makes garbage of them, and PyTorch 0."""
+    x = tc.asarray([2, 3, -1])
+    exponents = tc.asarray([2, -1, 3])
+    for call in (lambda x: x**-1, lambda x: tc.pow(x, -2), lambda x: x**exponents, lambda x: 2 ** (x * exponents)):
+        with pytest.raises(ValueError, match="Integers to negative integer powers are not allowed"):
+            call(x)
+    with pytest.raises(ValueError, match="Integers to negative integer powers are not allowed"):
+        tc.function(lambda x: x**-1)(x)
+    assert (x ** abs(exponents)).tolist() == [4, 3, -1]
+    assert (x**-1.0).tolist() == [0.5, pytest.approx(1 / 3), -1.0]
+    assert (x**2 + 2 ** abs(x)).tolist() == [8, 17, 3]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_elements_are_repeated_by_counts_of_any_dtype(dtype):
+    """JAX adds up uint8 counts in uint8."""
+    counts = [100, 120, 0, 120]
+    repeated = tc.repeat(tc.arange(4), tc.asarray(counts, dtype=dtype))
+    assert np.bincount(repeated.numpy(), minlength=4).tolist() == counts
+
+
+def test_reciprocals_of_integers_are_floats():
+    """NumPy's are integers."""
+    x = tc.reciprocal(tc.asarray([1, 2, -4], dtype="int8"))
+    assert x.dtype is tc.float32
+    assert x.tolist() == [1.0, 0.5, -0.25]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_unsigned_integers_are_shifted_out(dtype):
+    bits = tc.iinfo(tc.asarray([0], dtype=dtype).dtype).bits
+    x = tc.asarray([2**bits - 1, 1, 2 ** (bits - 1)], dtype=dtype)
+    assert (x >> (bits - 1)).tolist() == [1, 0, 1]
+    assert (x >> tc.asarray([bits, bits + 1, 120], dtype=dtype)).tolist() == [0, 0, 0]
+    assert (x << tc.asarray([bits, bits + 1, 120], dtype=dtype)).tolist() == [0, 0, 0]

@@ -86,6 +86,25 @@ def _in_pieces(join: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 _concat = _in_pieces(jnp.concat)
 
+
+def _pow(x1: Any, x2: Any) -> Any:
+    # XLA makes numbers of what is no integer. Inside `jax.jit` the exponents are not known.
+    of_integers = _kind(x2) in "iu" and _kind(x1) in "iub" and not isinstance(x2, jax.core.Tracer)
+    if of_integers and np.any(np.asarray(x2) < 0):
+        raise ValueError("Integers to negative integer powers are not allowed; make the base one of floats")
+    return jnp.pow(x1, x2)
+
+
+def _kind(x: Any) -> str:
+    return x.dtype.kind if hasattr(x, "dtype") else np.dtype(type(x)).kind
+
+
+def _repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    if isinstance(repeats, jax.Array) and repeats.dtype.kind in "iu":
+        repeats = repeats.astype("int64")  # JAX adds them up in their own dtype, where the sum may overflow
+    return jnp.repeat(x, repeats, axis=axis)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     **indexing.KERNELS,
     "astype": _astype,
@@ -95,6 +114,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "cumulative_prod": _cumulative_prod,
     "laid_out_like": devices.laid_out_like,
     "searchsorted": _searchsorted,
+    "pow": _pow,
+    "repeat": _repeat,
     "stack": _in_pieces(jnp.stack),
     "to_device": lambda x, device, origin: devices.moved(x, device),
     "unstack": _unstack,

@@ -410,6 +410,7 @@ KERNELS: dict[str, Kernel] = {
     "divide": operator.truediv,
     "negative": operator.neg,
     "pow": operator.pow,
+    "reciprocal": lambda x: np.reciprocal(x) if x.dtype.kind in "fc" else 1 / x,  # NumPy's of integers are integers
     "matmul": operator.matmul,
     "less": operator.lt,
     "less_equal": operator.le,

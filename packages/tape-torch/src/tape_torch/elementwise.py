@@ -153,7 +153,16 @@ def _unsigned_right_shift(a: Tensor, b: Tensor) -> Tensor:
         return torch.bitwise_right_shift(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
     n = bits(b)
     kept = torch.where(n == 0, -1, torch.bitwise_left_shift(1, 64 - n) - 1)  # a signed shift copies the sign bit in
+    kept = torch.where((n < 0) | (n > 63), 0, kept)  # below 0: a number from 2**63 on
     return unbits((bits(a) >> n) & kept, a.dtype)
+
+
+def _pow(x1: Operand, x2: Operand) -> Any:
+    out = torch.pow(x1, x2)
+    # PyTorch makes 0 of what is no integer.
+    if not (out.is_floating_point() or out.is_complex()) and bool((x2 < 0).any() if type(x2) not in _REAL else x2 < 0):
+        raise ValueError("Integers to negative integer powers are not allowed; make the base one of floats")
+    return out
 
 
 def _unsigned_pow(a: Tensor, b: Tensor) -> Tensor:
@@ -306,7 +315,7 @@ KERNELS: dict[str, Kernel] = {
     "divide": _divide,
     "floor_divide": _binary(torch.floor_divide, _unsigned_floor_divide),
     "remainder": _binary(_remainder, _unsigned_remainder),
-    "pow": _binary(torch.pow, _unsigned_pow),
+    "pow": _binary(_pow, _unsigned_pow),
     "equal": _comparison(torch.eq, torch.eq),
     "not_equal": _comparison(torch.ne, torch.ne),
     "less": _comparison(torch.lt, torch.gt),
