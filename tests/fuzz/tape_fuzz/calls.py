@@ -16,6 +16,8 @@ _OF_A_CALL = {
     "is_assigned": ["True"],
     "is_frozen": ["True"],
     "default": ["'float64'"],
+    # Of a dict, for which those that are equal are one.
+    "key": ["1", "1.0", "True", "0", "0.0", "-0.0", "False"],
     # In the first call of a kind and in the second.
     "settings": ["(2, 2)", "(2, 2.0)", "(True, 1)", "(0.5, 0.5)", "(0.5, 0.25)", "(0.0, -0.0)"],
 }
@@ -56,10 +58,14 @@ def copied(count):
 
 def told(function):
     def called(given, number, how):
+        of_key = []
+        if isinstance(given, dict):
+            ((key, given),) = given.items()
+            of_key = [tc.asarray([2, 3]) * key, tc.asarray([2.0, 3.0]) * key]
         if isinstance(given, Held):
             given, number = given.parts, given.settings["all"][0]
         found = [x if x is None or not is_real(x) else x * number for x in [*function(*given), tc.ones(2)]]
-        return [x if x is None or not is_real(x) else x + x for x in found] if how == "doubled" else found
+        return of_key + [x if x is None or not is_real(x) or how != "doubled" else x + x for x in found]
     return called
 
 def changed(x, shape=None, is_other_dtype=False):
@@ -94,6 +100,8 @@ with tc.use_backend(library):
                     held_in = copied(len(given))
                 held_in.parts[:], held_in.settings["all"][0] = given, call["settings"][at % 2]
                 given = held_in
+            if "key" in call:
+                given = {call["key"]: given}
             for v in [*ours, *theirs]:
                 v.trainable = not call.get("is_frozen")
                 if call.get("is_assigned"):

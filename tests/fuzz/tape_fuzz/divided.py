@@ -12,7 +12,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -54,6 +54,11 @@ def layout(shape: tuple[int, ...], axes: Mapping[str, int], k: int) -> tuple[str
         if found[at] is None and name not in found:
             found[at] = name
     return tuple(found)
+
+
+def _spread(m: nn.parallel.Mesh, value: Any, k: int) -> Any:
+    """Divide the value number `k` of a program, which leaves some as plain arrays beside the divided ones."""
+    return value if k % 5 == 1 else m.engine.distribute(value, layout(value.shape, m.axes, k), mesh=m)
 
 
 _HOSTILE = (np.nan, -np.nan, np.inf, -np.inf)
@@ -125,9 +130,7 @@ def compare(made: Callable[[], Any], inputs: Callable[[int], list[Any]], *, has_
             return
         for name, how in WAYS.items():
             try:
-                found = _results(
-                    made, inputs, lambda x, k: m.engine.distribute(x, layout(x.shape, m.axes, k), mesh=m), how
-                )
+                found = _results(made, inputs, partial(_spread, m), how)
             except ValueError as error:
                 if _TAKEN_OUT in str(error):
                     return

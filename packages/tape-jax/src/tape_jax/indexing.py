@@ -19,6 +19,18 @@ from tape_core.typing import IndexKey
 from tape_jax import manual
 from tape_jax.jitted import Jitted
 
+_INDICES = frozenset(map(np.dtype, ("bool", "int32", "int64")))
+
+
+def _index(part: Any) -> Any:
+    """Return an array of indices in a dtype that holds the length of an axis, which JAX adds to those below 0."""
+    dtype = getattr(part, "dtype", None)
+    return part if dtype is None or dtype in _INDICES or dtype.kind not in "iu" else part.astype("int64")
+
+
+def _with_indices(key: IndexKey) -> Any:
+    return tuple(map(_index, key)) if type(key) is tuple else _index(key)
+
 
 def _parts(key: IndexKey) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)
@@ -117,6 +129,7 @@ _read = Jitted(lambda x, key: x[key])
 
 
 def getitem(x: jax.Array, key: IndexKey) -> Any:
+    key = _with_indices(key)
     if isinstance(x, jax.core.Tracer):
         return x[key]
     window = _window(key, x.shape)
@@ -126,7 +139,7 @@ def getitem(x: jax.Array, key: IndexKey) -> Any:
 
 
 def gather(params: jax.Array, indices: jax.Array) -> Any:
-    return _read(params, indices)
+    return _read(params, _index(indices))
 
 
 # -- writing
@@ -134,6 +147,7 @@ def gather(params: jax.Array, indices: jax.Array) -> Any:
 
 def put(array: jax.Array, key: IndexKey, values: Any) -> Any:
     """Return a copy of an array with other elements at a key; under `jax.jit` XLA writes in place."""
+    key = _with_indices(key)
     window = _window(key, array.shape)
     if window is not None:
         return _write_window(array, values, *window)
@@ -185,6 +199,7 @@ def _put_the_last(array: jax.Array, key: Any, values: Any) -> Any:
 
 
 def setitem(x: jax.Array, values: Any, key: IndexKey) -> Any:
+    key = _with_indices(key)
     return _put_the_last(x, _without_masks(key), values) if _may_repeat(key) else put(x, key, values)
 
 
@@ -194,6 +209,7 @@ def _updater(how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]
         return getattr(x.at[key], how)(_fitting(values, x[key].shape).astype(x.dtype))
 
     def kernel(x: jax.Array, values: Any, key: IndexKey) -> Any:
+        key = _with_indices(key)
         parts = _parts(key)
         if len(parts) == 1 and _is_mask(parts[0]) and not isinstance(x, jax.core.Tracer):
             return put(x, key, combine(x[key], values))
@@ -220,6 +236,7 @@ _jitted_padded = Jitted(_padded)
 
 
 def scatter(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
+    key = _with_indices(key)
     if _may_repeat(key):
         return _scattered(values, _without_masks(key), tuple(shape))
     if _is_static(key) and jnp.issubdtype(values.dtype, jnp.inexact):
@@ -238,12 +255,16 @@ def _add_rows(x: jax.Array, indices: jax.Array, rows: jax.Array) -> Any:
 
 
 def add_rows(x: jax.Array, indices: jax.Array, rows: jax.Array, *, in_place: bool = False) -> Any:
-    return _add_rows(x, indices, rows)
+    return _add_rows(x, _index(indices), rows)
 
 
 def take(x: jax.Array, indices: jax.Array, *, axis: int | None = None) -> Any:
     # Without one JAX would take from all elements in a row.
-    return jnp.take(x, indices, axis=line_axis(axis, x.ndim))
+    return jnp.take(x, _index(indices), axis=line_axis(axis, x.ndim))
+
+
+def take_along_axis(x: jax.Array, indices: jax.Array, *, axis: int = -1) -> Any:
+    return jnp.take_along_axis(x, _index(indices), axis=axis)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
@@ -257,4 +278,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "scatter_multiply": _updater("multiply", jnp.multiply),
     "setitem": setitem,
     "take": take,
+    "take_along_axis": take_along_axis,
 }

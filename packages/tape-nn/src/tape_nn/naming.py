@@ -39,11 +39,11 @@ def copy_like(value: ArrayLike, variable: Variable) -> Tensor:
 
 ONE_MODEL = (
     "Look for what depends on the rank, or on a configuration that only one process has. Attributes whose names begin "
-    "with _, or have the word seed or rank, may differ"
+    "with _, or have the word seed, rank or device, may differ"
 )
 """What to do where `describe_modules` differs between processes."""
 
-_OWN = re.compile(r"(^|[._])(seed|rank)s?($|_)")
+_OWN = re.compile(r"(^|[._])(seed|rank|device)s?($|_)")
 
 
 def is_own(name: str) -> bool:

@@ -120,7 +120,8 @@ def _in_bounds(numbers: Raw, n: int) -> bool:
 def _nonnegative(out: Raw, key: tuple[Raw, ...]) -> tuple[Raw, ...]:
     """Convert negative indices, which count from the end, after a check of the bounds."""
     out[key]  # raises an IndexError if one is out of bounds
-    return tuple([np.where(part < 0, part + n, part) for part, n in zip(key, out.shape, strict=True)])
+    wide = [part.astype(np.int64, copy=False) for part in key]  # int8 has no 300
+    return tuple([np.where(part < 0, part + n, part) for part, n in zip(wide, out.shape, strict=True)])
 
 
 def top_k(x: Raw, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Raw, Raw]:

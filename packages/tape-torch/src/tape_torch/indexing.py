@@ -102,7 +102,7 @@ def getitem(x: Tensor, key: IndexKey) -> Any:
 
 def _flat_indices(x: Tensor, key: IndexKey) -> Any:
     """Return the flat index into `x` of each element of `x[key]`."""
-    if type(key) is Tensor and key.ndim and x.ndim == 1:
+    if type(key) is Tensor and key.ndim and x.ndim == 1 and key.dtype is torch.int64:
         x[key]  # raises the error for an index out of bounds
         return torch.where(key < 0, key + x.shape[0], key)
     every = torch.arange(x.numel(), device=x.device).reshape(x.shape)

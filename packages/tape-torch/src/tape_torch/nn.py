@@ -242,6 +242,8 @@ def _one_hot(labels: torch.Tensor, num_classes: int, *, dtype: torch.dtype | Non
         dtype = getattr(torch, get_default_dtype().name)
     classes = torch.arange(num_classes, device=labels.device)
     axis = normal_axis(axis, labels.ndim + 1, "a result")
+    if not labels.is_floating_point():
+        labels = labels.to(torch.int64)  # PyTorch compares most unsigned dtypes with none but themselves
     return (labels.unsqueeze(axis) == classes.reshape(-1, *(1,) * (labels.ndim - axis))).to(dtype)
 
 

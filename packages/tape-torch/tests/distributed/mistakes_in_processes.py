@@ -175,7 +175,7 @@ class Scaled(nn.Module):
 
     def __init__(self, factor, functions, seed):
         self.dense, self.factor, self.functions = nn.Dense(1), factor, functions
-        self.seed = self._own = seed
+        self.seed = self.device = self._own = seed
 
     def __call__(self, x):
         for function in self.functions:

@@ -288,7 +288,8 @@ def function_by_name(name: str, fn: Any) -> Callable[..., Any] | None:
     if kind is Method:
         method: Callable[..., Any] = _METHODS.get(name, fn)
         return method
-    if kind is operator.attrgetter or getattr(fn, "__module__", None) == "_operator":
+    # Not `getitem`: JAX's takes indices of small dtypes otherwise than other libraries.
+    if fn is not operator.getitem and (kind is operator.attrgetter or getattr(fn, "__module__", None) == "_operator"):
         same: Callable[..., Any] = fn
         return same
     if name == "asarray":

@@ -16,8 +16,8 @@ from tape_nn.naming import describe, is_own
 
 _CURE = (
     "All processes are to make the same update: give each optimizer the same settings. Look for what depends "
-    "on the rank, or on a configuration that only one process has. Attributes whose names have the word seed or rank "
-    "may differ"
+    "on the rank, or on a configuration that only one process has. Attributes whose names have the word seed, rank or "
+    "device may differ"
 )
 
 

@@ -306,6 +306,8 @@ def _one_hot_kernel(
     classes = xp.reshape(classes, tuple(num_classes if k == axis else 1 for k in range(n)))
     if dtype is None:
         dtype = getattr(xp, dtypes.get_default_dtype().name)
+    if not xp.isdtype(labels.dtype, "real floating"):  # some libraries compare unsigned integers with nothing else
+        labels = xp.astype(labels, classes.dtype)
     return xp.astype(xp.expand_dims(labels, axis=axis) == classes, dtype)
 
 
