@@ -192,3 +192,18 @@ def test_unsigned_integers_are_shifted_out(dtype):
     assert (x >> (bits - 1)).tolist() == [1, 0, 1]
     assert (x >> tc.asarray([bits, bits + 1, 120], dtype=dtype)).tolist() == [0, 0, 0]
     assert (x << tc.asarray([bits, bits + 1, 120], dtype=dtype)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool"])
+def test_norms_of_integers_are_floats(dtype):
+    """The magnitude of -128 is no int8."""
+    numbers = np.array([[-128, 127, 3]]).astype(dtype)
+    x, wide = tc.asarray(numbers), numbers.astype("float64")
+    for order in (1, 2, 3, 0, np.inf, -np.inf):
+        norm = tc.linalg.vector_norm(x, ord=order)
+        assert norm.dtype is tc.float32
+        assert norm.item() == pytest.approx(np.linalg.norm(wide[0], order), rel=1e-6)
+    for order in ("fro", "nuc", 1, -1, 2, np.inf):
+        norm = tc.linalg.matrix_norm(x, ord=order)
+        assert norm.dtype is tc.float32
+        assert norm.item() == pytest.approx(np.linalg.norm(wide, order), rel=1e-6)

@@ -77,4 +77,6 @@ def vector_norm(x: Any, **parameters: Any) -> Any:
     """Return JAX's norm; for a maximum or minimum with a derivative of 0 at elements that are 0, where JAX has 1."""
     if not is_finite_order(**parameters) and isinstance(x, jax.core.Tracer):
         x = jnp.where(x == 0, jax.lax.stop_gradient(x), x)
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        x = x.astype(tc.get_default_dtype().name)  # JAX's norm of integers is an integer for some orders
     return jnp.linalg.vector_norm(x, **parameters)

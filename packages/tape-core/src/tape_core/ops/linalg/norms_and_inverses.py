@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tape_core.base.dtypes import get_default_dtype
 from tape_core.base.lookup import ops
 from tape_core.base.mistakes import integer
 from tape_core.engine.levels import BatchedArray
@@ -386,6 +387,8 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: MatrixOrd = "fr
     x = read_array(x, "matrix_norm: x")
     if x.ndim < 2:
         raise ValueError(f"matrix_norm: x must have two dimensions or more, got shape {x.shape}")
+    if not x.dtype.inexact:
+        x = ops.astype(x, get_default_dtype())  # int8 has no magnitude of -128
     if ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
