@@ -6,6 +6,7 @@ formula each, in place of a chain of records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +36,19 @@ def _check(xp: Namespace, x: Array, **parameters: Array | None) -> None:
             raise ValueError(f"{name} must broadcast to the shape of x, {shape}; it has shape {own}")
 
 
+def _is_half(xp: Namespace, x: Array) -> bool:
+    """Return whether squares of ordinary numbers overflow, as in float16, which has none above 65504."""
+    return float(xp.finfo(x.dtype).max) < 1e5
+
+
+def _in_single(xp: Namespace, *values: Array | None) -> list[Any]:
+    return [xp.astype(v, xp.float32) if hasattr(v, "dtype") and _is_half(xp, v) else v for v in values]
+
+
+def _in_half(xp: Namespace, d: Array) -> Array:
+    return xp.astype(d, xp.float16)
+
+
 # -- minus the mean, divided by the standard deviation
 
 
@@ -49,6 +63,15 @@ def _normalize_with_residuals(
 ) -> tuple[tuple[Array, Array, Array], Residuals]:
     """The results; and, as residuals, the mean and the variance with `axis` of length 1."""
     _check(xp, x, scale=scale, offset=offset)
+    if _is_half(xp, x):
+        own = all([not hasattr(v, "dtype") or _is_half(xp, v) for v in (scale, offset)])
+        x, scale, offset = _in_single(xp, x, scale, offset)
+        results, residuals = _normalize_with_residuals(xp, x, scale, offset, axis=axis, epsilon=epsilon)
+        if own:
+            # A cast would warn of a variance that float16 does not have: NumPy rounds to infinity from here on.
+            variance = xp.where(results[2] >= 65520.0, math.inf, results[2])
+            results = (_in_half(xp, results[0]), _in_half(xp, results[1]), _in_half(xp, variance))
+        return results, residuals
     mean = xp.mean(x, axis=axis, keepdims=True)
     out = x - mean
     variance = xp.mean(out * out, axis=axis, keepdims=True)
@@ -77,6 +100,10 @@ def _normalize_x(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Cotangent:
+    if _is_half(xp, x):
+        x, scale = _in_single(xp, x, scale)
+        d = _normalize_x(xp, _in_single(xp, *g), x, scale, x_spec, residuals, axis, epsilon)
+        return _in_half(xp, d)
     mean, variance = _mean_and_variance(xp, x, residuals, axis)
     g_mean, g_variance = (None if d is None else restore_axes(xp, d, x_spec.shape, axis, False) for d in g[1:])
     n = count(x_spec.shape, axis)
@@ -106,6 +133,10 @@ def _normalize_scale(
 ) -> Cotangent:
     if g[0] is None:
         return _zero_cotangent(xp, g, scale_spec)
+    if _is_half(xp, x):
+        x, *wide = _in_single(xp, x, *g)
+        d = _normalize_scale(xp, wide, x, x_spec, scale_spec, residuals, axis, epsilon)
+        return xp.astype(d, scale_spec.dtype)
     mean, variance = _mean_and_variance(xp, x, residuals, axis)
     return sum_to(xp, g[0] * (x - mean) / xp.sqrt(variance + epsilon), scale_spec.shape)
 
@@ -390,15 +421,30 @@ def _rms_norm_kernel(
     xp: Namespace, x: Array, scale: Array | None = None, *, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-6
 ) -> Array:
     _check(xp, x, scale=scale)
+    if _is_half(xp, x):
+        own = not hasattr(scale, "dtype") or _is_half(xp, scale)
+        x, scale = _in_single(xp, x, scale)
+        out = _rms_norm_kernel(xp, x, scale, axis=axis, epsilon=epsilon)
+        return _in_half(xp, out) if own else out
     out = x * _inverse_root(xp, x, axis, epsilon)
     return out if scale is None else out * scale
 
 
 def _rms_norm_x(xp: Namespace, g: Cotangent, x: Array, scale: Array | None, axis: Axis, epsilon: float) -> Cotangent:
+    if _is_half(xp, x):
+        g, x, scale = _in_single(xp, g, x, scale)
+        return _in_half(xp, _rms_norm_x(xp, g, x, scale, axis, epsilon))
     # With r = (mean(x**2) + epsilon)**(-1/2): dr = -r**3 * mean(x * dx).
     r = _inverse_root(xp, x, axis, epsilon)
     d = g if scale is None else g * scale
     return d * r - x * (r * r * r * xp.mean(d * x, axis=axis, keepdims=True))
+
+
+def _rms_norm_scale(xp: Namespace, g: Cotangent, x: Array, scale_spec: Spec, axis: Axis, epsilon: float) -> Cotangent:
+    if _is_half(xp, x):
+        g, x = _in_single(xp, g, x)
+        return xp.astype(_rms_norm_scale(xp, g, x, scale_spec, axis, epsilon), scale_spec.dtype)
+    return sum_to(xp, g * x * _inverse_root(xp, x, axis, epsilon), scale_spec.shape)
 
 
 def _rms_norm_samples(draw: Draw) -> Iterator[Sample]:
@@ -413,11 +459,7 @@ def _rms_norm_samples(draw: Draw) -> Iterator[Sample]:
 
 @op(
     x=vjp(_rms_norm_x),
-    scale=vjp(
-        lambda xp, g, x, scale_spec, axis, epsilon: sum_to(
-            xp, g * x * _inverse_root(xp, x, axis, epsilon), scale_spec.shape
-        )
-    ),
+    scale=vjp(_rms_norm_scale),
     kernel=_rms_norm_kernel,
     samples=_rms_norm_samples,
     batch=batching.with_shared,
