@@ -126,6 +126,14 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach()
 
 
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of a tensor's elements, in order."""
+    line = tensor.detach().to("cpu").contiguous().view(-1)
+    # A single element has the stride of the array that it was cut from, and PyTorch views it as no other dtype.
+    data: memoryview = line.as_strided(line.shape, (1,)).view(torch.uint8).numpy().data
+    return data
+
+
 def _from_numpy(numpy: ModuleType, obj: Any) -> tuple[torch.Tensor, bool]:
     array = numpy.asarray(obj)
     # PyTorch has neither negative strides nor swapped bytes, would write to read-only arrays, and crashes on unaligned

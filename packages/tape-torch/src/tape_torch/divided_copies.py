@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from tape_torch.conversion import bytes_of
 from tape_torch.divided import added_up, describe, failed, is_here, part_of
 from tape_torch.mismatches import described_array
 
@@ -116,11 +117,9 @@ def check_same(tensor: torch.Tensor, mesh: DeviceMesh, where: str, said: str = _
         ValueError: they differ.
         RuntimeError: there are no processes any more.
     """
-    values = tensor.detach().to("cpu").contiguous().view(-1)
     about = described_array(tensor)
     digest = hashlib.blake2b(about.encode(), digest_size=8)
-    if values.numel():
-        digest.update(values.view(torch.uint8).numpy().tobytes())
+    digest.update(bytes_of(tensor))
     try:
         same = _is_same(digest.digest(), mesh)
     except RuntimeError as error:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from tape_core.support import counted
 from torch.distributed import distributed_c10d
 
+from tape_torch.conversion import bytes_of
 from tape_torch.divided_names import shared, shared_name
 
 CURE: Final = (
@@ -129,9 +130,7 @@ def with_mark(array: torch.Tensor, group: str) -> torch.Tensor:
 
 def described(variable: Any) -> str:
     """Return the name of a Variable that is the same in all processes, with a checksum of its value."""
-    array = variable._raw.detach().to("cpu").contiguous()
-    number = crc32(array.view(-1).view(torch.uint8).numpy().tobytes()) if array.numel() else 0
-    return f"the value of {shared_name(variable)}, with the checksum {number:08x},"
+    return f"the value of {shared_name(variable)}, with the checksum {crc32(bytes_of(variable._raw)):08x},"
 
 
 def forget() -> None:

@@ -122,6 +122,9 @@ for name, f in beside.items():
         for found, one in zip(tc.tree_leaves(way(plain, x)), expected, strict=True):
             np.testing.assert_allclose(full(found).numpy(), one.numpy(), 2e-5, 1e-5, err_msg=name)
 
+# So it has as a single element of a column, which PyTorch views as no bytes: its stride is that of the matrix.
+np.testing.assert_allclose(full(x * tc.asarray(data)[:1, 0]).numpy(), data * data[:1, 0], 1e-6)
+
 # What tells about a program tells about the layouts.
 with tc.GradientTape(debug=True) as tape:
     y = tc.sum(tc.tanh(x) @ w)

@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as save_parts
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+from tape_torch.conversion import bytes_of
 from tape_torch.distributed import storage
 from tape_torch.distributed.agreement import agree_on, check_met, has_processes, of_process, on_all, on_first
 from tape_torch.distributed.failures import time_limit, waits_of
@@ -362,8 +363,7 @@ def _agree_on_copies(group: Any, arrays: Mapping[str, torch.Tensor]) -> None:
 
 
 def _fingerprint(array: torch.Tensor) -> int:
-    local = part_of(array) if isinstance(array, DTensor) else array
-    return zlib.crc32(local.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return zlib.crc32(bytes_of(part_of(array) if isinstance(array, DTensor) else array))
 
 
 def _begin(group: Any, folder: str, step: int) -> tuple[int | None, str, str]:
