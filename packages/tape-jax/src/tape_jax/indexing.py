@@ -28,10 +28,6 @@ def _index(part: Any) -> Any:
     return part if dtype is None or dtype in _INDICES or dtype.kind not in "iu" else part.astype("int64")
 
 
-def _with_indices(key: IndexKey) -> Any:
-    return tuple(map(_index, key)) if type(key) is tuple else _index(key)
-
-
 def _parts(key: IndexKey) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)
 
@@ -52,13 +48,16 @@ def _is_static(key: IndexKey) -> bool:
 
 
 def _without_masks(key: IndexKey) -> Any:
-    """Return a key with the integer arrays of `nonzero` in place of masks, and integers that are known when it runs."""
+    """Return a key with the integer arrays of `nonzero` in place of masks, and integers that are known when it runs.
+
+    Arrays of indices are in the dtype of `_index`.
+    """
     parts: list[Any] = []
     for part in _parts(key):
         if _is_mask(part) and part.shape != () and not isinstance(part, jax.core.Tracer):
             parts += [jnp.asarray(places) for places in np.nonzero(np.asarray(part))]
         else:
-            parts.append(np.int64(part) if type(part) is int else part)
+            parts.append(np.int64(part) if type(part) is int else _index(part))
     return tuple(parts)
 
 
@@ -129,9 +128,8 @@ _read = Jitted(lambda x, key: x[key])
 
 
 def getitem(x: jax.Array, key: IndexKey) -> Any:
-    key = _with_indices(key)
     if isinstance(x, jax.core.Tracer):
-        return x[key]
+        return x[tuple(map(_index, _parts(key)))]
     window = _window(key, x.shape)
     if window is not None:
         return _read_window(x, *window)
@@ -147,7 +145,6 @@ def gather(params: jax.Array, indices: jax.Array) -> Any:
 
 def put(array: jax.Array, key: IndexKey, values: Any) -> Any:
     """Return a copy of an array with other elements at a key; under `jax.jit` XLA writes in place."""
-    key = _with_indices(key)
     window = _window(key, array.shape)
     if window is not None:
         return _write_window(array, values, *window)
@@ -199,7 +196,6 @@ def _put_the_last(array: jax.Array, key: Any, values: Any) -> Any:
 
 
 def setitem(x: jax.Array, values: Any, key: IndexKey) -> Any:
-    key = _with_indices(key)
     return _put_the_last(x, _without_masks(key), values) if _may_repeat(key) else put(x, key, values)
 
 
@@ -209,7 +205,6 @@ def _updater(how: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]
         return getattr(x.at[key], how)(_fitting(values, x[key].shape).astype(x.dtype))
 
     def kernel(x: jax.Array, values: Any, key: IndexKey) -> Any:
-        key = _with_indices(key)
         parts = _parts(key)
         if len(parts) == 1 and _is_mask(parts[0]) and not isinstance(x, jax.core.Tracer):
             return put(x, key, combine(x[key], values))
@@ -236,7 +231,6 @@ _jitted_padded = Jitted(_padded)
 
 
 def scatter(values: jax.Array, key: IndexKey, shape: tuple[int, ...]) -> Any:
-    key = _with_indices(key)
     if _may_repeat(key):
         return _scattered(values, _without_masks(key), tuple(shape))
     if _is_static(key) and jnp.issubdtype(values.dtype, jnp.inexact):
