@@ -181,6 +181,7 @@ def scatter_add(x: Tensor, values: Operand, key: IndexKey) -> Any:
 
 
 def add_rows(x: Tensor, indices: Tensor, rows: Tensor, *, in_place: bool = False) -> Any:
+    indices = _index_part(indices, x)
     indices = torch.where(indices < 0, indices + x.shape[0], indices)
     return (x if in_place else x.clone()).index_add_(0, indices, rows.to(x.dtype))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tape_core as tc
+from tape_core.extend import registry
 
 pytestmark = pytest.mark.each_backend
 
@@ -56,6 +57,7 @@ OF_LABELS: dict[str, Callable[[Any, Any], Any]] = {
     "cross_entropy": lambda x, i: gradient(lambda x: tc.cross_entropy(x, i))(x),
     "one_hot": lambda x, i: tc.one_hot(i, N),
     "segment_sum": lambda x, i: tc.segment_sum(x[:, 0], i, N),
+    "add_rows": lambda x, i: registry["add_rows"].function(tc.matrix_transpose(x), i, x[:, :4]),
 }
 CASES = [
     *[(LINE, name, f, True) for name, f in ON_A_LINE.items()],
